@@ -1,4 +1,4 @@
-"""What all tests of the repository have in common.
+"""Hypothesis profiles and fixtures of all tests of the repository.
 
 Properties (hypothesis) are tried on examples that are drawn anew in every run. Each run ends with its
 seed: `pytest --hypothesis-seed=<seed>` draws the same examples again, of single tests too, and

@@ -36,12 +36,15 @@ import msgspec
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
-from karpenter_core.provider.kit.unavailable import OfferingMark, UnavailableOfferings
-from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
-from karpenter_provider_aws.catalogue.fetch import DISK_LIFE, Region, read_offerings
-from karpenter_provider_aws.prices import Prices
+from karpenter_core.provider.kit.unavailable_offerings import (
+    UnavailableOffering,
+    UnavailableOfferings,
+)
+from karpenter_provider_aws.catalogue.instance_types import CatalogueInputs, InstanceTypeCatalogue
+from karpenter_provider_aws.catalogue.region_types import DISK_LIFE, RegionTypes, read_offerings
+from karpenter_provider_aws.instance_type_info import read_instance_type
+from karpenter_provider_aws.prices import RegionPrices
 from karpenter_provider_aws.settings import AwsSettings
-from karpenter_provider_aws.type_facts import read_instance_type
 from providers.aws.tests.catalogue.dump import node_class, raw_offerings, raw_types
 
 if TYPE_CHECKING:
@@ -56,18 +59,18 @@ RUNS: Final = 15
 MOST_FRESH_MS: Final = 100.0
 
 
-class World:
+class RegionCatalogue:
     """A catalogue of one region, with all that it reads."""
 
-    def __init__(self, region: Region, folder: Path) -> None:
-        self.prices = Prices(REGION)
+    def __init__(self, region: RegionTypes, folder: Path) -> None:
+        self.prices = RegionPrices(REGION)
         self.unavailable = UnavailableOfferings()
-        self.catalogue = Catalogue(
+        self.catalogue = InstanceTypeCatalogue(
             REGION,
             AwsSettings(cluster_name="benchmark"),
             source=lambda: (region, 1),
             prices=self.prices,
-            unavailable=self.unavailable,
+            unavailable_offerings=self.unavailable,
             learned=LearnedMemory(DiskCache(folder, "aws-memory", version="1"), now=NOW),
             reserved_left=lambda _: 0,
         )
@@ -75,20 +78,20 @@ class World:
     def list(self, pods: int = 110) -> tuple[InstanceType, ...]:
         """Return what a NodeClass in all zones may launch; another `pods` is another NodeClass."""
         of = node_class({"kubelet": {"maxPods": pods}}, zones=ZONES)
-        return self.catalogue.instance_types(of, Situation(now=NOW))
+        return self.catalogue.instance_types(of, CatalogueInputs(now=NOW))
 
 
-def read_answers() -> Region:
+def read_answers() -> RegionTypes:
     """Read EC2's answers as they come from the SDK."""
-    return Region(
+    return RegionTypes(
         types={name: read_instance_type(item) for name, item in raw_types().items()},
         zones=read_offerings(raw_offerings()),
     )
 
 
-def read_disk(disk: DiskCache) -> Region:
+def read_disk(disk: DiskCache) -> RegionTypes:
     """Read what an earlier process kept."""
-    return msgspec.convert(disk.read(now=NOW, max_age=DISK_LIFE), Region)
+    return msgspec.convert(disk.read(now=NOW, max_age=DISK_LIFE), RegionTypes)
 
 
 def medians_ms(run: Callable[[], object]) -> tuple[float, float]:
@@ -111,7 +114,7 @@ def measure(folder: Path) -> dict[str, Any]:
     region = read_answers()
     disk = DiskCache(folder, f"aws-catalogue-{REGION}", version="1")
     disk.write(msgspec.to_builtins(region), now=NOW)
-    world = World(region, folder)
+    world = RegionCatalogue(region, folder)
     listed = world.list()
     numbers = count(1)
     names = [it.name for it in listed[:60]]
@@ -123,7 +126,9 @@ def measure(folder: Path) -> dict[str, Any]:
 
     def sell_out() -> None:
         zone = ZONES[next(numbers) % len(ZONES)]
-        world.unavailable.mark(*(OfferingMark(name, zone, "spot") for name in names), now=NOW)
+        world.unavailable.mark(
+            *(UnavailableOffering(name, zone, "spot") for name in names), now=NOW
+        )
         world.list()
 
     spot = {
@@ -133,8 +138,8 @@ def measure(folder: Path) -> dict[str, Any]:
     }
     world.prices.update_spot(spot, now=NOW)
     timed = {
-        "answers": lambda: World(read_answers(), folder).list(),
-        "disk": lambda: World(read_disk(disk), folder).list(),
+        "answers": lambda: RegionCatalogue(read_answers(), folder).list(),
+        "disk": lambda: RegionCatalogue(read_disk(disk), folder).list(),
         "class": lambda: world.list(next(numbers)),
         "fresh": change_prices,
         "shortage": sell_out,

@@ -32,33 +32,33 @@ from benchmarks.churn_loads import LOADS, NONE, POLICIES, STEP, node_pool
 from karpenter_core.api.decisions import DISRUPT, decision_document
 from karpenter_core.api.labels import DISRUPTED_TAINT, SAVINGS_FLOOR
 from karpenter_core.api.savings import SavingsFloor
-from karpenter_core.disruption.pricing import Prices
+from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.sim.virtual_time import run_virtual
-from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from benchmarks.churn_loads import Policy, Service
+    from benchmarks.churn_loads import Policy, ServiceLoad
     from karpenter_core.api.decisions import Decision
-    from karpenter_core.sim.store import Change
+    from karpenter_core.sim.store import ObjectChange
     from karpenter_core.testing.harness import RunningProcess
 
 HOUR = timedelta(hours=1)
 SAMPLE_SECONDS = 30.0
 NEGLIGIBLE = 1e-6
-REST_SHARE = 0.5
+IDLE_SHARE = 0.5
 
 
 # -- what is counted -------------------------------------------------------------------------------
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class ChurnOutcome:
     """What one day came to; money is in the reporting currency."""
 
     load: str
@@ -94,7 +94,7 @@ class Outcome:
 
 
 @dataclass
-class Claim:
+class ObservedClaim:
     """A machine as it was last seen, and which decision it was made for."""
 
     created: datetime
@@ -103,17 +103,17 @@ class Claim:
     price_per_hour: float | None = None
 
 
-class _Watcher:
+class _ClusterWatcher:
     """Follows pods and claims through the store, as nobody in the cluster can.
 
     A pod that is evicted has a successor: the next pod that its ReplicaSet makes. So moves can be
     told from each other though every pod has a new name.
     """
 
-    def __init__(self, harness: Harness, outcome: Outcome) -> None:
+    def __init__(self, harness: ControllerHarness, outcome: ChurnOutcome) -> None:
         self._harness = harness
         self._outcome = outcome
-        self.claims: dict[str, Claim] = {}
+        self.claims: dict[str, ObservedClaim] = {}
         self._moved: dict[str, datetime] = {}
         """When a pod's predecessor was moved, by UID."""
         self._heirs: dict[str, list[datetime]] = {}
@@ -135,7 +135,7 @@ class _Watcher:
         """Note that the load changes now."""
         self.changes.append(self.now)
 
-    def _on_pod(self, change: Change) -> None:
+    def _on_pod(self, change: ObjectChange) -> None:
         pod, before = change.stored.obj, change.previous
         metadata = pod["metadata"]
         owner = next((ref["uid"] for ref in metadata.get("ownerReferences", ())), "")
@@ -166,34 +166,34 @@ class _Watcher:
         taints = [] if node is None else node["spec"].get("taints", [])
         return any(taint["key"] == DISRUPTED_TAINT for taint in taints)
 
-    def _on_claim(self, change: Change) -> None:
+    def _on_claim(self, change: ObjectChange) -> None:
         metadata = change.stored.obj["metadata"]
         if metadata["name"] not in self.claims:
-            self.claims[metadata["name"]] = Claim(
+            self.claims[metadata["name"]] = ObservedClaim(
                 created=self.now,
                 decision=metadata.get("annotations", {}).get("karpenter.sh/decision-id", ""),
                 name=metadata["name"],
             )
 
 
-def price_now(running: RunningProcess, watcher: _Watcher) -> float:
+def price_now(running: RunningProcess, watcher: _ClusterWatcher) -> float:
     """Return what the cluster costs per hour, and note what each machine does."""
-    snapshot = running.process.feed.snapshot()
-    prices = Prices(snapshot, SolveOptions())
+    snapshot = running.process.cluster_state.snapshot()
+    prices = NodePrices(snapshot, SolveOptions())
     total = 0.0
-    for machine in snapshot.state_nodes:
-        price = prices.of_price(prices.known(machine))
+    for state_node in snapshot.state_nodes:
+        price = prices.convert(prices.price_of(state_node))
         total += price
-        claim = watcher.claims.get(machine.claim.name) if machine.claim else None
+        claim = watcher.claims.get(state_node.claim.name) if state_node.claim else None
         if claim is not None and price > 0:
             claim.price_per_hour = price
     return total
 
 
-def judge(
-    outcome: Outcome,
+def count_faults(
+    outcome: ChurnOutcome,
     decisions: Sequence[Decision],
-    claims: Mapping[str, Claim],
+    claims: Mapping[str, ObservedClaim],
     changes: Sequence[datetime],
     *,
     floor: SavingsFloor,
@@ -204,7 +204,7 @@ def judge(
         for item in decisions
         if item.kind == DISRUPT and not item.rejection and not item.failure
     }
-    made_by: dict[str, list[Claim]] = {}
+    made_by: dict[str, list[ObservedClaim]] = {}
     for claim in claims.values():
         if claim.decision in commands:
             made_by.setdefault(claim.decision, []).append(claim)
@@ -223,7 +223,7 @@ def judge(
             and maker.reason == "Underutilized"
             and command.at - claim.created < HOUR
         )
-        least = max(floor.share * before, floor.amount_per_hour, REST_SHARE * resting)
+        least = max(floor.share * before, floor.amount_per_hour, IDLE_SHARE * resting)
         if before - paid <= 0 or before - paid < least - NEGLIGIBLE:
             outcome.below_floor += 1
             outcome.details.append(
@@ -247,14 +247,17 @@ def judge(
 # -- a day -----------------------------------------------------------------------------------------
 
 
-async def live(
-    harness: Harness, outcome: Outcome, services: Sequence[Service], policy: Policy
+async def run_cluster(
+    harness: ControllerHarness,
+    outcome: ChurnOutcome,
+    services: Sequence[ServiceLoad],
+    policy: Policy,
 ) -> tuple[Decision, ...]:
     """Start everything, let the hours pass, fill in the outcome; return the decisions made."""
     running = harness.start()
-    watcher = _Watcher(harness, outcome)
+    watcher = _ClusterWatcher(harness, outcome)
     decisions: list[Decision] = []
-    running.process.runtime.journal.keep(decisions.append)
+    running.process.runtime.journal.add_sink(decisions.append)
     harness.cluster.apply(node_pool(policy))
     for service in services:
         harness.cluster.apply(service.manifests())
@@ -275,11 +278,11 @@ async def live(
     outcome.pending_pods_at_end = _pending(harness)
     outcome.nodes_at_end = len(harness.nodes())
     outcome.errors = round(_errors(running))
-    judge(outcome, decisions, watcher.claims, watcher.changes, floor=_floor_of(policy))
+    count_faults(outcome, decisions, watcher.claims, watcher.changes, floor=_floor_of(policy))
     return tuple(decisions)
 
 
-def _pending(harness: Harness) -> int:
+def _pending(harness: ControllerHarness) -> int:
     return sum(not pod["spec"].get("nodeName") for pod in harness.pods())
 
 
@@ -300,20 +303,20 @@ def simulate(
     *,
     hours: float,
     folder: Path,
-    services: Sequence[Service] | None = None,
-) -> tuple[Outcome, tuple[Decision, ...]]:
+    services: Sequence[ServiceLoad] | None = None,
+) -> tuple[ChurnOutcome, tuple[Decision, ...]]:
     """Let a cluster live under a load and a policy, both by name; `services` make a load of one's own."""
-    outcome = Outcome(load=load, policy=policy, hours=hours)
+    outcome = ChurnOutcome(load=load, policy=policy, hours=hours)
     started = time.perf_counter()
 
     async def told() -> tuple[Decision, ...]:
-        harness = Harness(
+        harness = ControllerHarness(
             lambda: {"kwok": KwokProvider()},
             folder=folder,
             arguments=("--disable-leader-election",),  # a renewal every two seconds, for nothing
         )
         async with harness:
-            return await live(harness, outcome, services or LOADS[load], POLICIES[policy])
+            return await run_cluster(harness, outcome, services or LOADS[load], POLICIES[policy])
 
     decisions = run_virtual(told())
     outcome.seconds = time.perf_counter() - started
@@ -323,7 +326,7 @@ def simulate(
 # -- the program -----------------------------------------------------------------------------------
 
 
-def shown(outcomes: Sequence[Outcome]) -> Table:
+def shown(outcomes: Sequence[ChurnOutcome]) -> Table:
     """Return outcomes as a table; savings are against the same load without consolidation."""
     table = Table(box=None, pad_edge=False)
     for name in ("load", "policy"):
@@ -362,7 +365,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--log", default="critical", help="what the controller logs")
     options = parser.parse_args(arguments)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(options.log))
-    outcomes: list[Outcome] = []
+    outcomes: list[ChurnOutcome] = []
     for load in options.load or LOADS:
         for policy in options.policy or POLICIES:
             with tempfile.TemporaryDirectory() as folder:

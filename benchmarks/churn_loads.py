@@ -12,7 +12,7 @@ from karpenter_core.api.labels import SAVINGS_FLOOR
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LOADS", "NONE", "POLICIES", "STEP", "Policy", "Service", "node_pool", "wave"]
+__all__ = ["LOADS", "NONE", "POLICIES", "STEP", "Policy", "ServiceLoad", "node_pool", "wave"]
 
 GROUP = "karpenter.kwok.sh"
 STEP = timedelta(minutes=10)
@@ -20,7 +20,7 @@ STEP = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service:
+class ServiceLoad:
     """A Deployment, and how many replicas it has at each step of ten minutes."""
 
     name: str
@@ -77,27 +77,27 @@ def _wave(low: int, high: int, *, period: timedelta) -> Callable[[int], int]:
     return lambda step: round(low + (high - low) * (1 - cos(2 * pi * step / steps)) / 2)
 
 
-def wave(period: timedelta) -> tuple[Service, ...]:
+def wave(period: timedelta) -> tuple[ServiceLoad, ...]:
     """Return services of which two go up and down together."""
     return (
-        Service(name="web", cpu="900m", memory="1500Mi", replicas=_wave(10, 60, period=period)),
-        Service(name="api", cpu="1900m", memory="3Gi", replicas=_wave(4, 16, period=period)),
-        Service(name="jobs", cpu="400m", memory="3500Mi", replicas=_still(15)),
+        ServiceLoad(name="web", cpu="900m", memory="1500Mi", replicas=_wave(10, 60, period=period)),
+        ServiceLoad(name="api", cpu="1900m", memory="3Gi", replicas=_wave(4, 16, period=period)),
+        ServiceLoad(name="jobs", cpu="400m", memory="3500Mi", replicas=_still(15)),
     )
 
 
-LOADS: dict[str, tuple[Service, ...]] = {
+LOADS: dict[str, tuple[ServiceLoad, ...]] = {
     "hpa": (
-        Service(name="web", cpu="900m", memory="1500Mi", replicas=_zigzag(24)),
-        Service(name="api", cpu="1900m", memory="3Gi", replicas=_zigzag(9, phase=1)),
-        Service(name="jobs", cpu="400m", memory="3500Mi", replicas=_still(15)),
+        ServiceLoad(name="web", cpu="900m", memory="1500Mi", replicas=_zigzag(24)),
+        ServiceLoad(name="api", cpu="1900m", memory="3Gi", replicas=_zigzag(9, phase=1)),
+        ServiceLoad(name="jobs", cpu="400m", memory="3500Mi", replicas=_still(15)),
     ),
     "day-night": wave(timedelta(days=1)),
     "redis-flap": (
-        Service(
+        ServiceLoad(
             name="redis", cpu="8", memory="200G", replicas=_zigzag(6, phase=1), is_stateful=True
         ),
-        Service(name="web", cpu="500m", memory="1Gi", replicas=_zigzag(8)),
+        ServiceLoad(name="web", cpu="500m", memory="1Gi", replicas=_zigzag(8)),
     ),
 }
 

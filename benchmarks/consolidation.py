@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks.scale_up import (
     USER,
     Prices,
-    add_ground_arguments,
+    add_control_plane_arguments,
     audited,
     bound,
-    catalogue_at_hand,
     count_calls,
     create,
     install,
@@ -40,12 +39,13 @@ from benchmarks.scale_up import (
     start_of,
     total,
     until,
+    with_catalogue,
 )
 from karpenter_core.api.labels import CAPACITY_TYPE, NODE_POOL, ZONE
 from karpenter_core.kube import resources
-from karpenter_core.testing.cluster import ClusterClient, Mirror
-from karpenter_core.testing.scenarios import Deployment, Given, NodePool
-from tests.support.beds import RealBed
+from karpenter_core.testing.cluster import ClusterClient, ClusterMirror
+from karpenter_core.testing.scenarios import InitialObjects, ScenarioDeployment, ScenarioNodePool
+from tests.support.local_clusters import RealLocalCluster
 from tests.support.runner import NODE_CLAIMS
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tests.support.processes import ChildProcess
 
 LIMIT_SECONDS: Final = 1800
-LOOK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 LARGEST_CPU: Final = 32
 INSTANCE_CPU: Final = "karpenter.kwok.sh/instance-cpu"
 BUDGET: Final = [{"nodes": "100%"}]
@@ -72,7 +72,7 @@ WHEN_EMPTY: Final = {
 
 
 @dataclass(kw_only=True)
-class Report:
+class ConsolidationReport:
     """What a story showed."""
 
     story: str
@@ -93,18 +93,18 @@ class Report:
     calls_by_resource: dict[str, int] = field(default_factory=dict[str, int])
 
 
-class Bench:
+class ConsolidationBench:
     """A control plane with a controller and what can be seen of it."""
 
     def __init__(
         self,
-        bed: RealBed,
+        local_cluster: RealLocalCluster,
         client: ClusterClient,
-        mirror: Mirror,
+        mirror: ClusterMirror,
         controller: ChildProcess,
         prices: Prices,
     ) -> None:
-        self.bed = bed
+        self.local_cluster = local_cluster
         self.client = client
         self.mirror = mirror
         self.controller = controller
@@ -144,44 +144,49 @@ class Bench:
             )
             if names != seen:
                 seen, changed = names, loop.time()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
         return changed - begun
 
 
-async def shrink(bench: Bench, options: argparse.Namespace) -> Report:
+async def shrink(bench: ConsolidationBench, options: argparse.Namespace) -> ConsolidationReport:
     """1,000 pods of two sizes become 700."""
     begun = asyncio.get_running_loop().time()
     half = options.pods // 2
     for name, cpu, memory in (("small", "900m", "3100Mi"), ("large", "3500m", "28Gi")):
         await create(
-            bench.client, Deployment(name=name, replicas=half, cpu=cpu, memory=memory).manifest()
+            bench.client,
+            ScenarioDeployment(name=name, replicas=half, cpu=cpu, memory=memory).manifest(),
         )
     await bench.all_bound(2 * half)
-    report = Report(story="shrink", up_seconds=asyncio.get_running_loop().time() - begun)
+    report = ConsolidationReport(
+        story="shrink", up_seconds=asyncio.get_running_loop().time() - begun
+    )
     await bench.quiet(options.quiet)
     report.nodes_before, report.price_before = len(bench.nodes), bench.price
     cpu_before = bench.controller.cpu_seconds()
-    calls_before = len(await audited(bench.bed))
+    calls_before = len(await audited(bench.local_cluster))
     for name in ("small", "large"):
         await bench.scale(name, half * 7 // 10)
     report.quiet_seconds = await bench.quiet(options.quiet)
     report.nodes_after, report.price_after = len(bench.nodes), bench.price
     report.cpu_seconds = bench.controller.cpu_seconds() - cpu_before
     report.peak_mib = bench.controller.peak_memory_bytes() / 2**20
-    report.calls = count_calls((await audited(bench.bed))[calls_before:])
+    report.calls = count_calls((await audited(bench.local_cluster))[calls_before:])
     return report
 
 
-async def cycle(bench: Bench, options: argparse.Namespace) -> Report:
+async def cycle(bench: ConsolidationBench, options: argparse.Namespace) -> ConsolidationReport:
     """500 mixed pods come and go, and their nodes with them."""
     cpu_before = bench.controller.cpu_seconds()
-    calls_before = len(await audited(bench.bed))
+    calls_before = len(await audited(bench.local_cluster))
     begun = asyncio.get_running_loop().time()
     deployments = list(mixed(options.pods))
     for deployment in deployments:
         await create(bench.client, deployment.manifest())
     await bench.all_bound(sum(deployment.replicas for deployment in deployments))
-    report = Report(story="cycle", up_seconds=asyncio.get_running_loop().time() - begun)
+    report = ConsolidationReport(
+        story="cycle", up_seconds=asyncio.get_running_loop().time() - begun
+    )
     report.nodes_before, report.price_before = len(bench.nodes), bench.price
     for deployment in deployments:
         await bench.scale(deployment.name, 0)
@@ -190,7 +195,7 @@ async def cycle(bench: Bench, options: argparse.Namespace) -> Report:
     report.quiet_seconds = asyncio.get_running_loop().time() - begun
     report.cpu_seconds = bench.controller.cpu_seconds() - cpu_before
     report.peak_mib = bench.controller.peak_memory_bytes() / 2**20
-    made = (await audited(bench.bed))[calls_before:]
+    made = (await audited(bench.local_cluster))[calls_before:]
     report.calls = count_calls(made)
     report.calls_by_resource = dict(Counter(map(_named, made)).most_common())
     return report
@@ -204,15 +209,15 @@ def _named(event: dict[str, Any]) -> str:
     return f"{event['verb']} {name}" + (f" ({code})" if code >= 400 else "")
 
 
-async def idle(bench: Bench, options: argparse.Namespace) -> Report:
+async def idle(bench: ConsolidationBench, options: argparse.Namespace) -> ConsolidationReport:
     """Nodes with one pod each, and then nothing happens."""
-    keeper = Deployment(
+    keeper = ScenarioDeployment(
         name="keeper", replicas=options.pods, cpu="100m", memory="64Mi", pod=_alone("keeper")
     )
     begun = asyncio.get_running_loop().time()
     await create(bench.client, keeper.manifest())
     await bench.all_bound(options.pods)
-    report = Report(story="idle", up_seconds=asyncio.get_running_loop().time() - begun)
+    report = ConsolidationReport(story="idle", up_seconds=asyncio.get_running_loop().time() - begun)
     await bench.quiet(options.quiet)
     report.nodes_before = report.nodes_after = len(bench.nodes)
     report.price_before = report.price_after = bench.price
@@ -223,7 +228,7 @@ async def idle(bench: Bench, options: argparse.Namespace) -> Report:
     return report
 
 
-def mixed(pods: int) -> Iterator[Deployment]:
+def mixed(pods: int) -> Iterator[ScenarioDeployment]:
     """Eight Deployments of eight sizes, some with wishes about where they run."""
     each = pods // 8
     sizes = (
@@ -233,12 +238,12 @@ def mixed(pods: int) -> Iterator[Deployment]:
     for number, (cpu, memory) in enumerate(sizes):
         name = f"mixed-{number}"
         replicas = each if number else pods - 7 * each
-        yield Deployment(
-            name=name, replicas=replicas, cpu=cpu, memory=memory, pod=_wishes(number, name)
+        yield ScenarioDeployment(
+            name=name, replicas=replicas, cpu=cpu, memory=memory, pod=_constraints(number, name)
         )
 
 
-def _wishes(number: int, name: str) -> dict[str, Any]:
+def _constraints(number: int, name: str) -> dict[str, Any]:
     match number:
         case 0 | 1:
             return _spread(name, ZONE, "DoNotSchedule")
@@ -283,32 +288,34 @@ PODS: Final = {"shrink": 1000, "cycle": 500, "idle": 1000}
 DISRUPTION: Final = {"shrink": CONSOLIDATING, "cycle": WHEN_EMPTY, "idle": CONSOLIDATING}
 
 
-async def measure(options: argparse.Namespace) -> Report:
+async def measure(options: argparse.Namespace) -> ConsolidationReport:
     """Play one story on a fresh control plane."""
     prices = read_prices(options.catalogue)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        bed = await stack.enter_async_context(RealBed(options.kubernetes, audited_users=[USER]))
-        client = await stack.enter_async_context(ClusterClient(bed.kubeconfig))
+        local_cluster = await stack.enter_async_context(
+            RealLocalCluster(options.kubernetes, audited_users=[USER])
+        )
+        client = await stack.enter_async_context(ClusterClient(local_cluster.kubeconfig))
         await install(client, options.crds)
         requirements = [
             {"key": CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
             {"key": INSTANCE_CPU, "operator": "Lt", "values": [str(LARGEST_CPU)]},
         ]
-        pool = NodePool(
+        pool = ScenarioNodePool(
             name="general",
             disruption=DISRUPTION[options.story],
             requirements=[] if options.story == "cycle" else requirements,
         )
-        for manifest in Given(node_pools=[pool]).objects():
+        for manifest in InitialObjects(node_pools=[pool]).objects():
             await create(client, manifest)
-        controller = start_of(options, bed.control_plane.write_kubeconfig(USER), folder)
+        controller = start_of(options, local_cluster.control_plane.write_kubeconfig(USER), folder)
         await controller.start()
         stack.push_async_callback(controller.stop)
         await controller.ready(lambda: pool_is_ready(client), seconds=60)
         kinds = [resources.PODS, resources.NODES, NODE_CLAIMS]
-        mirror = await stack.enter_async_context(Mirror(client, kinds))
-        bench = Bench(bed, client, mirror, controller, prices)
+        mirror = await stack.enter_async_context(ClusterMirror(client, kinds))
+        bench = ConsolidationBench(local_cluster, client, mirror, controller, prices)
         report = await STORIES[options.story](bench, options)
         if options.keep_log is not None:
             options.keep_log.write_bytes(controller.log.read_bytes())
@@ -323,7 +330,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--pods", type=int, help="how many; default by story")
     parser.add_argument("--quiet", type=float, default=120.0, help="seconds without a change")
     parser.add_argument("--idle", type=float, default=120.0, help="seconds to look at an idle one")
-    add_ground_arguments(parser)
+    add_control_plane_arguments(parser)
     parser.add_argument("--keep-log", type=Path, help="copy the controller's log here")
     options = parser.parse_args()
     options.pods = options.pods or PODS[options.story]
@@ -333,7 +340,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     """Play a story and print what it showed."""
     options = parse_arguments()
-    with catalogue_at_hand(options):
+    with with_catalogue(options):
         report = asyncio.run(measure(options))
     print(json.dumps(asdict(report) | {"all_calls": total(report.calls)}, indent=2))
 

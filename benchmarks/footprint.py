@@ -26,12 +26,12 @@ from typing import Any, Final
 from benchmarks.scale_up import create, install
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.kube import resources
-from karpenter_core.testing.cluster import ClusterClient, Mirror
-from karpenter_core.testing.scenarios import Deployment, Given, NodePool
-from tests.support.beds import EmbeddedBed
+from karpenter_core.testing.cluster import ClusterClient, ClusterMirror
+from karpenter_core.testing.scenarios import InitialObjects, ScenarioDeployment, ScenarioNodePool
 from tests.support.controller import ControllerProcess
+from tests.support.local_clusters import EmbeddedLocalCluster
 
-__all__ = ["SIZES", "Footprint", "Size", "measure"]
+__all__ = ["SIZES", "ClusterSize", "Footprint", "measure"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 LIMIT_SECONDS: Final = 3600.0
@@ -46,7 +46,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ClusterSize:
     """A cluster: its pods, the CPUs of its machines, and what the controller may need."""
 
     pods: int
@@ -56,9 +56,9 @@ class Size:
 
 
 SIZES: Final = {
-    "tiny": Size(400, 500, 16, 400.0),
-    "small": Size(30_000, 500, 16, 400.0),
-    "large": Size(50_000, 1500, 16, 700.0),
+    "tiny": ClusterSize(400, 500, 16, 400.0),
+    "small": ClusterSize(30_000, 500, 16, 400.0),
+    "large": ClusterSize(50_000, 1500, 16, 700.0),
 }
 
 
@@ -76,15 +76,15 @@ class Footprint:
     """While nothing happened but looks at what might be consolidated."""
 
 
-def workloads(size: Size) -> list[Deployment]:
+def workloads(size: ClusterSize) -> list[ScenarioDeployment]:
     """Return eight Deployments; a pod's mean CPU is the size's."""
     each = size.pods // 8
     parts = (0.25, 0.5, 0.75, 1.0, 1.0, 1.25, 1.5, 1.75)
-    found: list[Deployment] = []
+    found: list[ScenarioDeployment] = []
     for number, part in enumerate(parts):
         cpu_milli = round(size.pod_cpu_milli * part)
         found.append(
-            Deployment(
+            ScenarioDeployment(
                 name=f"app-{number}",
                 replicas=each,
                 cpu=f"{cpu_milli}m",
@@ -113,25 +113,25 @@ def _with_variables(manifest: dict[str, Any]) -> dict[str, Any]:
     return manifest
 
 
-async def measure(size: Size, idle_seconds: float) -> Footprint:
+async def measure(size: ClusterSize, idle_seconds: float) -> Footprint:
     """Build a cluster through the controller and weigh it."""
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        bed = await stack.enter_async_context(EmbeddedBed())
-        client = await stack.enter_async_context(ClusterClient(bed.kubeconfig))
+        local_cluster = await stack.enter_async_context(EmbeddedLocalCluster())
+        client = await stack.enter_async_context(ClusterClient(local_cluster.kubeconfig))
         await install(client, [ROOT / "crds"])
         sized = {
             "key": "karpenter.kwok.sh/instance-cpu",
             "operator": "In",
             "values": [str(size.machine_cpu)],
         }
-        pool = NodePool(name="general", disruption=CONSOLIDATING, requirements=[sized])
-        for manifest in Given(node_pools=[pool]).objects():
+        pool = ScenarioNodePool(name="general", disruption=CONSOLIDATING, requirements=[sized])
+        for manifest in InitialObjects(node_pools=[pool]).objects():
             await create(client, manifest)
         controller = ControllerProcess(
             "karpenter",
-            kubeconfig=bed.kubeconfig,
+            kubeconfig=local_cluster.kubeconfig,
             folder=folder,
             options={
                 "providers": "kwok",
@@ -143,7 +143,9 @@ async def measure(size: Size, idle_seconds: float) -> Footprint:
         await controller.start()
         stack.push_async_callback(controller.process.stop)
         begun = loop.time()
-        mirror = await stack.enter_async_context(Mirror(client, [resources.PODS, resources.NODES]))
+        mirror = await stack.enter_async_context(
+            ClusterMirror(client, [resources.PODS, resources.NODES])
+        )
         deployments = workloads(size)
         for deployment in deployments:
             await create(client, _with_variables(deployment.manifest()))
@@ -167,12 +169,12 @@ async def measure(size: Size, idle_seconds: float) -> Footprint:
         )
 
 
-def _running(mirror: Mirror) -> int:
+def _running(mirror: ClusterMirror) -> int:
     phases = Counter(pod.get("status", {}).get("phase") for pod in mirror.objects(resources.PODS))
     return phases["Running"]
 
 
-def _nodes(mirror: Mirror) -> list[dict[str, Any]]:
+def _nodes(mirror: ClusterMirror) -> list[dict[str, Any]]:
     return [
         node
         for node in mirror.objects(resources.NODES)

@@ -1,4 +1,4 @@
-"""What a release must hold: speed, money and manners, each against its gate and its goal.
+"""Checks the speed, cost and load figures of a release against gate and goal.
 
 S gates are about time, C gates about cost. Ours and the peer's runs of one case alternate, so that
 both see the same machine; seconds are of the clock on the wall, medians over the runs. A cost of
@@ -22,12 +22,12 @@ from benchmarks import peer
 from benchmarks.inputs import load
 from benchmarks.measure import DEFAULT_WORK_UNITS
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
-from karpenter_core.scheduling.problem import Packing
+from karpenter_core.scheduling.problem import PackingPolicy
 from karpenter_core.scheduling.solve import solve
 
 if TYPE_CHECKING:
-    from benchmarks.measure import Row
-    from benchmarks.scheduling import Bench
+    from benchmarks.measure import CaseResult
+    from benchmarks.scheduling import SolverBench
 
 __all__ = ["GATES", "Gate", "run"]
 
@@ -51,29 +51,29 @@ class Gate:
 
 
 @final
-class Lab:
+class CaseRunner:
     """Runs cases once, whichever gates ask for them."""
 
-    def __init__(self, bench: Bench, runs: int) -> None:
+    def __init__(self, bench: SolverBench, runs: int) -> None:
         self.bench = bench
         self.runs = runs
-        self._pairs: dict[tuple[str, int], tuple[Row, list[Row]]] = {}
-        self._ours: dict[tuple[str, int], Row] = {}
+        self._pairs: dict[tuple[str, int], tuple[CaseResult, list[CaseResult]]] = {}
+        self._ours: dict[tuple[str, int], CaseResult] = {}
 
-    def pair(self, case: str, runs: int = PEER_RUNS) -> tuple[Row, list[Row]]:
+    def pair(self, case: str, runs: int = PEER_RUNS) -> tuple[CaseResult, list[CaseResult]]:
         """Run ours and the peer in turn; return our run of median time and all of theirs."""
         from benchmarks.scheduling import median
 
         if (case, runs) not in self._pairs:
-            ours: list[Row] = []
-            theirs: list[Row] = []
+            ours: list[CaseResult] = []
+            theirs: list[CaseResult] = []
             for _ in range(runs):
                 ours.append(self.bench.ours(case))
                 theirs += self.bench.peers(case)
             self._pairs[case, runs] = (median(ours), theirs)
         return self._pairs[case, runs]
 
-    def ours(self, case: str, work_units: int = DEFAULT_WORK_UNITS) -> Row:
+    def ours(self, case: str, work_units: int = DEFAULT_WORK_UNITS) -> CaseResult:
         """Run ours; return the run of median time."""
         if (case, work_units) not in self._ours:
             row = self.bench.ours(case, runs=self.runs, work_units=work_units)
@@ -88,7 +88,10 @@ class Lab:
         cache = CatalogueCache()
         for case, other in zip(cases, peer.run(map(load, cases)), strict=True):
             asked = load(case)
-            problem, by_first_fit = asked.problem, replace(asked.options, packing=Packing.FIRST_FIT)
+            problem, by_first_fit = (
+                asked.problem,
+                replace(asked.options, packing=PackingPolicy.FIRST_FIT),
+            )
             value = solve(problem, asked.options, cache=cache)
             first_fit = solve(problem, by_first_fit, cache=cache)
             left = [len(plan.unschedulable) for plan in (value, first_fit)]
@@ -105,7 +108,7 @@ class Lab:
 # -- speed -----------------------------------------------------------------------------------------
 
 
-def _speed(lab: Lab, name: str, catalogue: str, gates: tuple[int, int], goals: str) -> Gate:
+def _speed(lab: CaseRunner, name: str, catalogue: str, gates: tuple[int, int], goals: str) -> Gate:
     """Compare the times of 1,000 and 5,000 diverse pods."""
     ratios, loaded = [
         [_ratio(lab, f"diverse-{count}/{catalogue}{option}", runs) for count in (1000, 5000)]
@@ -122,20 +125,20 @@ def _speed(lab: Lab, name: str, catalogue: str, gates: tuple[int, int], goals: s
     )
 
 
-def _ratio(lab: Lab, case: str, runs: int) -> float:
+def _ratio(lab: CaseRunner, case: str, runs: int) -> float:
     ours, theirs = lab.pair(case, runs)
     return statistics.median(row.seconds for row in theirs) / ours.seconds
 
 
-def _s1(lab: Lab) -> Iterator[Gate]:
+def _s1(lab: CaseRunner) -> Iterator[Gate]:
     yield _speed(lab, "S1", "real", (20, 40), "25 x / 50 x")
 
 
-def _s2(lab: Lab) -> Iterator[Gate]:
+def _s2(lab: CaseRunner) -> Iterator[Gate]:
     yield _speed(lab, "S2", "fake400", (5, 15), "8 x / 20 x")
 
 
-def _s3(lab: Lab) -> Iterator[Gate]:
+def _s3(lab: CaseRunner) -> Iterator[Gate]:
     for catalogue in ("real", "fake400"):
         one = lab.ours(f"diverse-20000/{catalogue}")
         every = lab.ours(f"diverse-20000/{catalogue}", ALL_VARIANTS)
@@ -152,7 +155,7 @@ def _s3(lab: Lab) -> Iterator[Gate]:
         )
 
 
-def _s4(lab: Lab) -> Iterator[Gate]:
+def _s4(lab: CaseRunner) -> Iterator[Gate]:
     row = lab.ours("deployments-2000/real")
     daemons = lab.ours("deployments-2000/real/daemons")
     yield Gate(
@@ -166,7 +169,7 @@ def _s4(lab: Lab) -> Iterator[Gate]:
     )
 
 
-def _s5(_lab: Lab) -> Iterator[Gate]:
+def _s5(_lab: CaseRunner) -> Iterator[Gate]:
     empty, nodes = _script("latency.py", "diverse-100/real", "diverse-100/real/nodes")
     yield Gate(
         name="S5",
@@ -179,7 +182,7 @@ def _s5(_lab: Lab) -> Iterator[Gate]:
     )
 
 
-def _s6(_lab: Lab) -> Iterator[Gate]:
+def _s6(_lab: CaseRunner) -> Iterator[Gate]:
     idle, solving = _script("interference.py", "--json")
     yield Gate(
         name="S6",
@@ -204,7 +207,7 @@ def _script(name: str, *arguments: str) -> list[dict[str, Any]]:
 # -- cost ------------------------------------------------------------------------------------------
 
 
-def _c1(lab: Lab) -> Iterator[Gate]:
+def _c1(lab: CaseRunner) -> Iterator[Gate]:
     wrong = lab.tangled
     yield Gate(
         name="C1",
@@ -216,7 +219,7 @@ def _c1(lab: Lab) -> Iterator[Gate]:
     )
 
 
-def _c2(lab: Lab) -> Iterator[Gate]:
+def _c2(lab: CaseRunner) -> Iterator[Gate]:
     for count in (1000, 5000):
         ours, theirs = lab.pair(f"diverse-{count}/real")
         change = ours.cost / _usual(theirs, "cost") - 1
@@ -232,7 +235,7 @@ def _c2(lab: Lab) -> Iterator[Gate]:
         )
 
 
-def _c3(lab: Lab) -> Iterator[Gate]:
+def _c3(lab: CaseRunner) -> Iterator[Gate]:
     ours, theirs = lab.pair("generic-5000/real/on-demand")
     above, nodes = ours.above_bound, ours.nodes / _usual(theirs, "nodes")
     yield Gate(
@@ -245,7 +248,7 @@ def _c3(lab: Lab) -> Iterator[Gate]:
     )
 
 
-def _c4(lab: Lab) -> Iterator[Gate]:
+def _c4(lab: CaseRunner) -> Iterator[Gate]:
     for case, most, goal in (
         ("diverse-5000/real", 1.00, "-25 %"),
         ("generic-5000/real/on-demand", 1.00, ""),
@@ -263,7 +266,7 @@ def _c4(lab: Lab) -> Iterator[Gate]:
         )
 
 
-def _c5(lab: Lab) -> Iterator[Gate]:
+def _c5(lab: CaseRunner) -> Iterator[Gate]:
     if lab.bench.trace is None or lab.bench.prices is None:
         yield _not_run("C5", "needs --trace and --prices")
         return
@@ -279,7 +282,7 @@ def _c5(lab: Lab) -> Iterator[Gate]:
     )
 
 
-def _usual(rows: list[Row], name: str) -> float:
+def _usual(rows: list[CaseResult], name: str) -> float:
     return statistics.median(getattr(row, name) for row in rows)
 
 
@@ -293,19 +296,19 @@ def _not_run(name: str, why: str) -> Gate:
 
 # -- the table -------------------------------------------------------------------------------------
 
-GATES: Final[dict[str, Callable[[Lab], Iterator[Gate]]]] = {
+GATES: Final[dict[str, Callable[[CaseRunner], Iterator[Gate]]]] = {
     "S1": _s1, "S2": _s2, "S3": _s3, "S4": _s4, "S5": _s5, "S6": _s6,
     "C1": _c1, "C2": _c2, "C3": _c3, "C4": _c4, "C5": _c5,
 }  # fmt: skip
 
 
-def run(bench: Bench, names: list[str], *, runs: int, as_json: bool) -> int:
+def run(bench: SolverBench, names: list[str], *, runs: int, as_json: bool) -> int:
     """Check the gates named, or all; print each as it is known; return 1 if one does not hold."""
     unknown = set(names) - set(GATES)
     if unknown:
         print(f"no gates {sorted(unknown)}; there are {', '.join(GATES)}", file=sys.stderr)
         return 2
-    lab, failed = Lab(bench, runs), False
+    lab, failed = CaseRunner(bench, runs), False
     for name in names or GATES:
         for gate in GATES[name](lab):
             failed = failed or gate.holds is False

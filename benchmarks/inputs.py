@@ -33,7 +33,7 @@ from karpenter_core.scheduling.problem import (
     Catalogue,
     DaemonPod,
     PreferencePolicy,
-    Problem,
+    SchedulingProblem,
     SolveOptions,
 )
 from karpenter_core.testing.builders import node_pool
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from benchmarks.mixes import PodTemplate
     from karpenter_core.scheduling.instance_types import InstanceType
 
-__all__ = ["CASE_FORM", "Input", "load", "read_pods"]
+__all__ = ["CASE_FORM", "BenchmarkCase", "load", "read_pods"]
 
 CASE_FORM: Final = "MIX-COUNT/CATALOGUE[/OPTION...]"
 OPTIONS: Final = frozenset({"on-demand", "daemons", "nodes"})
@@ -61,7 +61,7 @@ DAEMONS: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Input:
+class BenchmarkCase:
     """One case: pods, instance types and what else the problem has."""
 
     case: str
@@ -74,7 +74,7 @@ class Input:
     nodes: int = 0
 
     @cached_property
-    def problem(self) -> Problem:
+    def problem(self) -> SchedulingProblem:
         """The case as our solver is asked."""
         requirements = [(CAPACITY_TYPE, "In", ON_DEMAND)] if self.on_demand else []
         pool = node_pool(POOL, requirements=requirements, labels=mixes.COMMON_LABELS, limits=LIMITS)
@@ -87,7 +87,7 @@ class Input:
             count=self.nodes,
             pool=POOL,
         )
-        return Problem(
+        return SchedulingProblem(
             pods=tuple(read_pods(self.pods, codecs)),
             pools=(pool,),
             catalogues={POOL: Catalogue(version="1", instance_types=self.instance_types)},
@@ -127,7 +127,7 @@ class Input:
         }
 
 
-def load(case: str, *, trace: Path | None = None, prices: Path | None = None) -> Input:
+def load(case: str, *, trace: Path | None = None, prices: Path | None = None) -> BenchmarkCase:
     """Build a case by its name.
 
     `trace` is the folder of the openb trace, `prices` a price list (`catalogues.price_list_types`).
@@ -141,7 +141,7 @@ def load(case: str, *, trace: Path | None = None, prices: Path | None = None) ->
     catalogue, options = rest[0], set(rest[1:])
     kind, _, count = mix.partition("-")
     ignore = kind == "ignore"
-    return Input(
+    return BenchmarkCase(
         case=case,
         catalogue=catalogue,
         pods=_pods(case, kind, int(count or 0), trace),

@@ -1,4 +1,4 @@
-"""What a scheduling pass does to the rest of the process while it runs.
+"""Measures how a scheduling pass delays the rest of the process.
 
 A server in a process of its own holds the pods of `diverse-20000` and sends a thousand changes of
 pods a second. This process does what a controller does with one event loop: it lists and watches
@@ -31,26 +31,26 @@ from aiohttp import web
 
 from benchmarks.inputs import CREATED, load
 from benchmarks.measure import quantile
-from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.planner import ThreadPlanner
 from karpenter_core.kube import resources
 from karpenter_core.kube.api import KubeApi
 from karpenter_core.kube.client import connect
+from karpenter_core.kube.garbage_collector import tune_gc
 from karpenter_core.kube.informer import Informer
 from karpenter_core.kube.lease import ElectionTimes, LeaseElector
-from karpenter_core.kube.memory import tune_gc
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.sim.http import write_kubeconfig
+from karpenter_core.sim.http_server import write_kubeconfig
 from karpenter_core.state.builder import StateBuilder
-from karpenter_core.state.events import Observed, Removed
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from benchmarks.mixes import PodTemplate
 
-__all__ = ["Phase", "run", "summarize"]
+__all__ = ["PhaseMeasurement", "run", "summarize"]
 
 EVENTS_PER_SECOND: Final = 1000
 TICK_SECONDS: Final = 0.01
@@ -63,7 +63,7 @@ LATE_RENEWAL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class PhaseMeasurement:
     """What was seen in one phase; `passes` are the seconds of each pass solved in it."""
 
     name: str
@@ -82,7 +82,7 @@ class Phase:
 # -- the server ------------------------------------------------------------------------------------
 
 
-class Server:
+class PodServer:
     """Pods that change all the time, and one lease."""
 
     def __init__(self, case: str) -> None:
@@ -174,7 +174,7 @@ def serve(case: str) -> None:
     """Serve until ended; the first line printed is the port."""
 
     async def listen() -> None:
-        runner = web.AppRunner(Server(case).app(), access_log=None)
+        runner = web.AppRunner(PodServer(case).app(), access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
@@ -187,15 +187,15 @@ def serve(case: str) -> None:
 # -- the controller --------------------------------------------------------------------------------
 
 
-class _Ingest:
+class _PodIngest:
     """Folds what the watch says and notes how old it was."""
 
     def __init__(self, clock: SystemClock) -> None:
-        self.feed = Feed(StateBuilder({}), clock)
+        self.cluster_state = ClusterState(StateBuilder({}), clock)
         self.ages: list[float] = []
 
-    def take(self, change: Observed | Removed) -> None:
-        self.feed.fold(change)
+    def take(self, change: ObjectObserved | ObjectRemoved) -> None:
+        self.cluster_state.fold(change)
         pod = change.object
         version = getattr(pod, "resource_version", 0)
         self.ages.append((time.monotonic_ns() - version) / 1e9)
@@ -212,7 +212,7 @@ async def _sample_lag(lags: list[float]) -> None:
         lags.append(time.monotonic() - due)
 
 
-def run(case: str, seconds: float) -> list[Phase]:
+def run(case: str, seconds: float) -> list[PhaseMeasurement]:
     """Measure both phases against a server that is started and ended here."""
     command = [sys.executable, __file__, "--serve", "--case", case]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -223,7 +223,7 @@ def run(case: str, seconds: float) -> list[Phase]:
             server.terminate()
 
 
-async def _control(url: str, case: str, seconds: float) -> list[Phase]:
+async def _control(url: str, case: str, seconds: float) -> list[PhaseMeasurement]:
     clock, codecs = SystemClock(), Codecs()
     asked = load(case)
     problem = asked.problem
@@ -231,7 +231,7 @@ async def _control(url: str, case: str, seconds: float) -> list[Phase]:
         kubeconfig = Path(folder) / "kubeconfig"
         write_kubeconfig(kubeconfig, url)
         transports = [await connect(kubeconfig=str(kubeconfig), clock=clock) for _ in range(2)]
-    ingest, lags, phases = _Ingest(clock), list[float](), list[Phase]()
+    ingest, lags, phases = _PodIngest(clock), list[float](), list[PhaseMeasurement]()
     informer = Informer(
         resources.PODS,
         codecs.for_kind(resources.PODS),
@@ -304,7 +304,7 @@ def summarize(
     lags: list[float],
     renewed: list[float],
     started: float,
-) -> Phase:
+) -> PhaseMeasurement:
     """Boil a phase down; `renewed` are the moments of all renewals, of other phases too.
 
     The gap that reaches into the phase counts as its own.
@@ -313,7 +313,7 @@ def summarize(
     moments += [moment for moment in renewed if moment > started]
     gaps = [later - before for before, later in pairwise(moments)]
     due = ElectionTimes().retry_seconds
-    return Phase(
+    return PhaseMeasurement(
         name=name,
         seconds=seconds,
         passes=tuple(passes),

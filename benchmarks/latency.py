@@ -1,4 +1,4 @@
-"""How long a small pass takes in a controller that has been running: its p95.
+"""Measures the p95 of a small pass in a controller that has been running.
 
 A hundred mixed pods, the catalogue compiled by an earlier pass, nothing known of the pods. Fifty
 problems in one process, each of other pods (slices of one shuffled `diverse-5000`); the first
@@ -20,14 +20,14 @@ from benchmarks.measure import quantile, timed
 from benchmarks.mixes import diverse
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 
-__all__ = ["Latency", "measure"]
+__all__ = ["PassLatency", "measure"]
 
 PROBLEMS = 50
 PODS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
+class PassLatency:
     """Times of many small passes; `pending` counts pods left in any of them."""
 
     case: str
@@ -37,7 +37,7 @@ class Latency:
     pending: int
 
 
-def measure(case: str) -> Latency:
+def measure(case: str) -> PassLatency:
     """Solve small problems over the catalogue and nodes of a case, warm."""
     asked = load(case)
     base, cache = asked.problem, CatalogueCache()
@@ -54,7 +54,7 @@ def measure(case: str) -> Latency:
         seconds.append(took)
         cpu_seconds.append(used)
         pending += len(plan.unschedulable)
-    return Latency(
+    return PassLatency(
         case=case,
         p50_ms=1000 * quantile(seconds, 0.5),
         p95_ms=1000 * quantile(seconds, 0.95),

@@ -1,4 +1,4 @@
-"""Solve one case and say what came of it: time, pods, nodes, money, memory.
+"""Solves one case and measures time, pods, nodes, price and memory.
 
 What is timed: the whole of `solve`, cold: an empty cache of compiled catalogues, pods whose classes
 nobody has seen, the plans, their choice and the emission of claims. Not timed: the interpreter's
@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
-from karpenter_core.scheduling.problem import Packing, Problem, SolveOptions
+from karpenter_core.scheduling.problem import PackingPolicy, SchedulingProblem, SolveOptions
 from karpenter_core.scheduling.solve import solve, solve_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from benchmarks.inputs import Input
+    from benchmarks.inputs import BenchmarkCase
     from karpenter_core.scheduling.problem import (
         PlannedNodeClaim,
         SchedulingPlan,
     )
 
-__all__ = ["DEFAULT_WORK_UNITS", "Row", "kth_cheapest_cost", "measure", "quantile", "timed"]
+__all__ = ["DEFAULT_WORK_UNITS", "CaseResult", "kth_cheapest_cost", "measure", "quantile", "timed"]
 
 DEFAULT_WORK_UNITS: Final = SolveOptions().work_units
 ROBUST: Final = (5, 15)
@@ -37,7 +37,7 @@ ROBUST: Final = (5, 15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class CaseResult:
     """What came of one case. Seconds are of the clock on the wall, prices per hour.
 
     `cost_5th` and `cost_15th` price each claim at its fifth and fifteenth cheapest type (the last
@@ -75,22 +75,22 @@ class Row:
 
 
 def measure(
-    asked: Input,
+    asked: BenchmarkCase,
     *,
-    packing: Packing = Packing.VALUE,
+    packing: PackingPolicy = PackingPolicy.VALUE,
     work_units: int = DEFAULT_WORK_UNITS,
-    verify: Callable[[Problem, SchedulingPlan], list[str]] | None = None,
-) -> Row:
+    verify: Callable[[SchedulingProblem, SchedulingPlan], list[str]] | None = None,
+) -> CaseResult:
     """Solve a case, cold."""
     options = replace(asked.options, packing=packing, work_units=work_units)
     problem = asked.problem
-    solve(Problem(pods=()))
+    solve(SchedulingProblem(pods=()))
     gc.collect()
     input_rss_mib = _current_rss_mib()
     plan, seconds, cpu_seconds, longest = timed(problem, options)
     # The kernel counts the peak in batches: it may lie a little below what is there.
     peak_rss_mib = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, input_rss_mib)
-    return Row(
+    return CaseResult(
         case=asked.case,
         pods=len(problem.pods),
         seconds=seconds,
@@ -102,7 +102,7 @@ def measure(
         cost_5th=kth_cheapest_cost(problem, plan, ROBUST[0]),
         cost_15th=kth_cheapest_cost(problem, plan, ROBUST[1]),
         bound=plan.cost.lower_bound,
-        first_fit=plan.cost.first_fit,
+        first_fit=plan.cost.first_fit_hourly,
         longest_step_ms=1000 * longest,
         peak_rss_mib=peak_rss_mib,
         input_rss_mib=input_rss_mib,
@@ -112,7 +112,7 @@ def measure(
 
 
 def timed(
-    problem: Problem, options: SolveOptions, **keywords: Any
+    problem: SchedulingProblem, options: SolveOptions, **keywords: Any
 ) -> tuple[SchedulingPlan, float, float, float]:
     """Solve; return the plan, seconds, CPU seconds and the CPU seconds of the longest step."""
     longest = 0.0
@@ -130,7 +130,7 @@ def timed(
         longest, before = max(longest, now - before), now
 
 
-def kth_cheapest_cost(problem: Problem, plan: SchedulingPlan, k: int) -> float:
+def kth_cheapest_cost(problem: SchedulingProblem, plan: SchedulingPlan, k: int) -> float:
     """Add up what the claims cost if each becomes its k-th cheapest type (or its last)."""
     prices: dict[tuple[str, frozenset[tuple[str, str]]], dict[str, float]] = {}
     sold = {pool: _sold(problem, pool) for pool in problem.catalogues}
@@ -149,7 +149,7 @@ def kth_cheapest_cost(problem: Problem, plan: SchedulingPlan, k: int) -> float:
     return total
 
 
-def _sold(problem: Problem, pool: str) -> set[tuple[str, str]]:
+def _sold(problem: SchedulingProblem, pool: str) -> set[tuple[str, str]]:
     types = problem.catalogues[pool].instance_types
     return {(o.zone, o.capacity_type) for it in types for o in it.offerings if o.available}
 
@@ -158,7 +158,9 @@ def _allows(claim: PlannedNodeClaim, key: str, value: str) -> bool:
     return all(r.has(value) for r in claim.requirements if r.key == key)
 
 
-def _cheapest(problem: Problem, pool: str, allowed: frozenset[tuple[str, str]]) -> dict[str, float]:
+def _cheapest(
+    problem: SchedulingProblem, pool: str, allowed: frozenset[tuple[str, str]]
+) -> dict[str, float]:
     found: dict[str, float] = {}
     for instance_type in problem.catalogues[pool].instance_types:
         prices = [

@@ -1,4 +1,4 @@
-"""What a scrape of `/metrics` costs in a large cluster, and what it does to the event loop.
+"""Measures what a scrape of `/metrics` costs in a large cluster.
 
 Holds a cluster in memory, with the controllers that show it as metrics and the HTTP server, while a
 hundred pods a second change. A process of its own scrapes, as Prometheus would. Printed are the
@@ -24,16 +24,16 @@ from msgspec.structs import replace
 
 from benchmarks.measure import quantile
 from karpenter_core.api.records import NodeConditionView, PodView
-from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.observability.cluster import Observability
+from karpenter_core.controllers.observability.cluster import ClusterMetricsController
 from karpenter_core.controllers.observability.conditions import ConditionObserver
-from karpenter_core.controllers.reconciler import Runtime
-from karpenter_core.kube.memory import freeze_after_sync, tune_gc
+from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.kube.garbage_collector import freeze_after_sync, tune_gc
 from karpenter_core.operator.clock import SystemClock, random_id
-from karpenter_core.operator.servers import Servers
+from karpenter_core.operator.servers import HttpServers
 from karpenter_core.state.builder import StateBuilder
-from karpenter_core.state.events import CataloguePublished, Observed, Synced
+from karpenter_core.state.events import CataloguePublished, InformersSynced, ObjectObserved
 from karpenter_core.testing.builders import (
     EPOCH,
     node_pool,
@@ -41,10 +41,10 @@ from karpenter_core.testing.builders import (
     pod_shape,
     standard_catalogue,
 )
-from karpenter_core.testing.machines import (
+from karpenter_core.testing.state_builders import (
     MANAGED_KINDS,
-    machine,
-    ready,
+    node_and_claim,
+    ready_node_pool,
     with_claim_conditions,
 )
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
 
-__all__ = ["Scrapes", "measure"]
+__all__ = ["ScrapeCost", "measure"]
 
 CHANGES_PER_SECOND: Final = 100
 BURST: Final = 10
@@ -74,7 +74,7 @@ print(seconds, len(body), series)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scrapes:
+class ScrapeCost:
     """What was measured."""
 
     nodes: int
@@ -93,7 +93,7 @@ class Scrapes:
     """The longest, while gauges were kept up to date and nobody scraped."""
 
 
-class _Lag:
+class _LoopLag:
     """Samples how late the event loop is."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ def cluster(nodes: int, pods: int) -> Iterator[NodeView | NodeClaim | PodView]:
     healthy = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
     names = [f"general-{number:05d}" for number in range(nodes)]
     for name in names:
-        view, claim = machine(name, capacity={"cpu": "16", "ephemeral-storage": "100Gi"})
+        view, claim = node_and_claim(name, capacity={"cpu": "16", "ephemeral-storage": "100Gi"})
         others = tuple(
             NodeConditionView(type=kind, status="False", last_transition_time=EPOCH)
             for kind in healthy
@@ -130,30 +130,34 @@ def cluster(nodes: int, pods: int) -> Iterator[NodeView | NodeClaim | PodView]:
         yield pod(f"{workload}-{number:06d}", shape=shape, node_name=name, phase="Running")
 
 
-async def measure(nodes: int, pods: int, *, scrapes: int = 5) -> Scrapes:
+async def measure(nodes: int, pods: int, *, scrapes: int = 5) -> ScrapeCost:
     """Hold a cluster and scrape it."""
     clock = SystemClock()
     metrics = Metrics(node_class_labels=[NODE_CLASS_LABEL], now=clock.monotonic)
-    runtime = Runtime(clock=clock, new_id=random_id, metrics=metrics)
-    feed = Feed(StateBuilder(MANAGED_KINDS), clock)
-    feed.fold(Observed(ready(node_pool())))
+    runtime = ControllerRuntime(clock=clock, new_id=random_id, metrics=metrics)
+    cluster_state = ClusterState(StateBuilder(MANAGED_KINDS), clock)
+    cluster_state.fold(ObjectObserved(ready_node_pool(node_pool())))
     running: list[PodView] = []
     for made in cluster(nodes, pods):
-        feed.fold(Observed(made))
+        cluster_state.fold(ObjectObserved(made))
         if isinstance(made, PodView):
             running.append(made)
-    feed.fold(CataloguePublished("default", standard_catalogue()))
-    feed.fold(Synced())
+    cluster_state.fold(CataloguePublished("default", standard_catalogue()))
+    cluster_state.fold(InformersSynced())
     undo = tune_gc()
     freeze_after_sync()
-    servers = Servers(
+    servers = HttpServers(
         registry=metrics.registry, checks=(), address="127.0.0.1", metrics_port=0, probe_port=0
     )
     await servers.start()
-    lag = _Lag()
-    observability = Observability(feed=feed, runtime=runtime, detailed=True)
-    observer = ConditionObserver(feed=feed, publish=lambda _: None, runtime=runtime)
-    jobs = (observability.run(), observer.run(), lag.run(), _change(feed, running))
+    lag = _LoopLag()
+    observability = ClusterMetricsController(
+        cluster_state=cluster_state, runtime=runtime, detailed=True
+    )
+    observer = ConditionObserver(
+        cluster_state=cluster_state, publish=lambda _: None, runtime=runtime
+    )
+    jobs = (observability.run(), observer.run(), lag.run(), _change(cluster_state, running))
     work = [asyncio.create_task(job) for job in jobs]
     try:
         await asyncio.sleep(WARM_UP_SECONDS)
@@ -172,7 +176,7 @@ async def measure(nodes: int, pods: int, *, scrapes: int = 5) -> Scrapes:
         await servers.stop()
         undo()
     seconds = [each[0] for each in found]
-    return Scrapes(
+    return ScrapeCost(
         nodes=nodes,
         pods=pods,
         series=found[-1][2],
@@ -186,12 +190,12 @@ async def measure(nodes: int, pods: int, *, scrapes: int = 5) -> Scrapes:
     )
 
 
-async def _change(feed: Feed, running: Sequence[PodView]) -> None:
+async def _change(cluster_state: ClusterState, running: Sequence[PodView]) -> None:
     """Fold in changes of pods at an even rate."""
     for version, changed in enumerate(cycle(running), start=1):
-        feed.fold(Observed(replace(changed, resource_version=version, ready=True)))
+        cluster_state.fold(ObjectObserved(replace(changed, resource_version=version, ready=True)))
         if not version % BURST:
-            feed.snapshot()  # as the other controllers do, all the time
+            cluster_state.snapshot()  # as the other controllers do, all the time
             await asyncio.sleep(BURST / CHANGES_PER_SECOND)
 
 

@@ -1,7 +1,7 @@
 """The reference scheduler as a peer: build `peer/`, a program on Karpenter's module, and run it.
 
 Programs are kept under `~/.cache/karpenter-core/peer/`, by a digest of their sources. This one reads
-documents (`Input.document`) and answers with one row for each.
+documents (`BenchmarkCase.document`) and answers with one row for each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from benchmarks.inputs import Input
+    from benchmarks.inputs import BenchmarkCase
 
 __all__ = ["GO_ENVIRONMENT", "PEER", "build", "run"]
 
@@ -72,7 +72,7 @@ def build(module: Path = MODULE, *, suite: str = "", link_flags: str = "") -> Pa
     return program
 
 
-def run(inputs: Iterable[Input]) -> Iterator[dict[str, Any]]:
+def run(inputs: Iterable[BenchmarkCase]) -> Iterator[dict[str, Any]]:
     """Solve problems one after the other in one process; yield a row for each.
 
     Raises:

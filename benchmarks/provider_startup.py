@@ -1,4 +1,4 @@
-"""What a provider adds to the start of a controller: seconds and memory, with a compiled SDK and without.
+"""Measures the seconds and memory that a provider adds to a controller's start.
 
 For each provider, first in a bare process that has the core's own modules already: the import of the
 whole provider with the clients of its SDK. Then `karpenter run` against the provider's simulated cloud
@@ -26,13 +26,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.scale_up import install
-from karpenter_core.cli.demo.clouds import find_simulated_cloud
-from karpenter_core.cli.demo.scene import find_node_class
-from karpenter_core.kube.resources import custom
+from karpenter_core.cli.demo.demo_kubelets import find_simulated_cloud
+from karpenter_core.cli.demo.demo_manifests import find_node_class
+from karpenter_core.kube.resources import custom_kind
 from karpenter_core.testing.cluster import ClusterClient
-from karpenter_core.testing.scenarios import NodePool
-from tests.support.beds import EmbeddedBed
+from karpenter_core.testing.scenarios import ScenarioNodePool
 from tests.support.controller import ControllerProcess
+from tests.support.local_clusters import EmbeddedLocalCluster
 from tests.support.runner import NODE_POOLS
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclass import NodeClass
 
-__all__ = ["SDKS", "Figures", "Imported", "Started", "as_rows", "holds", "measure"]
+__all__ = ["SDKS", "ImportCost", "StartCost", "StartupFigures", "as_rows", "holds", "measure"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MOST_IMPORT_SECONDS: Final = 1.0
@@ -51,7 +51,7 @@ SETTLE_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sdk:
+class SdkVariant:
     """How the SDK of a provider is loaded, and which packages it is."""
 
     clients: str
@@ -61,9 +61,9 @@ class Sdk:
 
 
 SDKS: Final = {
-    "alibabacloud": Sdk(
+    "alibabacloud": SdkVariant(
         "from karpenter_provider_alibabacloud.credentials import find_credential\n"
-        "from karpenter_provider_alibabacloud.wire import Caller, Endpoint\n"
+        "from karpenter_provider_alibabacloud.sdk_caller import Caller, Endpoint\n"
         "names = ('ALIBABA_CLOUD_ACCESS_KEY_ID', 'ALIBABA_CLOUD_ACCESS_KEY_SECRET')\n"
         "keys = find_credential(dict.fromkeys(names, 'any'))\n"
         "limits = {'connect_seconds': 1, 'read_seconds': 1, 'connections': 1}\n"
@@ -71,7 +71,7 @@ SDKS: Final = {
         "    Caller(service, Endpoint(region='cn-hangzhou'), credential=keys, **limits)\n",
         ("alibabacloud_", "darabonba", "Tea"),
     ),
-    "aws": Sdk(
+    "aws": SdkVariant(
         # boto3 reads what a service is like when its client is made.
         "from karpenter_provider_aws.sdk import Clients\n"
         "clients = Clients(region='us-east-1')\n"
@@ -92,7 +92,7 @@ def resident_mib():
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:")) / 1024
 
 memory, started, cpu_started = resident_mib(), time.perf_counter(), time.process_time()
-import karpenter_provider_{name}.plugin, karpenter_provider_{name}.running
+import karpenter_provider_{name}.plugin, karpenter_provider_{name}.started_provider
 {clients}
 print(json.dumps({{
     "seconds": time.perf_counter() - started,
@@ -102,7 +102,7 @@ print(json.dumps({{
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportCost:
     """What the import of a provider took, SDK included, beyond what the core had loaded."""
 
     seconds: float
@@ -111,7 +111,7 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class StartCost:
     """What the start of one controller took; seconds count from the start of its process."""
 
     ready_seconds: float
@@ -124,16 +124,16 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class StartupFigures:
     """The runs of one provider, of one kind."""
 
     provider: str
     compiled: bool
-    imported: Sequence[Imported]
-    started: Sequence[Started]
+    imported: Sequence[ImportCost]
+    started: Sequence[StartCost]
 
 
-def holds(figures: Figures) -> bool:
+def holds(figures: StartupFigures) -> bool:
     """Tell whether a provider with compiled SDK is loaded within a second of CPU and 100 MiB.
 
     CPU time is what a warm import takes on a machine that has nothing else to do.
@@ -144,7 +144,7 @@ def holds(figures: Figures) -> bool:
     )
 
 
-def as_rows(all_figures: Sequence[Figures]) -> list[dict[str, Any]]:
+def as_rows(all_figures: Sequence[StartupFigures]) -> list[dict[str, Any]]:
     """Return the medians of each provider and kind, and what they are to those of the last provider."""
     base = {each.compiled: _medians(each) for each in all_figures}
     rows: list[dict[str, Any]] = []
@@ -164,7 +164,7 @@ def as_rows(all_figures: Sequence[Figures]) -> list[dict[str, Any]]:
     return rows
 
 
-def _medians(figures: Figures) -> dict[str, float]:
+def _medians(figures: StartupFigures) -> dict[str, float]:
     found: dict[str, float] = {}
     for prefix, runs in (("import_", figures.imported), ("", figures.started)):
         for name in asdict(runs[0]):
@@ -172,7 +172,7 @@ def _medians(figures: Figures) -> dict[str, float]:
     return found
 
 
-def measure_import(provider: str, environment: Mapping[str, str]) -> Imported:
+def measure_import(provider: str, environment: Mapping[str, str]) -> ImportCost:
     """Load a provider and its SDK in a process of its own."""
     program = _PROBE.format(name=provider, clients=SDKS[provider].clients)
     done = subprocess.run(
@@ -183,23 +183,23 @@ def measure_import(provider: str, environment: Mapping[str, str]) -> Imported:
         env=dict(environment),
         timeout=LIMIT_SECONDS,
     )
-    return Imported(**json.loads(done.stdout))
+    return ImportCost(**json.loads(done.stdout))
 
 
-async def measure_start(provider: str, environment: Mapping[str, str]) -> Started:
+async def measure_start(provider: str, environment: Mapping[str, str]) -> StartCost:
     """Start a controller for one provider on a fresh API server and a fresh simulated cloud."""
     model = find_node_class(provider)
     async with AsyncExitStack() as stack:
         cloud = stack.enter_context(find_simulated_cloud(provider))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        bed = await stack.enter_async_context(EmbeddedBed())
-        client = await stack.enter_async_context(ClusterClient(bed.kubeconfig))
+        local_cluster = await stack.enter_async_context(EmbeddedLocalCluster())
+        client = await stack.enter_async_context(ClusterClient(local_cluster.kubeconfig))
         await install(client, [ROOT / "crds"])
-        await client.create(custom(model.resource), _node_class(model, cloud.node_class_spec))
+        await client.create(custom_kind(model.resource), _node_class(model, cloud.node_class_spec))
         await client.create(NODE_POOLS, _pool(model))
         controller = ControllerProcess(
             "karpenter",
-            kubeconfig=bed.kubeconfig,
+            kubeconfig=local_cluster.kubeconfig,
             folder=folder,
             options={
                 "providers": provider,
@@ -215,12 +215,12 @@ async def measure_start(provider: str, environment: Mapping[str, str]) -> Starte
         ready, ready_cpu = time.monotonic() - started, controller.process.cpu_seconds()
 
         async def is_usable() -> bool:
-            return any(map(_is_ready, await client.list(custom(model.resource))))
+            return any(map(_is_ready, await client.list(custom_kind(model.resource))))
 
         await controller.process.ready(is_usable, seconds=LIMIT_SECONDS)
         usable, usable_cpu = time.monotonic() - started, controller.process.cpu_seconds()
         await asyncio.sleep(SETTLE_SECONDS)
-        return Started(
+        return StartCost(
             ready_seconds=ready,
             ready_cpu_seconds=ready_cpu,
             usable_seconds=usable,
@@ -241,7 +241,7 @@ def _node_class(model: type[NodeClass], spec: Mapping[str, object]) -> dict[str,
 
 def _pool(model: type[NodeClass]) -> dict[str, Any]:
     resource = model.resource
-    return NodePool(
+    return ScenarioNodePool(
         name="general", node_class_group=resource.group, node_class_kind=resource.kind
     ).manifest()
 
@@ -271,7 +271,7 @@ def environments(provider: str, folder: Path) -> dict[bool, dict[str, str]]:
     }
 
 
-def measure(providers: Sequence[str], runs: int) -> list[Figures]:
+def measure(providers: Sequence[str], runs: int) -> list[StartupFigures]:
     """Measure all providers, in turns; compiled SDKs come first."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         kinds = [
@@ -279,8 +279,8 @@ def measure(providers: Sequence[str], runs: int) -> list[Figures]:
             for provider in providers
             for is_compiled, environment in environments(provider, Path(folder)).items()
         ]
-        imported: dict[tuple[str, bool], list[Imported]] = {}
-        started: dict[tuple[str, bool], list[Started]] = {}
+        imported: dict[tuple[str, bool], list[ImportCost]] = {}
+        started: dict[tuple[str, bool], list[StartCost]] = {}
         for _ in range(runs):
             for provider, is_compiled, environment in kinds:
                 key = (provider, is_compiled)
@@ -288,6 +288,8 @@ def measure(providers: Sequence[str], runs: int) -> list[Figures]:
                 found = asyncio.run(measure_start(provider, environment))
                 started.setdefault(key, []).append(found)
     return [
-        Figures(provider=key[0], compiled=key[1], imported=imported[key], started=started[key])
+        StartupFigures(
+            provider=key[0], compiled=key[1], imported=imported[key], started=started[key]
+        )
         for key in imported
     ]

@@ -42,8 +42,10 @@ def running_nodes(
     zone of its zonal affinity (one zone for each label value) tries the next nodes, and is dropped
     after a full round. A cluster of this kind has room on many nodes, little on each.
     """
-    sold = list(_machines(instance_types))
-    nodes = [_Node(number, *sold[number * 7 % len(sold)], pool=pool) for number in range(count)]
+    sold = list(_type_offerings(instance_types))
+    nodes = [
+        _RunningNode(number, *sold[number * 7 % len(sold)], pool=pool) for number in range(count)
+    ]
     place = 0
     for pod in pods if nodes else ():
         for step in range(count):
@@ -54,7 +56,9 @@ def running_nodes(
     return tuple(node.existing() for node in nodes)
 
 
-def _machines(instance_types: Sequence[InstanceType]) -> Iterator[tuple[InstanceType, Offering]]:
+def _type_offerings(
+    instance_types: Sequence[InstanceType],
+) -> Iterator[tuple[InstanceType, Offering]]:
     for instance_type in instance_types:
         cpu_milli, memory = (instance_type.capacity[name] for name in ("cpu", "memory"))
         if cpu_milli in CPUS and memory <= cpu_milli * MOST_BYTES_PER_MILLI:
@@ -62,19 +66,19 @@ def _machines(instance_types: Sequence[InstanceType]) -> Iterator[tuple[Instance
                 yield instance_type, offering
 
 
-class _Node:
+class _RunningNode:
     def __init__(
-        self, number: int, machine: InstanceType, offering: Offering, *, pool: str
+        self, number: int, instance_type: InstanceType, offering: Offering, *, pool: str
     ) -> None:
         self.name = f"node-{number:04d}"
-        self.machine = machine
+        self.instance_type = instance_type
         self.pool = pool
-        self.free = machine.allocatable()
+        self.free = instance_type.allocatable()
         self.pods: list[PodView] = []
         self.alone: set[tuple[tuple[str, str], ...]] = set()
         self.labels = {
             requirement.key: min(requirement.values)
-            for requirement in machine.requirements.values()
+            for requirement in instance_type.requirements.values()
             if not requirement.complement and requirement.values
         } | {
             HOSTNAME: self.name,
@@ -115,7 +119,7 @@ class _Node:
             labels=self.labels,
             taints=(),
             available=self.free,
-            capacity=self.machine.capacity,
+            capacity=self.instance_type.capacity,
             initialized=True,
             pool=self.pool,
             pods=tuple(self.pods),

@@ -36,10 +36,10 @@ from rich.table import Table
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.kube import resources
-from karpenter_core.testing.cluster import ClusterClient, Mirror
-from karpenter_core.testing.scenarios import Deployment, Given, NodePool
-from tests.support.beds import RealBed
+from karpenter_core.testing.cluster import ClusterClient, ClusterMirror
+from karpenter_core.testing.scenarios import InitialObjects, ScenarioDeployment, ScenarioNodePool
 from tests.support.controller import ControllerProcess
+from tests.support.local_clusters import RealLocalCluster
 from tests.support.processes import ChildProcess, free_ports, wait_until
 from tests.support.runner import NODE_CLAIMS, NODE_POOLS
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 USER = "karpenter"
 LIMIT_SECONDS = 900
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 AUDIT_FLUSH_SECONDS = 1.5
 NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 
@@ -58,7 +58,7 @@ Prices = dict[tuple[str, str, str], float]
 
 
 @dataclass(kw_only=True)
-class Result:
+class ScaleUpResult:
     """What one run showed; seconds count from the creation of the Deployment."""
 
     pods: int
@@ -85,47 +85,49 @@ def total(calls: dict[str, int]) -> int:
     return sum(count for verb, count in calls.items() if verb != "watch")
 
 
-async def measure(replicas: int, options: argparse.Namespace, prices: Prices) -> Result:
+async def measure(replicas: int, options: argparse.Namespace, prices: Prices) -> ScaleUpResult:
     """Run once, on a fresh control plane."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        bed = await stack.enter_async_context(RealBed(options.kubernetes, audited_users=[USER]))
-        client = await stack.enter_async_context(ClusterClient(bed.kubeconfig))
+        local_cluster = await stack.enter_async_context(
+            RealLocalCluster(options.kubernetes, audited_users=[USER])
+        )
+        client = await stack.enter_async_context(ClusterClient(local_cluster.kubeconfig))
         await install(client, options.crds)
-        given = Given(node_pools=[NodePool(name="general", disruption=NEVER)])
+        given = InitialObjects(node_pools=[ScenarioNodePool(name="general", disruption=NEVER)])
         for manifest in given.objects():
             await create(client, manifest)
-        controller = start_of(options, bed.control_plane.write_kubeconfig(USER), folder)
+        controller = start_of(options, local_cluster.control_plane.write_kubeconfig(USER), folder)
         await controller.start()
         stack.push_async_callback(controller.stop)
         await controller.ready(lambda: pool_is_ready(client), seconds=60)
         kinds = [resources.PODS, resources.NODES, NODE_CLAIMS]
-        mirror = await stack.enter_async_context(Mirror(client, kinds))
-        before = await audited(bed)
+        mirror = await stack.enter_async_context(ClusterMirror(client, kinds))
+        before = await audited(local_cluster)
         result = await scale_up(client, mirror, controller, replicas, prices)
-        up = await audited(bed)
+        up = await audited(local_cluster)
         result.removal_seconds = await remove_all(client, mirror)
         result.calls = count_calls(up[len(before) :])
-        result.removal_calls = count_calls((await audited(bed))[len(up) :])
+        result.removal_calls = count_calls((await audited(local_cluster))[len(up) :])
         return result
 
 
 async def scale_up(
     client: ClusterClient,
-    mirror: Mirror,
+    mirror: ClusterMirror,
     controller: ChildProcess,
     replicas: int,
     prices: Prices,
-) -> Result:
+) -> ScaleUpResult:
     """Create the Deployment and wait until every pod has a node."""
     begun = asyncio.get_running_loop().time()
     cpu = controller.cpu_seconds()
-    await create(client, Deployment(name="web", replicas=replicas).manifest())
+    await create(client, ScenarioDeployment(name="web", replicas=replicas).manifest())
     await until(lambda: bound(mirror) == replicas, controller)
     all_bound = asyncio.get_running_loop().time() - begun
     claims = [record.first_seen - begun for record in mirror.ever(NODE_CLAIMS)]
     nodes = [node for node in mirror.objects(resources.NODES) if NODE_POOL in labels(node)]
-    return Result(
+    return ScaleUpResult(
         pods=replicas,
         first_claim_seconds=min(claims),
         last_claim_seconds=max(claims),
@@ -137,7 +139,7 @@ async def scale_up(
     )
 
 
-async def remove_all(client: ClusterClient, mirror: Mirror) -> float:
+async def remove_all(client: ClusterClient, mirror: ClusterMirror) -> float:
     """Delete the Deployment, then the NodeClaims; return how long until no node is left.
 
     In this order: a pod that a drain evicts from under a living Deployment comes back, and gets
@@ -160,7 +162,7 @@ async def until(check: Callable[[], bool], controller: ChildProcess | None = Non
         return check()
 
     if controller is None:
-        await wait_until(holds, seconds=LIMIT_SECONDS, interval_seconds=LOOK_SECONDS)
+        await wait_until(holds, seconds=LIMIT_SECONDS, interval_seconds=POLL_SECONDS)
     else:
         await controller.ready(holds, seconds=LIMIT_SECONDS)
 
@@ -228,7 +230,7 @@ async def pool_is_ready(client: ClusterClient) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def bound(mirror: Mirror) -> int:
+def bound(mirror: ClusterMirror) -> int:
     """Count pods that have a node."""
     return sum("nodeName" in pod["spec"] for pod in mirror.objects(resources.PODS))
 
@@ -244,10 +246,12 @@ def offering_of(node: dict[str, Any]) -> tuple[str, str, str]:
     return found[INSTANCE_TYPE], found[ZONE], found[CAPACITY_TYPE]
 
 
-async def audited(bed: RealBed) -> list[dict[str, Any]]:
+async def audited(local_cluster: RealLocalCluster) -> list[dict[str, Any]]:
     """Return the requests that the controller has made so far, those for leases left out."""
     await asyncio.sleep(AUDIT_FLUSH_SECONDS)
-    events = [json.loads(line) for line in bed.control_plane.audit_log.read_text().splitlines()]
+    events = [
+        json.loads(line) for line in local_cluster.control_plane.audit_log.read_text().splitlines()
+    ]
     return [event for event in events if resource_of(event) != "leases"]
 
 
@@ -275,7 +279,7 @@ def read_prices(catalogue: Path) -> Prices:
     return prices
 
 
-def median(results: list[Result]) -> dict[str, Any]:
+def median(results: list[ScaleUpResult]) -> dict[str, Any]:
     """Return the median of every figure over the runs of one size."""
     rows = [asdict(result) | {"calls_per_node": result.calls_per_node} for result in results]
     merged: dict[str, Any] = {}
@@ -314,7 +318,7 @@ def show(rows: list[dict[str, Any]], title: str) -> None:
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
-def add_ground_arguments(parser: argparse.ArgumentParser) -> None:
+def add_control_plane_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what says which controller runs on which control plane."""
     parser.add_argument("--kubernetes", default="1.36", help="minor of the control plane")
     parser.add_argument("--peer", type=Path, help="another controller's binary")
@@ -323,7 +327,7 @@ def add_ground_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def catalogue_at_hand(options: argparse.Namespace) -> Generator[None]:
+def with_catalogue(options: argparse.Namespace) -> Generator[None]:
     """Give options without a catalogue the shipped one, in a file that is there meanwhile."""
     with tempfile.TemporaryDirectory(prefix="catalogue-") as folder:
         if options.catalogue is None:
@@ -338,7 +342,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pods", type=int, nargs="+", default=[50, 500, 3000], metavar="N")
     parser.add_argument("--runs", type=int, default=3, help="runs of each size; the median counts")
-    add_ground_arguments(parser)
+    add_control_plane_arguments(parser)
     parser.add_argument("--json", type=Path, help="write all results to this file too")
     return parser.parse_args()
 
@@ -348,7 +352,7 @@ async def run_all(options: argparse.Namespace) -> list[dict[str, Any]]:
     prices = read_prices(options.catalogue)
     rows: list[dict[str, Any]] = []
     for pods in options.pods:
-        results: list[Result] = []
+        results: list[ScaleUpResult] = []
         for number in range(1, options.runs + 1):
             results.append(await measure(pods, options, prices))
             print(f"{pods} pods, run {number}: {results[-1]}", file=sys.stderr, flush=True)
@@ -359,7 +363,7 @@ async def run_all(options: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> None:
     """Measure, print the table, then the same as JSON."""
     options = parse_arguments()
-    with catalogue_at_hand(options):
+    with with_catalogue(options):
         rows = asyncio.run(run_all(options))
     name = "karpenter-core" if options.peer is None else options.peer.name
     show(rows, f"{name}, Kubernetes {options.kubernetes}, median of {options.runs}")

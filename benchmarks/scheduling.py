@@ -1,4 +1,4 @@
-"""How fast and how cheap the solver plans.
+"""Measures the speed of the solver and the cost of its plans.
 
     python benchmarks/scheduling.py                            the usual cases
     python benchmarks/scheduling.py diverse-5000/real --runs 5
@@ -25,10 +25,10 @@ from typing import Any, Final
 
 from benchmarks import peer
 from benchmarks.inputs import CASE_FORM, load
-from benchmarks.measure import DEFAULT_WORK_UNITS, Row, measure
-from karpenter_core.scheduling.problem import Packing, Problem, SchedulingPlan
+from benchmarks.measure import DEFAULT_WORK_UNITS, CaseResult, measure
+from karpenter_core.scheduling.problem import PackingPolicy, SchedulingPlan, SchedulingProblem
 
-__all__ = ["Bench", "main"]
+__all__ = ["SolverBench", "main"]
 
 CASES: Final = (
     *(f"diverse-{count}/fake400" for count in (1, 50, 100, 500, 1000, 2000, 5000, 10000, 20000)),
@@ -62,20 +62,20 @@ COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class SolverBench:
     """Where inputs are, and how solvers are run."""
 
     trace: Path | None = None
     prices: Path | None = None
     daemons: bool = False
-    packing: Packing = Packing.VALUE
+    packing: PackingPolicy = PackingPolicy.VALUE
     verify: bool = False
 
     def named(self, case: str) -> str:
         """Return the case with the options that all cases have."""
         return f"{case}/daemons" if self.daemons and "daemons" not in case.split("/") else case
 
-    def ours(self, case: str, *, runs: int = 1, work_units: int = DEFAULT_WORK_UNITS) -> Row:
+    def ours(self, case: str, *, runs: int = 1, work_units: int = DEFAULT_WORK_UNITS) -> CaseResult:
         """Run our solver and return the run of median time.
 
         Raises:
@@ -86,12 +86,12 @@ class Bench:
             raise RuntimeError(f"{case}: runs of one problem made different plans")
         return median(rows)
 
-    def peers(self, case: str, *, runs: int = 1) -> list[Row]:
+    def peers(self, case: str, *, runs: int = 1) -> list[CaseResult]:
         """Run the peer, a process each, and return all rows: its plans differ from run to run."""
         asked = load(case, trace=self.trace, prices=self.prices)
         return [read_peer(answer) for _ in range(runs) for answer in peer.run([asked])]
 
-    def _one(self, case: str, work_units: int) -> Row:
+    def _one(self, case: str, work_units: int) -> CaseResult:
         command = [sys.executable, __file__, "--inside", case, "--packing", self.packing]
         command += ["--work-units", str(work_units), *(["--verify"] if self.verify else [])]
         command += ["--trace", str(self.trace)] if self.trace else []
@@ -99,28 +99,28 @@ class Bench:
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
             raise RuntimeError(f"{case}: {ended.stderr.strip()}")
-        return Row(**json.loads(ended.stdout))
+        return CaseResult(**json.loads(ended.stdout))
 
 
-def median(rows: list[Row]) -> Row:
+def median(rows: list[CaseResult]) -> CaseResult:
     """Return the row of median time (of two, the faster)."""
     return sorted(rows, key=lambda row: row.seconds)[(len(rows) - 1) // 2]
 
 
-def read_peer(answer: dict[str, Any]) -> Row:
+def read_peer(answer: dict[str, Any]) -> CaseResult:
     """Read a row of the peer, which knows more and less than ours."""
-    known = {field.name for field in fields(Row)}
-    return Row(**{key: value for key, value in answer.items() if key in known})
+    known = {field.name for field in fields(CaseResult)}
+    return CaseResult(**{key: value for key, value in answer.items() if key in known})
 
 
 def main() -> int:
     """Measure, print a table or JSON lines; with gates, fail when one does not hold."""
     arguments = _arguments()
-    bench = Bench(
+    bench = SolverBench(
         trace=arguments.trace,
         prices=arguments.prices,
         daemons=arguments.daemons,
-        packing=Packing(arguments.packing),
+        packing=PackingPolicy(arguments.packing),
         verify=arguments.verify,
     )
     if arguments.inside:
@@ -136,7 +136,7 @@ def main() -> int:
     return 0
 
 
-def _show(bench: Bench, case: str, arguments: argparse.Namespace, *, head: bool) -> None:
+def _show(bench: SolverBench, case: str, arguments: argparse.Namespace, *, head: bool) -> None:
     ours = bench.ours(case, runs=arguments.runs, work_units=arguments.work_units)
     with_peer = arguments.peer and ours.pods <= arguments.peer_pods and not ours.on_running_nodes
     theirs = bench.peers(case, runs=arguments.runs) if with_peer else []
@@ -164,12 +164,12 @@ def _show(bench: Bench, case: str, arguments: argparse.Namespace, *, head: bool)
         )
 
 
-def _change(ours: Row, theirs: list[Row], name: str) -> str:
+def _change(ours: CaseResult, theirs: list[CaseResult], name: str) -> str:
     usual = statistics.median(getattr(row, name) for row in theirs)
     return f"{getattr(ours, name) / usual - 1:+.1%}"
 
 
-def _cells(row: Row) -> str:
+def _cells(row: CaseResult) -> str:
     texts: list[str] = []
     for _, width, form in COLUMNS:
         try:
@@ -180,16 +180,16 @@ def _cells(row: Row) -> str:
     return "".join(texts)
 
 
-def _inside(arguments: argparse.Namespace) -> Row:
+def _inside(arguments: argparse.Namespace) -> CaseResult:
     return measure(
         load(arguments.cases[0], trace=arguments.trace, prices=arguments.prices),
-        packing=Packing(arguments.packing),
+        packing=PackingPolicy(arguments.packing),
         work_units=arguments.work_units,
         verify=_verify if arguments.verify else None,
     )
 
 
-def _verify(problem: Problem, plan: SchedulingPlan) -> list[str]:
+def _verify(problem: SchedulingProblem, plan: SchedulingPlan) -> list[str]:
     """Judge a plan by code that shares nothing with the solver."""
     from tests import verifier
 
@@ -203,7 +203,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("cases", nargs="*", metavar="case", help="cases, or with --gates gates")
     parser.add_argument("--runs", type=int, default=1, help="runs of each case (median shown)")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
-    parser.add_argument("--packing", choices=[*Packing], default=Packing.VALUE)
+    parser.add_argument("--packing", choices=[*PackingPolicy], default=PackingPolicy.VALUE)
     parser.add_argument(
         "--work-units", type=int, default=DEFAULT_WORK_UNITS, help="for plans beyond the default"
     )

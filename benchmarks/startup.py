@@ -35,17 +35,17 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import provider_startup
 from benchmarks.scale_up import create, install
 from karpenter_core.kube import resources
-from karpenter_core.testing.cluster import ClusterClient, Mirror
-from karpenter_core.testing.scenarios import Given, NodePool
-from tests.support.beds import RealBed
+from karpenter_core.testing.cluster import ClusterClient, ClusterMirror
+from karpenter_core.testing.scenarios import InitialObjects, ScenarioNodePool
 from tests.support.controller import ControllerProcess
+from tests.support.local_clusters import RealLocalCluster
 from tests.support.processes import wait_until
 from tests.support.runner import NODE_CLAIMS
 
 if TYPE_CHECKING:
     from tests.support.processes import ChildProcess
 
-__all__ = ["PODS", "Startup", "measure", "wait_for_start", "waiting_pods"]
+__all__ = ["PODS", "StartupFigures", "measure", "wait_for_start", "waiting_pods"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PODS: Final = 14_800
@@ -68,7 +68,7 @@ _SIZES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Startup:
+class StartupFigures:
     """What one start showed; seconds count from the moment of leadership."""
 
     pods: int
@@ -106,7 +106,7 @@ async def waiting_pods(client: ClusterClient, count: int) -> None:
     await wait_until(all_wait, seconds=LIMIT_SECONDS, interval_seconds=3.0)
 
 
-async def wait_for_start(controller: ChildProcess, mirror: Mirror) -> Startup:
+async def wait_for_start(controller: ChildProcess, mirror: ClusterMirror) -> StartupFigures:
     """Wait until the first plan is carried out and has settled; tell what that took."""
 
     async def planned() -> bool:
@@ -128,7 +128,7 @@ async def wait_for_start(controller: ChildProcess, mirror: Mirror) -> Startup:
     leading = _moment(controller, LEADING)
     clock = time.time() - asyncio.get_running_loop().time()
     seen = [clock + record.first_seen - leading for record in mirror.ever(NODE_CLAIMS)][:expected]
-    return Startup(
+    return StartupFigures(
         pods=_planned_pods(controller),
         first_claim_seconds=min(seen),
         last_claim_seconds=max(seen),
@@ -138,21 +138,21 @@ async def wait_for_start(controller: ChildProcess, mirror: Mirror) -> Startup:
     )
 
 
-async def measure(pods: int, kubernetes: str) -> Startup:
+async def measure(pods: int, kubernetes: str) -> StartupFigures:
     """Start once, on a fresh control plane."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        bed = await stack.enter_async_context(RealBed(kubernetes))
-        client = await stack.enter_async_context(ClusterClient(bed.kubeconfig))
+        local_cluster = await stack.enter_async_context(RealLocalCluster(kubernetes))
+        client = await stack.enter_async_context(ClusterClient(local_cluster.kubeconfig))
         await install(client, [ROOT / "crds"])
-        pool = NodePool(name="general", disruption=NEVER, requirements=[LARGE])
-        for manifest in Given(node_pools=[pool]).objects():
+        pool = ScenarioNodePool(name="general", disruption=NEVER, requirements=[LARGE])
+        for manifest in InitialObjects(node_pools=[pool]).objects():
             await create(client, manifest)
         await waiting_pods(client, pods)
-        mirror = await stack.enter_async_context(Mirror(client, [NODE_CLAIMS]))
+        mirror = await stack.enter_async_context(ClusterMirror(client, [NODE_CLAIMS]))
         controller = ControllerProcess(
             "karpenter",
-            kubeconfig=bed.kubeconfig,
+            kubeconfig=local_cluster.kubeconfig,
             folder=folder,
             options={"providers": "kwok", "kwok-state-file": str(folder / "cloud.sqlite3")},
             environment=os.environ,

@@ -1,4 +1,4 @@
-"""How many what-ifs a second: every node, prefixes, growth and sets, beside solving again.
+"""Measures what-ifs a second: every node, prefixes, growth and sets.
 
     python benchmarks/whatif.py                        what a release must hold (W1, W2, M1)
     python benchmarks/whatif.py --nodes 1000 --tight [--json]      all figures of one cluster
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.problem import PlannedNodeClaim, Problem
-    from karpenter_core.scheduling.whatif.what_if import Verdict
+    from karpenter_core.scheduling.problem import PlannedNodeClaim, SchedulingProblem
+    from karpenter_core.scheduling.whatif.what_if import WhatIfVerdict
 
-__all__ = ["Cluster", "cluster", "gates", "main", "measure"]
+__all__ = ["RunningCluster", "cluster", "gates", "main", "measure"]
 
 OPTIONS: Final = SolveOptions(reservations=ReservationPolicy.FALLBACK)
 DIVERSE_SHARE: Final = 0.8
@@ -63,10 +63,10 @@ CLUSTERS: Final = tuple((nodes, tight) for nodes in (1000, 5000) for tight in (F
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cluster:
+class RunningCluster:
     """A running cluster, and what each node costs per hour."""
 
-    problem: Problem
+    problem: SchedulingProblem
     prices: dict[str, float]
 
     @property
@@ -86,7 +86,7 @@ class Cluster:
         return [node.name for node in nodes]
 
 
-def cluster(nodes: int, *, tight: bool, seed: int = 1) -> Cluster:
+def cluster(nodes: int, *, tight: bool, seed: int = 1) -> RunningCluster:
     """Buy about so many nodes for pods, and end some of the pods."""
     diverse = int(nodes * DIVERSE_SHARE * 5)
     deployed = int(nodes * (1 - DIVERSE_SHARE) * PODS_PER_DEPLOYMENT_NODE / PODS_PER_DEPLOYMENT)
@@ -95,24 +95,24 @@ def cluster(nodes: int, *, tight: bool, seed: int = 1) -> Cluster:
     pods = tuple(read_pods(templates))
     plan = solve(replace(base, pods=pods), OPTIONS)
     draw = random.Random(seed)
-    machines = {it.name: it for it in catalogues.real()}
+    instance_types = {it.name: it for it in catalogues.real()}
     running: list[ExistingNode] = []
     prices: dict[str, float] = {}
     for number, claim in enumerate(plan.claims):
         name = f"node-{number:05d}"
         left = [pod for pod in claim.pods if tight or draw.random() * 100 >= ENDED_PERCENT]
-        machine = machines[claim.cheapest.instance_type]
-        node = _node(name, claim, left, machine)
+        instance_type = instance_types[claim.cheapest.instance_type]
+        node = _node(name, claim, left, instance_type)
         if tight:
-            node = _node(name, claim, [*left, *_filler(node, machine)], machine)
+            node = _node(name, claim, [*left, *_filler(node, instance_type)], instance_type)
         running.append(node)
         prices[name] = claim.cheapest.price_per_hour
-    return Cluster(problem=replace(base, pods=(), nodes=tuple(running)), prices=prices)
+    return RunningCluster(problem=replace(base, pods=(), nodes=tuple(running)), prices=prices)
 
 
-def _filler(node: ExistingNode, machine: Any) -> Iterator[PodView]:
+def _filler(node: ExistingNode, instance_type: Any) -> Iterator[PodView]:
     """Make a pod for what is left of a node but next to nothing."""
-    whole = machine.allocatable()
+    whole = instance_type.allocatable()
     cpu_milli, memory = (
         max(node.available[name] - whole[name] * TIGHT_PERCENT // 100, 0)
         for name in ("cpu", "memory")
@@ -126,14 +126,14 @@ def _filler(node: ExistingNode, machine: Any) -> Iterator[PodView]:
 
 
 def _node(
-    name: str, claim: PlannedNodeClaim, pods: Sequence[PodView], machine: Any
+    name: str, claim: PlannedNodeClaim, pods: Sequence[PodView], instance_type: Any
 ) -> ExistingNode:
     labels = {
         requirement.key: min(requirement.values)
-        for requirement in machine.requirements.values()
+        for requirement in instance_type.requirements.values()
         if not requirement.complement and len(requirement.values) == 1
     }
-    free = machine.allocatable()
+    free = instance_type.allocatable()
     for pod in pods:
         for resource_name, amount in {**pod.shape.requests, PODS: 1}.items():
             free[resource_name] -= amount
@@ -148,7 +148,7 @@ def _node(
         },
         taints=(),
         available=free,
-        capacity=machine.capacity,
+        capacity=instance_type.capacity,
         initialized=True,
         pool=POOL,
         pods=tuple(
@@ -173,25 +173,25 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.thread_time() - started
 
 
-def singles(asked: WhatIf, over: Cluster) -> Counter[str]:
+def singles(asked: WhatIf, over: RunningCluster) -> Counter[str]:
     """Ask for every node: would its pods fit elsewhere, with one cheaper claim at most."""
     return Counter(
-        str(asked.evaluate((name,), below_price=over.prices[name], most_claims=1).outcome)
+        str(asked.evaluate((name,), below_price=over.prices[name], max_claims=1).outcome)
         for name in over.by_saving()
     )
 
 
-def prefixes(asked: WhatIf, over: Cluster) -> list[Verdict]:
+def prefixes(asked: WhatIf, over: RunningCluster) -> list[WhatIfVerdict]:
     """Ask for every prefix of the order of savings, up to a hundred nodes."""
     names = over.by_saving()
     return [
-        asked.evaluate(names[:n], below_price=over.price(names[:n]), most_claims=1)
+        asked.evaluate(names[:n], below_price=over.price(names[:n]), max_claims=1)
         for n in PREFIXES
         if n <= len(names)
     ]
 
 
-def growth(asked: WhatIf, over: Cluster) -> list[str]:
+def growth(asked: WhatIf, over: RunningCluster) -> list[str]:
     """Take away node after node as long as their pods find places."""
     gone = [name for name in over.by_saving() if asked.push((name,)).fits]
     for _ in gone:
@@ -199,7 +199,7 @@ def growth(asked: WhatIf, over: Cluster) -> list[str]:
     return gone
 
 
-def sets(asked: WhatIf, over: Cluster, size: int) -> list[float]:
+def sets(asked: WhatIf, over: RunningCluster, size: int) -> list[float]:
     """Ask for random sets of nodes, with any number of new claims; return seconds for each."""
     draw, took = random.Random(2), []
     names = [node.name for node in over.problem.nodes]
@@ -212,7 +212,7 @@ def sets(asked: WhatIf, over: Cluster, size: int) -> list[float]:
     return took
 
 
-def baseline(asked: WhatIf, over: Cluster) -> float:
+def baseline(asked: WhatIf, over: RunningCluster) -> float:
     """Return the seconds of solving again for one node, the catalogue compiled."""
     cache, names = CatalogueCache(), over.by_saving()
     solve(asked.problem_without(names[:1]), OPTIONS, cache=cache)
@@ -238,10 +238,10 @@ def measure(nodes: int, *, tight: bool) -> dict[str, Any]:
     verdicts, of_prefixes = timed(lambda: prefixes(asked, over))
     gone, of_growth = timed(lambda: growth(asked, over))
     of_sets = sets(asked, over, SET_SIZE)
-    asked.bar(over.prices)
+    asked.exclude_nodes(over.prices)
     asked.evaluate(())
     of_repacked = sets(asked, over, SET_SIZE)
-    asked.bar(())
+    asked.exclude_nodes(())
     count = len(over.problem.nodes)
     return {
         "nodes": count,

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from karpenter_core.api.schema import SchemaValidator
-from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.metrics import markdown_table as metrics_table
-from karpenter_core.operator.settings import markdown_table as settings_table
+from karpenter_core.controllers.metrics import Metrics, metrics_table
+from karpenter_core.operator.settings import options_table as settings_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

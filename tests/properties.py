@@ -1,4 +1,4 @@
-"""How many examples a property is tried on; `conftest.py` at the root says how they are drawn."""
+"""Number of examples that a property is tried on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def examples(usual: int) -> int:
     return int(EXAMPLES or usual)
 
 
-def tried(usual: int):
+def with_examples(usual: int):
     """Decorate a property that is tried on so many examples, with the time that they take."""
     count = examples(usual)
 

@@ -1,1 +1,1 @@
-"""Kubernetes objects as this project sees them: our kinds as models, Kubernetes' as records."""
+"""Kubernetes objects: our kinds as models, Kubernetes' own kinds as records."""

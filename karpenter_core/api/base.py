@@ -1,4 +1,4 @@
-"""What our own kinds have in common: naming, metadata, and where the API server keeps them."""
+"""Base classes of our kinds: naming, metadata, place in the API, CRD columns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Timestamp = Annotated[datetime, PlainSerializer(_rfc3339, when_used="json")]
 
 
 class Model(BaseModel):
-    """Base of API models: immutable, camelCase on the wire, fields we do not know are dropped."""
+    """Base of API models: immutable, camelCase on the wire; unknown fields are dropped."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -56,7 +56,7 @@ class Model(BaseModel):
 
 
 class OwnerReference(Model):
-    """Who an object belongs to."""
+    """A reference to the owner of an object."""
 
     api_version: str
     kind: str
@@ -95,7 +95,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomResource:
-    """Where a kind of ours lives in the API and how its CRD is drawn."""
+    """The place of one of our kinds in the API, and the head of its CRD."""
 
     group: str
     version: str
@@ -136,7 +136,7 @@ class KubernetesObject(Model):
 
     @property
     def is_deleting(self) -> bool:
-        """Whether somebody has deleted the object."""
+        """Whether the object is being deleted (has a deletion timestamp)."""
         return self.metadata.deletion_timestamp is not None
 
     @property

@@ -1,8 +1,9 @@
-"""CEL rules: written beside the field they guard, compiled once, evaluated as the API server does.
+"""CEL rules, written beside the field they guard and evaluated in Python.
 
-A rule stands in the model (`Annotated[str, CEL("self != ''", "group may not be empty")]`, or in a
-class' `cel` for the whole object), is rendered into the CRD, and is evaluated by the real API
-server, the embedded one, and offline validation alike. There is no second copy in Python.
+A rule is part of the model (`Annotated[str, CEL("self != ''", "group may not be empty")]`, or a
+class' `cel` for the whole object). It is rendered into the CRD and evaluated alike by the real API
+server, the embedded one and offline validation; there is no second copy in Python. Each rule is
+compiled once.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ class CELError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """A rule ready to be asked about values."""
+    """A compiled rule, to be evaluated over values."""
 
     rule: str
     is_transition: bool
-    """Whether the rule compares with the old value, and so says nothing about a new object."""
+    """Whether the rule compares with the old value, and so does not apply to a new object."""
     _program: Any
 
     def evaluate(self, value: object, old: object = None) -> object:

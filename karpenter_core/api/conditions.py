@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from karpenter_core.api.base import Model, Timestamp
-from karpenter_core.api.facets import Below, Facets
+from karpenter_core.api.facets import Facets, NestedFacets
 from karpenter_core.errors import KarpenterError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ __all__ = [
     "Condition",
     "ConditionRules",
     "DependentConditionError",
-    "find",
+    "find_condition",
     "is_false",
     "is_true",
     "is_unknown",
@@ -51,7 +51,7 @@ AWAITING_RECONCILIATION_MESSAGE: Final = "object is awaiting reconciliation"
 RECONCILING_DEPENDENTS: Final = "ReconcilingDependents"
 UNHEALTHY_DEPENDENTS: Final = "UnhealthyDependents"
 
-_DAWN: Final = datetime.min.replace(tzinfo=UTC)
+_UNKNOWN_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class DependentConditionError(KarpenterError):
@@ -69,32 +69,32 @@ class Condition(Model):
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
         ),
     ]
-    """What the condition is about, in CamelCase."""
+    """Type of the condition, in CamelCase."""
     status: Annotated[str, Facets(enum=(TRUE, FALSE, UNKNOWN))]
-    """Whether it holds."""
+    """Status of the condition: True, False or Unknown."""
     reason: Annotated[
         str, Facets(max_length=1024, pattern=r"^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$")
     ] = ""
-    """Why, as one CamelCase word for programs."""
+    """Reason for the status, as one CamelCase word for programs."""
     message: Annotated[str, Facets(max_length=32768)] = ""
-    """Why, for people; may be empty."""
+    """Details for people; may be empty."""
     last_transition_time: Annotated[Timestamp | None, Facets(required=True)] = None
-    """When the status last changed."""
+    """Time at which the status last changed."""
     observed_generation: Annotated[int | None, Facets(format="int64", minimum=0)] = None
-    """The generation of the object that was judged."""
+    """Generation of the object that the condition was set for."""
 
 
 STRICT_CONDITION: Final = (
-    Below(
+    NestedFacets(
         "items.reason",
         Facets(min_length=1, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", required=True),
     ),
-    Below("items.message", Facets(required=True)),
+    NestedFacets("items.message", Facets(required=True)),
 )
 """Metadata for a list of conditions that must all give a reason (every kind but NodeClaim)."""
 
 
-def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
+def find_condition(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
     """Return the condition of that type, if it is there."""
     for item in conditions:
         if item.type == condition_type:
@@ -104,8 +104,8 @@ def find(conditions: Iterable[Condition], condition_type: str) -> Condition | No
 
 def is_true(conditions: Iterable[Condition], *condition_types: str) -> bool:
     """Tell whether all of these conditions are there and True."""
-    if len(condition_types) == 1:  # asked of every machine in every look
-        condition = find(conditions, condition_types[0])
+    if len(condition_types) == 1:  # the hot case: every state node in every pass
+        condition = find_condition(conditions, condition_types[0])
         return condition is not None and condition.status == TRUE
     true = {item.type for item in conditions if item.status == TRUE}
     return true.issuperset(condition_types)
@@ -113,13 +113,13 @@ def is_true(conditions: Iterable[Condition], *condition_types: str) -> bool:
 
 def is_false(conditions: Iterable[Condition], condition_type: str) -> bool:
     """Tell whether the condition is there and False."""
-    condition = find(conditions, condition_type)
+    condition = find_condition(conditions, condition_type)
     return condition is not None and condition.status == FALSE
 
 
 def is_unknown(conditions: Iterable[Condition], condition_type: str) -> bool:
     """Tell whether the condition is Unknown or absent."""
-    condition = find(conditions, condition_type)
+    condition = find_condition(conditions, condition_type)
     return condition is None or condition.status == UNKNOWN
 
 
@@ -144,7 +144,7 @@ class ConditionRules:
     ) -> tuple[Condition, ...]:
         """Add the root and every dependent that is absent, as Unknown since then."""
         for condition_type in (self.root, *self.dependents):
-            if find(conditions, condition_type) is None:
+            if find_condition(conditions, condition_type) is None:
                 fresh = Condition(
                     type=condition_type,
                     status=UNKNOWN,
@@ -212,7 +212,7 @@ class ConditionRules:
         if condition_type == self.root or condition_type in self.dependents:
             message = f"condition {condition_type} cannot be cleared"
             raise DependentConditionError(message)
-        if find(conditions, condition_type) is None:
+        if find_condition(conditions, condition_type) is None:
             return conditions
         kept = (item for item in conditions if item.type != condition_type)
         return tuple(sorted(kept, key=lambda item: item.type))
@@ -226,7 +226,7 @@ class ConditionRules:
         generation: int,
         deleting: bool,
     ) -> tuple[Condition, ...]:
-        old = find(conditions, fresh.type)
+        old = find_condition(conditions, fresh.type)
         if old is not None and old.status == fresh.status:
             fresh = fresh.model_copy(update={"last_transition_time": old.last_transition_time})
             if fresh == old:
@@ -278,4 +278,4 @@ class ConditionRules:
 
 
 def _transition(condition: Condition) -> datetime:
-    return condition.last_transition_time or _DAWN
+    return condition.last_transition_time or _UNKNOWN_TIME

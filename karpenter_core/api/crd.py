@@ -1,4 +1,4 @@
-"""Draw CustomResourceDefinitions from the models.
+"""Renders CustomResourceDefinitions from the models.
 
 The models are the only source: types give the structure, `Facets` the bounds, `CEL` the rules,
 docstrings the descriptions (`kubectl explain` shows them), `CustomResource` everything around the

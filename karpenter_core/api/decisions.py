@@ -1,8 +1,9 @@
-"""Decisions as records: what was chosen, on what grounds, and what stood in the way of the rest.
+"""Records of decisions: the choice, its inputs, its prices and its obstacles.
 
-One type for every kind of decision, so that the journal, plug-ins and tools read one thing; its
-fields are documented in `docs/reference/decisions.md`. A record is bounded however large the
-cluster: of each list at most `MOST_LISTED` entries are kept, and how many more there were is said.
+There is one type for every kind of decision, so that the journal, plug-ins and tools read one
+format; its fields are documented in `docs/reference/decisions.md`. The size of a record is bounded
+in clusters of any size: of each list at most `MAX_LISTED` entries are kept, and `omitted` counts the
+rest.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISRUPT",
-    "MOST_LISTED",
-    "MOST_NAMED",
+    "MAX_LISTED",
+    "MAX_NAMED",
     "PROVISION",
     "Decision",
+    "DecisionCandidate",
     "DecisionLaunch",
-    "DecisionLook",
-    "DecisionMachine",
+    "DecisionMethodResult",
     "DecisionObstacle",
     "DecisionPlacement",
     "bounded",
@@ -38,13 +39,13 @@ T = TypeVar("T")
 
 PROVISION: Final = "provision"
 DISRUPT: Final = "disrupt"
-MOST_LISTED: Final = 100
-MOST_NAMED: Final = 5
+MAX_LISTED: Final = 100
+MAX_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionMachine:
-    """A machine that is to go."""
+class DecisionCandidate:
+    """A node that the decision removes."""
 
     node: str
     node_claim: str
@@ -56,10 +57,10 @@ class DecisionMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionLaunch:
-    """A machine that is to come: its cheapest offering, and how many types it may become."""
+    """A node that the decision launches: its cheapest offering, and its number of types."""
 
     node_claim: str
-    """Empty when it could not be created, or when the record was made before it was."""
+    """Empty if it could not be created, or if the record was made before its creation."""
     node_pool: str
     instance_type: str
     zone: str
@@ -71,26 +72,26 @@ class DecisionLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPlacement:
-    """Pods that go to a machine that is there."""
+    """Pods that are placed on an existing node."""
 
     machine: str
     pods: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionLook:
-    """A method that was asked: how many machines it took, and whether budgets held some back."""
+class DecisionMethodResult:
+    """The result of one disruption method: eligible nodes, and whether budgets excluded some."""
 
     method: str
     eligible: int
     constrained: bool
     cut_short: bool = False
-    """Whether time ran out before all that it would have looked at was."""
+    """Whether the method ran out of time before it had evaluated all its nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionObstacle:
-    """What kept some objects out of a decision: how many there were, the first few by name."""
+    """A reason that excluded objects from a decision: their number, and the first few names."""
 
     kind: str
     """Kind of the objects: Node, NodePool, Pod."""
@@ -104,68 +105,69 @@ class DecisionObstacle:
 class Decision:
     """One entry of the decision journal.
 
-    `price_per_hour_before` is what the machines cost that go, `price_per_hour_after` what those
-    cost at best that come for them.
+    `price_per_hour_before` is the price of the removed nodes, `price_per_hour_after` the price of
+    the launched nodes at their cheapest offerings.
     """
 
     id: str
-    """As in logs, in the annotation `karpenter.sh/decision-id` of NodeClaims, and in Events."""
+    """The same id as in logs, in Events, and in `karpenter.sh/decision-id` of NodeClaims."""
     cause: str
-    """What led to it."""
+    """The event that led to the decision."""
     kind: str
-    """What was decided: provision, disrupt."""
+    """`provision` or `disrupt`."""
     at: datetime
     summary: str
     """One line for people."""
     inputs: str = ""
-    """Digest of what was decided upon: the same in any process that sees the same objects."""
+    """Digest of the inputs: equal in all processes that see the same objects."""
     method: str = ""
-    """The disruption method, or how a plan was packed."""
+    """The disruption method, or the packing of a plan."""
     reason: str = ""
-    """Why machines go, as budgets and Events call it."""
+    """The disruption reason, as in budgets and Events."""
     rejection: str = ""
-    """Why it was given up before anything was done: churn, budget, scheduling, veto, conflict,
-    launch; empty when it was not."""
+    """Reason for rejecting the command before it started: churn, budget, scheduling, veto,
+    conflict, launch or stale; empty if it was not rejected."""
     failure: str = ""
-    """Why it was taken back after it had begun; the record of its beginning has the same id."""
+    """Reason for rolling the command back after it started; the record of the start has the same
+    id."""
     objects: tuple[ObjectRef, ...] = ()
-    """What it is about."""
-    candidates: tuple[DecisionMachine, ...] = ()
+    """The objects that the decision concerns."""
+    candidates: tuple[DecisionCandidate, ...] = ()
     launches: tuple[DecisionLaunch, ...] = ()
     placements: tuple[DecisionPlacement, ...] = ()
     price_per_hour_before: Price | None = None
     price_per_hour_after: Price | None = None
     alternatives: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What else was reckoned with: other plans by their price per hour, other nodes by what their
-    move would save."""
-    looks: tuple[DecisionLook, ...] = ()
-    """The methods that were asked before one had an answer, and that one."""
+    """Alternatives: other plans with their price per hour, other nodes with the savings of their
+    removal."""
+    looks: tuple[DecisionMethodResult, ...] = ()
+    """The disruption methods that ran, up to the first that found a command."""
     held_back: tuple[str, ...] = ()
-    """Machines that qualified too and were spared by a budget."""
+    """NodeClaims that qualified too and that a budget excluded."""
     obstacles: tuple[DecisionObstacle, ...] = ()
-    """What stood in the way of others, the most frequent first."""
+    """Reasons that excluded other objects, the most frequent first."""
     omitted: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many entries were left out, by field."""
+    """Number of omitted entries, by field."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether it changes nothing: nothing goes, and of what was planned nothing was created."""
+        """Whether the decision changes nothing: no node removed, no claim created, no pod placed."""
         is_served = self.placements or any(launch.node_claim for launch in self.launches)
         return bool(self.rejection) or not (self.candidates or is_served)
 
     @property
-    def sort(self) -> tuple[object, ...]:
-        """What tells decisions that change nothing apart, upon the same inputs."""
+    def idle_key(self) -> tuple[object, ...]:
+        """Key that distinguishes decisions that change nothing, for the same inputs."""
         return (self.method, self.rejection, *(item.node_claim for item in self.candidates))
 
 
 def bounded(**lists: Sequence[Any]) -> dict[str, Any]:
-    """Return fields of a Decision, cut to `MOST_LISTED` entries, with `omitted` as it follows."""
-    cut: dict[str, Any] = {name: tuple(items[:MOST_LISTED]) for name, items in lists.items()}
+    """Return lists for a Decision, cut to `MAX_LISTED` entries, with the resulting `omitted`."""
+    cut: dict[str, Any] = {name: tuple(items[:MAX_LISTED]) for name, items in lists.items()}
     cut["omitted"] = {
-        name: len(items) - MOST_LISTED
+        name: len(items) - MAX_LISTED
         for name, items in sorted(lists.items())
-        if len(items) > MOST_LISTED
+        if len(items) > MAX_LISTED
     }
     return cut
 
@@ -173,7 +175,7 @@ def bounded(**lists: Sequence[Any]) -> dict[str, Any]:
 def obstacles_of(
     notices: Iterable[Notice], *, kinds: Sequence[str], reasons: Sequence[str]
 ) -> list[DecisionObstacle]:
-    """Gather Events about objects of these kinds, and of these reasons, by what they say."""
+    """Group the Events of these kinds and reasons by message into obstacles."""
     groups: dict[tuple[str, str, str], dict[str, None]] = {}
     for notice in notices:
         about = notice.regarding
@@ -188,7 +190,7 @@ def obstacles_of(
             reason=reason,
             message=message,
             count=len(names),
-            names=tuple(sorted(names)[:MOST_NAMED]),
+            names=tuple(sorted(names)[:MAX_NAMED]),
         )
         for (kind, reason, message), names in groups.items()
     ]

@@ -1,4 +1,4 @@
-"""Durations as Go writes them (`1h30m`, `720h`), keeping the user's spelling.
+"""Durations in Go's syntax (`1h30m`, `720h`); the user's spelling is kept.
 
 GitOps tools compare text: what a user wrote as `90m` must not come back as `1h30m`, so a duration
 in a model is its text plus what the text means. The meaning is an exact number of nanoseconds.
@@ -110,18 +110,18 @@ def _decimal(amount: int, unit: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A duration and the text it was given as."""
+    """A duration, kept as the text that the user wrote."""
 
     text: str
 
     @property
     def timedelta(self) -> timedelta:
-        """What the text means."""
+        """The value of the text, to the microsecond."""
         return parse_duration(self.text)
 
     @property
     def nanoseconds(self) -> int:
-        """What the text means, exactly."""
+        """The exact value of the text."""
         return parse_nanoseconds(self.text)
 
     def __str__(self) -> str:
@@ -150,18 +150,18 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class NillableDuration:
-    """A duration or `Never`, and the text it was given as."""
+    """A duration or `Never`, kept as the text that the user wrote."""
 
     text: str
 
     @property
     def timedelta(self) -> timedelta | None:
-        """What the text means; None for `Never`."""
+        """The value of the text, to the microsecond; None for `Never`."""
         return None if self.text == NEVER else parse_duration(self.text)
 
     @property
     def nanoseconds(self) -> int | None:
-        """What the text means, exactly; None for `Never`."""
+        """The exact value of the text; None for `Never`."""
         return None if self.text == NEVER else parse_nanoseconds(self.text)
 
     def __str__(self) -> str:

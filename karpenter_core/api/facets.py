@@ -1,8 +1,8 @@
-"""What the API server enforces on a field, beyond its type.
+"""Bounds, patterns and enums that the API server enforces on a field.
 
-Models parse leniently: an object that the API server let in must never break this process, even if
-it was written under an older schema. So bounds, patterns and enums are not checked by the models;
-they are `Facets` beside the field, rendered into the CRD and enforced from there (`api.schema`).
+Models parse leniently: an object that the API server has accepted must never break this process,
+even if it was written under an older schema. So the models check no bounds, patterns or enums: these
+are `Facets` beside the field, rendered into the CRD and enforced from there (`api.schema`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = [
     "LABEL_VALUE",
     "QUALIFIED_NAME",
     "UNSET",
-    "Below",
-    "DrawnAs",
     "Facets",
+    "NestedFacets",
+    "RenderedAs",
 ]
 
 # Patterns of the API reference
@@ -31,7 +31,7 @@ QUALIFIED_NAME: Final = (
 LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 
 UNSET: Final = object()
-"""Says that a facet is not given, where None could be meant."""
+"""Marks a facet that is not given, where None is a possible value."""
 
 _EXTENSION_NAMES: Final = {
     "list_type": "x-kubernetes-list-type",
@@ -70,7 +70,7 @@ class Facets:
     default: Any = UNSET
 
     def to_schema(self) -> dict[str, Any]:
-        """Return the keywords of the schema; `required` and `default` are the parent's business."""
+        """Return the keywords of the schema; `required` and `default` belong to the parent."""
         schema: dict[str, Any] = {}
         for field in fields(self):
             value: Any = getattr(self, field.name)
@@ -81,10 +81,10 @@ class Facets:
         return schema
 
 
-class Below:
-    """Facets and rules for a place below a field: where one kind is stricter than another.
+class NestedFacets:
+    """Facets and rules for a path below a field, for a kind that is stricter than another.
 
-    `Below("items.key", CEL(...))` on a list adds a rule to the property `key` of its items.
+    `NestedFacets("items.key", CEL(...))` on a list adds a rule to the property `key` of its items.
     """
 
     __slots__ = ("metadata", "path")
@@ -94,11 +94,11 @@ class Below:
         self.metadata: Final = metadata
 
 
-class DrawnAs:
-    """Draws a field as another type: where the API promises less than the model reads.
+class RenderedAs:
+    """Renders a field as another type, where the CRD promises less than the model reads.
 
-    A status that repeats a strict model of ours would repeat its rules as well, and the API server
-    has a budget for rules: `Annotated[tuple[Strict, ...], DrawnAs(tuple[Plain, ...])]`.
+    A status that repeats one of our strict models would repeat its rules as well, and the API
+    server has a budget for rules: `Annotated[tuple[Strict, ...], RenderedAs(tuple[Plain, ...])]`.
     """
 
     __slots__ = ("annotation",)

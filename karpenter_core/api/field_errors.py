@@ -1,4 +1,4 @@
-"""Refusals of one field each, worded as the API server words them."""
+"""Validation errors of one field each, worded as the API server words them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FieldErrorType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """What is wrong with the value at `path` (`spec.template.spec.taints[0].key`)."""
+    """The error of the value at `path` (`spec.template.spec.taints[0].key`)."""
 
     path: str
     message: str
@@ -55,42 +55,42 @@ OMITTED: Final = object()
 
 
 def invalid(path: str, value: object, detail: str) -> FieldError:
-    """Say that a value breaks a rule."""
+    """Return the error of a value that breaks a rule."""
     shown = "" if value is OMITTED else f"{_quote(value)}: "
     return FieldError(path, f"Invalid value: {shown}{detail}")
 
 
 def wrong_type(path: str, shown: str, expected: str) -> FieldError:
-    """Say that a value is of another JSON type than expected, or not of its format."""
+    """Return the error of a value of a wrong JSON type or format."""
     message = f'Invalid value: "{shown}": {path} in body must be of type {expected}: "{shown}"'
     return FieldError(path, message, FieldErrorType.TYPE_INVALID)
 
 
 def required(path: str) -> FieldError:
-    """Say that a value is missing."""
+    """Return the error of a missing value."""
     return FieldError(path, "Required value", FieldErrorType.REQUIRED)
 
 
 def duplicate(path: str, value: object) -> FieldError:
-    """Say that a list that is a set has a value twice."""
+    """Return the error of a value that stands twice in a set."""
     return FieldError(path, f"Duplicate value: {_quote(value)}", FieldErrorType.DUPLICATE)
 
 
 def not_supported(path: str, value: object, supported: Sequence[object]) -> FieldError:
-    """Say that a value is none of an enumeration."""
+    """Return the error of a value outside its enumeration."""
     listed = ", ".join(_quote(item) for item in supported)
     message = f"Unsupported value: {_quote(value)}: supported values: {listed}"
     return FieldError(path, message, FieldErrorType.NOT_SUPPORTED)
 
 
 def too_long(path: str, limit: int) -> FieldError:
-    """Say that a text is too long."""
+    """Return the error of a text that is too long."""
     message = f"Too long: may not be more than {limit} bytes"
     return FieldError(path, message, FieldErrorType.TOO_LONG)
 
 
 def too_many(path: str, count: int, limit: int) -> FieldError:
-    """Say that a list or map has too many entries."""
+    """Return the error of a list or map with too many entries."""
     message = f"Too many: {count}: must have at most {limit} items"
     return FieldError(path, message, FieldErrorType.TOO_MANY)
 

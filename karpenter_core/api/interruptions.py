@@ -1,4 +1,4 @@
-"""What clouds announce about machines, as words that the core, providers and users share."""
+"""Kinds of interruption that clouds announce for their instances."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ __all__ = ["INTERRUPTING", "INTERRUPTION_REASONS", "InterruptionKind"]
 
 
 class InterruptionKind(StrEnum):
-    """What a cloud announces about a machine.
+    """A kind of interruption of an instance.
 
-    The value is the reason of the claim's condition `DisruptionReason`, so it is what the pods'
-    Evicted Events name.
+    The value is the reason of the claim's condition `DisruptionReason`, which the Event `Evicted`
+    of the pods names as well.
     """
 
     SPOT_RECLAIM = "SpotInterruption"
-    """The machine is taken back, usually within minutes."""
+    """The cloud reclaims the spot instance, usually within minutes."""
     RESERVATION_RECLAIM = "CapacityReservationInterruption"
-    """The reservation that the machine runs on is taken back."""
+    """The cloud ends the capacity reservation that the instance runs on."""
     SCHEDULED_MAINTENANCE = "ScheduledChange"
-    """The cloud is going to stop, restart or retire the machine."""
+    """The cloud will stop, restart or retire the instance."""
     INSTANCE_STOPPED = "InstanceStopped"
-    """Somebody or something stops the machine, or has: it does not come back by itself."""
+    """The instance is stopping or stopped; it does not start again by itself."""
     INSTANCE_TERMINATED = "InstanceTerminated"
-    """The machine is going, or gone."""
+    """The instance is terminating or terminated."""
     INSTANCE_UNHEALTHY = "InstanceUnhealthy"
-    """The cloud's own checks of the machine or of its host fail."""
+    """The cloud's own checks of the instance or of its host fail."""
     REBALANCE = "RebalanceRecommendation"
-    """The machine is likelier than others to be taken back; nothing is decided yet."""
+    """The instance has a raised risk of being reclaimed; it is not decided yet."""
     IRRELEVANT = "NoInterruption"
-    """A message that announces the end of no machine: it is counted and acknowledged."""
+    """A message that announces no interruption: it is counted and acknowledged."""
     UNKNOWN = "UnknownInterruption"
     """A message that the provider cannot read: it is counted, logged and acknowledged."""
 
@@ -43,4 +43,4 @@ INTERRUPTION_REASONS: Final = frozenset(
 """Reasons of `DisruptionReason` that an interruption sets."""
 
 INTERRUPTING: Final = INTERRUPTION_REASONS - {str(InterruptionKind.REBALANCE)}
-"""Reasons of `DisruptionReason` for machines that their cloud takes away."""
+"""Reasons of `DisruptionReason` for instances that the cloud is going to end."""

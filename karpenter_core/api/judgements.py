@@ -1,8 +1,8 @@
 """Records of objects that were set aside because judging them failed.
 
-One object that decision code cannot cope with (a bug, or a value that nobody thought of) must not
-stop the decisions about all others. It is set aside, and what went wrong is returned as data, since
-decision code neither logs nor publishes: whoever carries decisions out tells of it.
+One object that decision code cannot handle (a bug, or an unforeseen value) must not stop the
+decisions about all others. The object is set aside and the error is returned as data, since
+decision code neither logs nor publishes: the controllers report it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ JUDGEMENT_FAILED: Final = "JudgementFailed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedJudgement:
-    """An object that was set aside: the step in which judging it failed, and the error."""
+    """An object that was set aside, with the step that failed and the error."""
 
     regarding: ObjectRef
     step: str
@@ -40,7 +40,7 @@ class FailedJudgement:
 
     @property
     def message(self) -> str:
-        """What users are told."""
+        """The message for users."""
         return failure_message(self.step, self.error)
 
     @property
@@ -56,12 +56,12 @@ class FailedJudgement:
 
 
 def failure_message(step: str, error: str) -> str:
-    """Say that something was set aside, and that it is no fault of its owner."""
+    """Return the message for users: the failed step, the error, and a request to report it."""
     return f"set aside in {step}, judging it failed: {error}; please report this"
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return an error in a line: what it is and, unless it was raised on purpose, where."""
+    """Return an error in one line, with its place in the code unless it was raised on purpose."""
     text = str(error)
     if isinstance(error, KarpenterError):
         return text
@@ -72,7 +72,7 @@ def describe_failure(error: BaseException) -> str:
 
 @final
 class FailedJudgements:
-    """Collects what was set aside, each object once for each step."""
+    """Collects the objects that were set aside, each once for each step."""
 
     __slots__ = ("_found",)
 
@@ -81,27 +81,27 @@ class FailedJudgements:
 
     @property
     def found(self) -> tuple[FailedJudgement, ...]:
-        """Everything that was set aside, in the order in which it was."""
+        """All failed judgements, in the order in which they were added."""
         return tuple(self._found.values())
 
     def add(self, failed: FailedJudgement) -> None:
-        """Note what was set aside elsewhere."""
+        """Add a failed judgement that was recorded elsewhere."""
         self._found.setdefault((failed.regarding, failed.step), failed)
 
     def note(self, regarding: ObjectRef, step: str, error: BaseException) -> FailedJudgement:
-        """Note that judging an object failed."""
+        """Record that judging an object failed, and return the record."""
         failed = FailedJudgement(regarding=regarding, step=step, error=describe_failure(error))
         self.add(failed)
         return failed
 
     def judging(self, regarding: ObjectRef, step: str) -> _Judging:
-        """Judge one object inside a `with`: what goes wrong is noted, and ends the block only."""
+        """Return a context that judges one object: an error is recorded and ends only the block."""
         return _Judging(self, regarding, step)
 
 
 @final
 class _Judging:
-    """The block in which one object is judged."""
+    """Context manager around the judgement of one object."""
 
     __slots__ = ("_collected", "_regarding", "_step")
 
@@ -119,7 +119,7 @@ class _Judging:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        """Note an error, and go on after the block."""
+        """Record an error and continue after the block."""
         del kind, trace
         if not isinstance(error, Exception):
             return False

@@ -1,4 +1,4 @@
-"""Names on the wire: groups, labels, annotations, taints and finalizers.
+"""Names in the API: groups, labels, annotations, taints and finalizers.
 
 The strings are Karpenter's public API (`karpenter.sh/v1`) and Kubernetes' well-known names.
 """
@@ -43,21 +43,21 @@ MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
 PAUSE_DISRUPTION: Final = "karpenter.sh/pause-disruption"  # ours; of NodePools
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 DRIFT: Final = "karpenter.sh/drift"
-"""On a NodePool: what follows from drift. Ours; the reference knows no such annotation."""
+"""On a NodePool: whether drift is acted on. Ours; the reference has no such annotation."""
 SAVINGS_FLOOR: Final = "karpenter.sh/savings-floor"
-"""On a NodePool: what a consolidation must save at least, `10%` or an amount per hour. Ours."""
+"""On a NodePool: the least that a consolidation must save, `10%` or an amount per hour. Ours."""
 CREATED_FOR: Final = "karpenter.sh/created-for"
-"""On a NodeClaim: what it was created for, `provisioned`, `underutilized` or `drifted`. Ours."""
+"""On a NodeClaim: why it was created, `provisioned`, `underutilized` or `drifted`. Ours."""
 RETURN_AFTER: Final = "karpenter.sh/return-after"
-"""On a NodePool: how old a second choice must be to be replaced by the first. Ours."""
+"""On a NodePool: age at which a second choice is replaced by the first choice. Ours."""
 RETURN_BUDGET: Final = "karpenter.sh/return-budget"
-"""On a NodePool: how many nodes may be on their way out for that, `1` or `10%`. Ours."""
+"""On a NodePool: how many nodes may be disrupted at once for that, `1` or `10%`. Ours."""
 
 # Value of DRIFT
 DETECT_ONLY: Final = "detect-only"
-"""Claims get the condition Drifted, and nothing is disrupted for it."""
+"""Claims get the condition Drifted, but no node is disrupted for it."""
 
-# Taints (key and effect are what identifies one) and the finalizer
+# Taints (identified by key and effect) and the finalizer
 DISRUPTED_TAINT: Final = "karpenter.sh/disrupted"
 UNREGISTERED_TAINT: Final = "karpenter.sh/unregistered"
 TERMINATION_FINALIZER: Final = "karpenter.sh/termination"

@@ -1,6 +1,6 @@
-"""Kubernetes' rules for names: of labels, taints and annotations, and for values of labels.
+"""Kubernetes' rules for names and values of labels, taints and annotations.
 
-The API server checks only patterns of our kinds; lengths and prefixes are checked here.
+For fields of our kinds the API server checks only patterns; this module checks lengths and prefixes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME_RULE: Final = (
 
 
 def qualified_name_error(name: str) -> str:
-    """Say what is wrong with a qualified name (`team`, `example.com/team`); empty when nothing."""
+    """Return the error of a qualified name (`team`, `example.com/team`); empty if it is valid."""
     prefix, slash, rest = name.rpartition("/")
     if "/" in prefix:
         return "has more than one '/'"
@@ -39,7 +39,7 @@ def qualified_name_error(name: str) -> str:
 
 
 def label_value_error(value: str) -> str:
-    """Say what is wrong with the value of a label; empty when nothing."""
+    """Return the error of a label value; empty if it is valid."""
     if len(value) > _LONGEST_NAME:
         return f"must be no more than {_LONGEST_NAME} characters"
     return "" if not value or _NAME.fullmatch(value) else _NAME_RULE

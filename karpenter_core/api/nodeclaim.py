@@ -1,4 +1,4 @@
-"""NodeClaim: one machine that is wanted, or that is there."""
+"""NodeClaim: the request for one node, and the instance that serves it."""
 
 from __future__ import annotations
 
@@ -115,20 +115,20 @@ REQUIREMENT_RULES: Final = (
 
 
 class TaintSpec(Model):
-    """A taint: pods that do not tolerate it stay away from the node."""
+    """A taint: pods that do not tolerate it are not scheduled on the node."""
 
     key: Annotated[str, Facets(min_length=1, pattern=QUALIFIED_NAME)]
-    """Name of the taint, optionally with a domain in front."""
+    """Key of the taint, optionally with a domain prefix."""
     effect: Annotated[str, Facets(enum=("NoSchedule", "PreferNoSchedule", "NoExecute"))]
-    """What happens to pods without a matching toleration."""
+    """Effect of the taint on pods that do not tolerate it."""
     value: Annotated[str, Facets(pattern=QUALIFIED_NAME)] = ""
-    """Value that a toleration may ask for."""
+    """Value of the taint, compared with the value of a toleration."""
     time_added: Timestamp | None = None
-    """When the taint was put on."""
+    """Time at which the taint was added."""
 
 
 class RequirementSpec(Model):
-    """A requirement on a node label, with the least number of values to keep open."""
+    """A requirement on a node label, optionally with a minimum number of values."""
 
     key: Annotated[
         str,
@@ -143,17 +143,17 @@ class RequirementSpec(Model):
     ]
     """Label key."""
     operator: Annotated[str, Facets(enum=_OPERATORS)]
-    """How the label's value relates to `values`."""
+    """Relation between the label's value and `values`."""
     # Upstream attaches the pattern of label values to the array, where the API server ignores
     # it: values are judged by runtime validation, so that no manifest is refused here alone.
     values: Annotated[tuple[str, ...], Facets(list_type="atomic")] = ()
     """Label values: at least one for In, exactly one integer for Gt, Lt, Gte and Lte."""
     min_values: Annotated[int | None, Facets(minimum=1, maximum=50)] = None
-    """How many different values the machines to choose from must have at least. Alpha."""
+    """Minimum number of different values among the instance types of a NodeClaim. Alpha."""
 
 
 class NodeClassRef(Model):
-    """Which NodeClass describes the machines."""
+    """Reference to the NodeClass that configures the instances."""
 
     group: Annotated[str, Facets(pattern="^[^/]*$"), CEL("self != ''", "group may not be empty")]
     """API group of the NodeClass."""
@@ -164,70 +164,71 @@ class NodeClassRef(Model):
 
 
 class ResourceRequirements(Model):
-    """What the pods that the machine is for ask for in sum."""
+    """Sum of the resources that the planned pods of the node request."""
 
     requests: dict[str, Quantity] = Field(default_factory=dict)
-    """Least amounts the machine must offer, daemons included."""
+    """Minimum resources of the instance, DaemonSet pods included."""
 
 
 class NodeClaimSpec(Model):
-    """What is wanted. It never changes once written."""
+    """Desired state of the NodeClaim; immutable."""
 
     cel: ClassVar = (CEL("self == oldSelf", "spec is immutable"),)
 
     taints: Annotated[tuple[TaintSpec, ...], Facets(list_type="atomic")] = ()
     """Taints of the node."""
     startup_taints: Annotated[tuple[TaintSpec, ...], Facets(list_type="atomic")] = ()
-    """Taints of the young node that somebody else, such as a DaemonSet, takes off again.
+    """Taints that the node starts with and that another component, such as a DaemonSet, removes.
 
-    Pods need not tolerate them for a node to be launched, and the node counts as initialised
-    only when they are gone.
+    Pods need not tolerate them for a node to be launched; the node is initialised only after
+    they are removed.
     """
     requirements: Annotated[
         tuple[RequirementSpec, ...],
         Facets(list_type="atomic", max_items=100, required=True),
         *REQUIREMENT_RULES,
     ] = ()
-    """What the node's labels must satisfy."""
+    """Requirements that the labels of the node must satisfy."""
     resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
-    """What the machine must hold."""
+    """Resources that the instance must provide."""
     node_class_ref: NodeClassRef
-    """The NodeClass that describes the machine to the provider."""
+    """NodeClass that configures the instance in the cloud."""
     termination_grace_period: Annotated[Duration | None, Facets(pattern=DURATION)] = None
-    """How long a deleted machine may drain before it goes in any case.
+    """Longest time that a deleted node may drain before its instance is terminated.
 
-    When it is over, budgets of pods and do-not-disrupt annotations no longer hold the machine;
-    pods are deleted early enough to have their own grace period. Unset means to wait for ever.
+    After it, PodDisruptionBudgets and do-not-disrupt annotations no longer delay the
+    termination; pods are deleted early enough to have their own grace period. If unset, the
+    node drains without a time limit.
     """
     expire_after: Annotated[NillableDuration, Facets(pattern=DURATION_OR_NEVER)] = NillableDuration(
         "720h"
     )
-    """How old the machine may become before it is replaced, or Never."""
+    """Age at which the node is replaced, or Never."""
 
 
 class NodeClaimStatus(Model):
-    """What is there."""
+    """Observed state of the NodeClaim."""
 
     node_name: str = ""
     """Name of the Node."""
     provider_id: str = ""
-    """The instance, as the provider names it."""
+    """Provider ID of the instance."""
     image_id: str = ""
-    """The machine image that the instance runs."""
+    """Machine image of the instance."""
     capacity: dict[str, Quantity] = Field(default_factory=dict)
-    """Capacity of the machine, as the provider expects it."""
+    """Expected capacity of the node, as estimated by the provider."""
     allocatable: dict[str, Quantity] = Field(default_factory=dict)
-    """What pods may use of it."""
+    """Expected part of the capacity that pods can use."""
     conditions: Annotated[
         tuple[Condition, ...], Facets(list_type="map", list_map_keys=("type",))
     ] = ()
-    """How far the machine has come, and what is the matter with it."""
+    """Conditions of the NodeClaim, from launch to termination."""
     last_pod_event_time: Timestamp | None = None
-    """When a pod was last bound to the node, came to its end there, or began to go."""
+    """Time at which a pod was last bound to the node, finished there, or began to terminate."""
 
 
 class NodeClaim(KubernetesObject):
-    """One machine that is wanted, or that is there."""
+    """A request for one node, and the instance that serves it."""
 
     resource: ClassVar[CustomResource] = CustomResource(
         group=GROUP,

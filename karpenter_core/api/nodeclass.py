@@ -1,4 +1,4 @@
-"""What the core knows of every cloud's NodeClass: metadata and conditions."""
+"""Base of every cloud's NodeClass: metadata and conditions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["NodeClass", "NodeClassStatus"]
 
 
 class NodeClassStatus(Model):
-    """The part of a NodeClass' status that the core reads."""
+    """Observed state of the NodeClass."""
 
     conditions: Annotated[tuple[Condition, ...], *STRICT_CONDITION] = ()
-    """Whether the NodeClass can be used, and why not."""
+    """Conditions of the NodeClass; `Ready` is True if nodes can be launched with it."""
 
 
 class NodeClass(KubernetesObject):

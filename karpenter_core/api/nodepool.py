@@ -1,4 +1,4 @@
-"""NodePool: what kind of machines may be launched, how many, and how they may be disrupted."""
+"""NodePool: which nodes may be launched, how many, and how they are disrupted."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from karpenter_core.api.facets import (
     DURATION,
     DURATION_OR_NEVER,
     LABEL_VALUE,
-    Below,
     Facets,
+    NestedFacets,
 )
 from karpenter_core.api.labels import DETECT_ONLY, DRIFT, GROUP, VERSION
 from karpenter_core.api.nodeclaim import (
@@ -38,16 +38,16 @@ __all__ = [
     "VALIDATION_SUCCEEDED",
     "Budget",
     "Disruption",
+    "NodeClaimTemplate",
     "NodePool",
     "NodePoolSpec",
     "NodePoolStatus",
-    "Template",
     "TemplateMetadata",
     "TemplateSpec",
     "is_detect_only",
 ]
 
-# Conditions; the first two are what Ready depends on, the third stands beside it.
+# Conditions; Ready depends on the first two, the third is independent.
 VALIDATION_SUCCEEDED: Final = "ValidationSucceeded"
 NODE_CLASS_READY: Final = "NodeClassReady"
 NODE_REGISTRATION_HEALTHY: Final = "NodeRegistrationHealthy"
@@ -90,7 +90,7 @@ _Labels = Annotated[
 
 
 class TemplateMetadata(Model):
-    """Labels and annotations that every node of the pool carries."""
+    """Labels and annotations of every NodeClaim and Node of the pool."""
 
     labels: _Labels = Field(default_factory=dict)
     """Labels of the nodes."""
@@ -101,54 +101,55 @@ class TemplateMetadata(Model):
 
 
 class TemplateSpec(Model):
-    """What a NodeClaim of the pool looks like."""
+    """Spec of the NodeClaims of the pool."""
 
     taints: Annotated[tuple[TaintSpec, ...], Facets(list_type="atomic")] = ()
     """Taints of the nodes."""
     startup_taints: Annotated[tuple[TaintSpec, ...], Facets(list_type="atomic")] = ()
-    """Taints of young nodes that somebody else, such as a DaemonSet, takes off again.
+    """Taints that nodes start with and that another component, such as a DaemonSet, removes.
 
-    Pods need not tolerate them for a node to be launched, and a node counts as initialised only
-    when they are gone.
+    Pods need not tolerate them for a node to be launched; a node is initialised only after they
+    are removed.
     """
     requirements: Annotated[
         tuple[RequirementSpec, ...],
         Facets(list_type="atomic", max_items=100, required=True),
         *REQUIREMENT_RULES,
-        Below(
+        NestedFacets(
             "items.key",
             CEL('self != "karpenter.sh/nodepool"', 'label "karpenter.sh/nodepool" is restricted'),
         ),
     ] = ()
-    """What the labels of the nodes must satisfy; pods may narrow it further."""
+    """Requirements on the labels of the nodes; pods add their own requirements to these."""
     node_class_ref: Annotated[
         NodeClassRef,
         CEL("self.group == oldSelf.group", "nodeClassRef.group is immutable"),
         CEL("self.kind == oldSelf.kind", "nodeClassRef.kind is immutable"),
     ]
-    """The NodeClass that describes the machines to the provider."""
+    """NodeClass that configures the instances in the cloud."""
     termination_grace_period: Annotated[Duration | None, Facets(pattern=DURATION)] = None
-    """How long a deleted machine may drain before it goes in any case.
+    """Longest time that a deleted node may drain before its instance is terminated.
 
-    When it is over, budgets of pods and do-not-disrupt annotations no longer hold the machine;
-    pods are deleted early enough to have their own grace period. Unset means to wait for ever.
+    After it, PodDisruptionBudgets and do-not-disrupt annotations no longer delay the
+    termination; pods are deleted early enough to have their own grace period. If unset, nodes
+    drain without a time limit.
     """
     expire_after: Annotated[NillableDuration, Facets(pattern=DURATION_OR_NEVER)] = NillableDuration(
         "720h"
     )
-    """How old a machine may become before it is replaced, or Never."""
+    """Age at which a node is replaced, or Never."""
 
 
-class Template(Model):
-    """The mould of the pool's NodeClaims."""
+class NodeClaimTemplate(Model):
+    """Template of the pool's NodeClaims."""
 
     metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
-    """What goes into the metadata of claims and nodes."""
+    """Labels and annotations of the pool's NodeClaims and Nodes."""
     spec: TemplateSpec
 
 
 class Budget(Model):
-    """How many nodes may be disrupted at once, and when."""
+    """A limit on the number of nodes that are disrupted at the same time."""
 
     nodes: Annotated[str, Facets(pattern=_BUDGET_NODES, required=True)] = "10%"
     """Number of nodes, or percentage of the pool (rounded up)."""
@@ -156,30 +157,30 @@ class Budget(Model):
         tuple[Annotated[str, Facets(enum=("Underutilized", "Empty", "Drifted"))], ...] | None,
         Facets(list_type="set", max_items=50),
     ] = None
-    """Disruption reasons the budget is for; all of them when unset."""
+    """Disruption reasons that the budget applies to; all of them if unset."""
     schedule: Annotated[str | None, Facets(pattern=_BUDGET_SCHEDULE)] = None
-    """When the budget begins to be active: cron with five fields, or a macro like @daily; in UTC.
+    """Start times of the budget in UTC: cron with five fields, or a macro such as @daily.
 
-    Needs `duration`. Without both, the budget is always active.
+    Requires `duration`. Without both, the budget is always active.
     """
     duration: Annotated[Duration | None, Facets(pattern=_BUDGET_DURATION)] = None
-    """How long the budget stays active after each hit of the schedule, in hours and minutes."""
+    """Time that the budget stays active after each start, in hours and minutes."""
 
 
 class Disruption(Model):
-    """How the pool's nodes may be disrupted."""
+    """Rules for the disruption of the pool's nodes."""
 
     consolidate_after: Annotated[
         NillableDuration, Facets(pattern=DURATION_OR_NEVER, required=True)
     ] = NillableDuration("0s")
-    """How long no pod may come or go before a node is considered for consolidation, or Never.
+    """Time without pods added or removed after which a node may be consolidated, or Never.
 
-    Static pools ignore it.
+    Ignored by static pools.
     """
     consolidation_policy: Annotated[
         str, Facets(enum=("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"))
     ] = "WhenEmptyOrUnderutilized"
-    """Which nodes consolidation may take. Static pools ignore it."""
+    """Nodes that consolidation may remove or replace. Ignored by static pools."""
     budgets: Annotated[
         tuple[Budget, ...],
         Facets(list_type="atomic", max_items=50),
@@ -188,11 +189,11 @@ class Disruption(Model):
             "'schedule' must be set with 'duration'",
         ),
     ] = (Budget(),)
-    """How many nodes may go at once; of several active budgets the strictest counts."""
+    """Limits on nodes disrupted at the same time; the strictest active budget applies."""
 
 
 class NodePoolSpec(Model):
-    """What is wanted of the pool."""
+    """Desired state of the NodePool."""
 
     cel: ClassVar = (
         CEL(
@@ -211,41 +212,45 @@ class NodePoolSpec(Model):
         ),
     )
 
-    template: Template
+    template: NodeClaimTemplate
+    """Template of the pool's NodeClaims."""
     disruption: Annotated[Disruption, Facets(default={"consolidateAfter": "0s"})] = Field(
         default_factory=Disruption
     )
-    """How nodes of the pool may be taken away again."""
+    """Rules for the disruption of the pool's nodes."""
     limits: dict[str, Quantity] = Field(default_factory=dict)
-    """How much the pool may hold in sum; the resource `nodes` counts nodes.
+    """Upper limits for the sum of the pool's resources; `nodes` limits the number of nodes.
 
-    Static pools take `nodes` only.
+    Static pools support `nodes` only.
     """
     weight: Annotated[int | None, Facets(format="int32", minimum=1, maximum=100)] = None
-    """Pools of greater weight are tried first; unset counts as 0. Not for static pools."""
+    """Priority of the pool: greater weights are tried first, unset counts as 0.
+
+    Not supported on static pools.
+    """
     replicas: Annotated[int | None, Facets(format="int64", minimum=0)] = None
-    """Makes the pool static: this many nodes, whatever pods there are. Alpha."""
+    """Number of nodes of a static pool, independent of pods; unset for a dynamic pool. Alpha."""
 
 
 class NodePoolStatus(Model):
-    """What the pool has."""
+    """Observed state of the NodePool."""
 
     resources: dict[str, Quantity] = Field(default_factory=dict)
-    """Capacity of the pool's nodes in sum."""
+    """Sum of the capacity of the pool's nodes."""
     nodes: Annotated[int, Facets(format="int64")] = 0
     """Number of the pool's nodes."""
     node_class_observed_generation: Annotated[int | None, Facets(format="int64")] = None
-    """Generation of the NodeClass for which the registration health was last judged."""
+    """Generation of the NodeClass at the last evaluation of `NodeRegistrationHealthy`."""
     conditions: Annotated[
         tuple[Condition, ...],
         Facets(list_type="map", list_map_keys=("type",)),
         *STRICT_CONDITION,
     ] = ()
-    """Whether the pool can be used, and why not."""
+    """Conditions of the NodePool; `Ready` is True if nodes can be launched from it."""
 
 
 class NodePool(KubernetesObject):
-    """A kind of machine that may be launched."""
+    """A template for nodes, with limits and rules for their disruption."""
 
     resource: ClassVar[CustomResource] = CustomResource(
         group=GROUP,
@@ -270,5 +275,5 @@ class NodePool(KubernetesObject):
 
 
 def is_detect_only(pool: NodePool) -> bool:
-    """Tell whether drift of the pool's nodes is only to be shown, never acted on."""
+    """Tell whether drift of the pool's nodes is reported but never acted on."""
     return pool.metadata.annotations.get(DRIFT) == DETECT_ONLY

@@ -13,7 +13,7 @@ DEFAULT_DEDUPE: Final = timedelta(minutes=2)  # upstream default
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRef:
-    """Which object something is about."""
+    """A reference to a Kubernetes object."""
 
     api_version: str
     kind: str
@@ -26,8 +26,8 @@ class ObjectRef:
 class Notice:
     """One Event to publish about `regarding`.
 
-    Notices with the same reason and `dedupe` values within `window` are one; without `dedupe`
-    values each is sent. `bucket` names a shared rate limit, if any.
+    Of notices with the same reason and `dedupe` values, one is sent within each `window`; without
+    `dedupe` values every notice is sent. `bucket` names a shared rate limit, if any.
     """
 
     regarding: ObjectRef

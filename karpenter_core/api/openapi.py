@@ -1,11 +1,10 @@
-"""The structural OpenAPI schema of a model, as Kubernetes wants it in a CRD.
+"""Renders a model's structural OpenAPI schema, in the form a CRD needs.
 
 Not pydantic's own JSON schema: Kubernetes allows no `$ref`, no `title`, no union with null, and
 needs its extensions (`x-kubernetes-*`), int-or-string quantities and defaults of its own.
 
-A value in a model that means "nothing" (None, "", (), {}, an empty model) says how an absent field
-is read, and is no default in the API. Every other default of a model is filled in by the API
-server as well.
+An empty default of a model (None, "", (), {}, an empty model) only says how an absent field is read;
+it is no default in the API. Every other default of a model is filled in by the API server as well.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pydantic_core import PydanticUndefined
 from karpenter_core.api.base import KubernetesObject, Model
 from karpenter_core.api.cel import CEL, RuleSlot
 from karpenter_core.api.durations import Duration, NillableDuration
-from karpenter_core.api.facets import UNSET, Below, DrawnAs, Facets
+from karpenter_core.api.facets import UNSET, Facets, NestedFacets, RenderedAs
 from karpenter_core.api.quantities import Quantity
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class _Renderer:
     def value(self, annotation: Any, metadata: Iterable[object] = ()) -> JsonSchema:
         """Return the schema of a value of this type under these annotations."""
         metadata = tuple(metadata)
-        drawn = [item.annotation for item in metadata if isinstance(item, DrawnAs)]
+        drawn = [item.annotation for item in metadata if isinstance(item, RenderedAs)]
         schema = self._type(drawn[0] if drawn else annotation)
         self._apply(schema, metadata)
         return schema
@@ -151,12 +150,12 @@ class _Renderer:
                     schema.setdefault(_RULES, []).append(item.to_schema())
                 case RuleSlot():
                     self._apply(schema, self._extra_rules.get(item, ()))
-                case Below():
+                case NestedFacets():
                     self._apply_below(schema, item)
                 case _:
                     pass  # another library's annotation, such as a serializer
 
-    def _apply_below(self, schema: JsonSchema, below: Below) -> None:
+    def _apply_below(self, schema: JsonSchema, below: NestedFacets) -> None:
         parent, place, name = schema, schema, ""
         for name in below.path:
             parent = place
@@ -174,7 +173,7 @@ def _is_required(field: FieldInfo) -> bool:
 
 
 def _default(field: FieldInfo) -> Any:
-    """Return what the API server fills in, or UNSET."""
+    """Return the default that the API server fills in, or UNSET."""
     for facets in _facets(field):
         if facets.default is not UNSET:
             return facets.default

@@ -1,4 +1,4 @@
-"""Money: an amount per hour in a currency."""
+"""Price: an amount per hour in a currency."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_CURRENCY: Final = "USD"
 
 @dataclass(frozen=True, slots=True, order=False)
 class Price:
-    """What something costs per hour; prices of two currencies are never compared silently."""
+    """A price per hour; prices of two currencies are never compared silently."""
 
     amount: float
     currency: str = DEFAULT_CURRENCY

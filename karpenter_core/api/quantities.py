@@ -43,8 +43,8 @@ _SUFFIXES: Final = {
 }  # fmt: skip
 _LARGEST: Final = Decimal(2**63 - 1)
 LARGEST_AMOUNT: Final = 2**60
-"""What larger amounts count as: more than any machine has, and some of them still make a sum that
-fits into 64 bits, where columns of machines are compared."""
+"""Upper bound of amounts: more than any instance has, and small enough that sums of several amounts
+fit into the 64 bits of the solver's columns."""
 _MILLI: Final = Decimal(1000)
 _EXPONENT_DIGITS: Final = 5
 _LARGEST_EXPONENT: Final = 99_999
@@ -61,7 +61,7 @@ _BINARY: Final = (
 
 
 def parse_quantity(text: str | float) -> Decimal:
-    """Read a quantity exactly; beyond what Kubernetes can hold (2^63-1) it counts as that.
+    """Read a quantity exactly, limited to Kubernetes' range (2^63-1).
 
     Raises:
         ValueError: the text is not one.
@@ -85,7 +85,7 @@ def _parse(text: str) -> Decimal:
 
 
 def _bounded(exponent: str) -> int:
-    """Read an exponent; nobody means one of six digits, and it would take for ever to expand."""
+    """Read an exponent, limited to five digits: a longer one would take too long to expand."""
     if len(exponent) > _EXPONENT_DIGITS:
         return -_LARGEST_EXPONENT if exponent.startswith("-") else _LARGEST_EXPONENT
     return int(exponent)
@@ -127,13 +127,13 @@ def format_resources(resources: Resources) -> dict[str, Quantity]:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A quantity and the text (or number) it was given as."""
+    """A quantity, kept as the text or number that the user wrote."""
 
     raw: str | int | float
 
     @property
     def value(self) -> Decimal:
-        """What the text means, exactly."""
+        """The exact value of the text."""
         return parse_quantity(self.raw)
 
     def __str__(self) -> str:

@@ -1,9 +1,9 @@
 """Lean, immutable records of the Kubernetes objects that decisions read.
 
-A cluster holds a hundred thousand pods and a decision reads a tenth of what the API says of each,
-so these records name only that tenth. What pods of one template have in common (all but names,
-binding and status) is one shared `PodShape`: 65 MiB instead of 13 GiB per 100,000 pods, and
-"these pending pods are identical" costs a comparison by identity.
+A cluster holds up to a hundred thousand pods, and decisions read about a tenth of the fields of
+each, so these records hold only those. The fields that pods of one template share (all but names,
+binding and status) are one `PodShape`: 65 MiB instead of 13 GiB for 100,000 pods, and whether two
+pending pods are alike is a comparison by identity.
 
 Quantities are already integers in fixed units when a record exists: `cpu` in milli-cores (rounded
 up), everything else in base units (bytes, counts; rounded up). `kube.wire` decodes server bytes
@@ -67,7 +67,7 @@ class Taint(Record, frozen=True, kw_only=True, gc=False):
     effect: str
     value: str = ""
     time_added: str = ""
-    """As the server wrote it; carried along only so that our writes do not lose it."""
+    """The server's text; kept only so that our writes do not lose it."""
 
 
 class Toleration(Record, frozen=True, kw_only=True, gc=False):
@@ -96,7 +96,7 @@ class NodeSelectorTerm(Record, frozen=True, kw_only=True):
 
 
 class PreferredNodeTerm(Record, frozen=True, kw_only=True):
-    """A node affinity term that is wished for, 1..100."""
+    """A preferred node affinity term with its weight, 1..100."""
 
     weight: int
     term: NodeSelectorTerm
@@ -129,7 +129,7 @@ class AffinityTerm(Record, frozen=True, kw_only=True):
 
 
 class WeightedAffinityTerm(Record, frozen=True, kw_only=True):
-    """A pod (anti-)affinity term that is wished for, 1..100."""
+    """A preferred pod (anti-)affinity term with its weight, 1..100."""
 
     weight: int
     term: AffinityTerm
@@ -157,7 +157,7 @@ class HostPort(Record, frozen=True, kw_only=True, gc=False):
 
 
 class VolumeView(Record, frozen=True, kw_only=True, gc=False):
-    """A volume of a pod that stands on a claim: by name, or made for the pod (ephemeral)."""
+    """A volume of a pod that is a PersistentVolumeClaim: named, or generated (ephemeral)."""
 
     name: str
     claim_name: str = ""
@@ -177,7 +177,7 @@ class OwnerView(Record, frozen=True, kw_only=True, gc=False):
 
 
 class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
-    """What the pods of one template share; interned, so equal shapes are the same object.
+    """The fields that pods of one template share; interned, so equal shapes are one object.
 
     `requests` and `limits` are those of the whole pod (init containers, sidecars, overhead,
     pod-level resources, in-place resize: KEP-753, KEP-2837) and include `pods: 1`.
@@ -207,14 +207,14 @@ class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     resource_claims: tuple[str, ...] = ()
     termination_grace_period_seconds: int | None = 30
     owner_api_version: str = ""
-    """Of the controlling owner, or of the first one; its name and uid are the pod's own."""
+    """API version of the controlling owner, else of the first; `PodView` has its name and UID."""
     owner_kind: str = ""
     owner_controls: bool = True
-    """Whether that owner controls the pods; says nothing when there is no owner."""
+    """Whether that owner controls the pods; meaningless without an owner."""
 
 
 class PodView(Record, frozen=True, kw_only=True, eq=False):
-    """One pod: its shape plus what is its own."""
+    """One pod: its shape and its own fields."""
 
     uid: str
     name: str
@@ -224,14 +224,15 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
     phase: str = "Pending"
     created: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     start_time: datetime | None = None
     nominated_node_name: str = ""
     owner_name: str = ""
     owner_uid: str = ""
     unschedulable: bool = False
-    """The condition PodScheduled carries reason Unschedulable (its status is not looked at)."""
+    """Whether PodScheduled has the reason Unschedulable, with any status."""
     ready: bool | None = None
-    """The condition Ready; None when the pod has none, or nobody knows."""
+    """The condition Ready; None if it is absent or Unknown."""
     ready_time: datetime | None = None
     scheduled_time: datetime | None = None
 
@@ -247,17 +248,17 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the pod has run to its end."""
+        """Whether the pod has finished (Succeeded or Failed)."""
         return self.phase in {"Succeeded", "Failed"}
 
     @property
     def is_terminating(self) -> bool:
-        """Whether somebody has deleted the pod."""
+        """Whether the pod is being deleted (has a deletion timestamp)."""
         return self.deletion_timestamp is not None
 
     @property
     def is_active(self) -> bool:
-        """Whether the pod is neither at its end nor being deleted."""
+        """Whether the pod is neither finished nor being deleted."""
         return not self.is_terminal and not self.is_terminating
 
     @property
@@ -267,17 +268,17 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_mirror(self) -> bool:
-        """Whether the pod is the kubelet's image of a static pod (owned by a v1 Node)."""
+        """Whether the pod mirrors a static pod of the kubelet (owned by a v1 Node)."""
         return self.shape.owner_kind == "Node" and self.shape.owner_api_version == "v1"
 
     @property
     def is_provisionable(self) -> bool:
-        """Whether the scheduler has given up on the pod and a node could help it."""
+        """Whether the pod is unschedulable and needs a new node or room on an existing one."""
         return self._waits and not self.nominated_node_name
 
     @property
     def is_nominated(self) -> bool:
-        """Whether the pod would be provisionable, but its status names the node it is to go to."""
+        """Whether the pod is unschedulable, but its status nominates a node for it."""
         return self._waits and bool(self.nominated_node_name)
 
     @property
@@ -292,7 +293,7 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_reschedulable(self) -> bool:
-        """Whether the pod would come back elsewhere if its node went away."""
+        """Whether the pod needs another node if its node is removed."""
         if self.is_daemon or self.is_mirror:
             return False
         is_stateful = (
@@ -339,7 +340,7 @@ class NodeView(Record, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_deleting(self) -> bool:
-        """Whether somebody has deleted the Node."""
+        """Whether the Node is being deleted (has a deletion timestamp)."""
         return self.deletion_timestamp is not None
 
 
@@ -407,7 +408,7 @@ class StorageClassView(Record, frozen=True, kw_only=True, eq=False):
 
 
 class CSINodeView(Record, frozen=True, kw_only=True, eq=False):
-    """How many volumes of each CSI driver a node attaches; absent = no limit."""
+    """Limits on attached volumes of one node, by CSI driver; absent = no limit."""
 
     uid: str
     name: str
@@ -426,7 +427,7 @@ class VolumeAttachmentView(Record, frozen=True, kw_only=True, eq=False):
 
 
 class ServiceView(Record, frozen=True, kw_only=True, eq=False):
-    """One Service: which pods it selects; without a selector (None) it selects none."""
+    """One Service with its pod selector; None selects no pod."""
 
     uid: str
     namespace: str
@@ -436,7 +437,7 @@ class ServiceView(Record, frozen=True, kw_only=True, eq=False):
 
 
 class WorkloadView(Record, frozen=True, kw_only=True, eq=False):
-    """A ReplicaSet, StatefulSet or ReplicationController (`kind`): which pods are its."""
+    """A ReplicaSet, StatefulSet or ReplicationController (`kind`) with its pod selector."""
 
     kind: str
     uid: str

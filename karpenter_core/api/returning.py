@@ -1,9 +1,9 @@
-"""Return to what a NodePool prefers, as two of its annotations ask for it.
+"""Reads the annotations that return a pool's nodes to its first choice.
 
-`karpenter.sh/return-after` is a duration and turns it on: a node that is a second choice (of a
-lighter pool, or bought on demand where spot or a reservation would do) is replaced once it is that
-old and the first choice is to be had again. `karpenter.sh/return-budget` limits how many nodes of
-the pool may be on their way out at once for it: a number or a percentage, `1` by default.
+`karpenter.sh/return-after` is a duration and turns the feature on: a node that is a second choice
+(of a pool with less weight, or on demand where spot or a reservation is allowed) is replaced once it
+has that age and the first choice is available again. `karpenter.sh/return-budget` limits how many
+nodes of the pool may be disrupted at the same time for it: a number or a percentage, `1` by default.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _DEFAULT_BUDGET: Final = "1"
 
 @dataclass(frozen=True, slots=True)
 class ReturnRule:
-    """How old a second choice must be, and how many nodes may go at once: a number or a share."""
+    """Minimum age of a node that is replaced, and the limit of nodes replaced at the same time."""
 
     after: timedelta
-    most_nodes: int = 1
-    most_percent: int | None = None
+    max_nodes: int = 1
+    max_percent: int | None = None
 
     def allowed(self, total: int) -> int:
-        """Return how many of a pool's nodes may be on their way out; a percentage rounds up."""
-        if self.most_percent is None:
-            return self.most_nodes
-        return -(-total * self.most_percent // 100)
+        """Return how many of a pool's nodes may be disrupted at once; a percentage rounds up."""
+        if self.max_percent is None:
+            return self.max_nodes
+        return -(-total * self.max_percent // 100)
 
 
 def return_rule(pool: NodePool) -> ReturnRule | None:
-    """Return a pool's rule; None when it has none, or one that cannot be read."""
+    """Return a pool's rule; None if it has none, or one that cannot be read."""
     try:
         return _read(pool)
     except BadInputError:
@@ -49,7 +49,7 @@ def return_rule(pool: NodePool) -> ReturnRule | None:
 
 
 def return_rule_error(pool: NodePool) -> str:
-    """Say what is wrong with a pool's rule; empty when nothing is."""
+    """Return the error of a pool's rule; empty if it is valid."""
     try:
         _read(pool)
     except BadInputError as error:
@@ -73,5 +73,5 @@ def _read(pool: NodePool) -> ReturnRule | None:
             f'annotation {RETURN_BUDGET}: "{budget}" is neither a number nor a percentage'
         )
     if budget.endswith("%"):
-        return ReturnRule(after, most_percent=int(number))
-    return ReturnRule(after, most_nodes=int(number))
+        return ReturnRule(after, max_percent=int(number))
+    return ReturnRule(after, max_nodes=int(number))

@@ -1,7 +1,7 @@
-"""Savings floors: what a consolidation must save at least to be worth its while.
+"""Savings floors: the least that a consolidation of a NodePool must save.
 
-A NodePool states its own by the annotation `karpenter.sh/savings-floor`, as a share of what the
-nodes cost (`10%`) or an amount per hour in the reporting currency (`0.05`).
+The annotation `karpenter.sh/savings-floor` of a NodePool sets it: a share of the price of the nodes
+(`10%`) or an amount per hour in the reporting currency (`0.05`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SavingsFloor:
 
     @classmethod
     def of(cls, pool: NodePool) -> SavingsFloor:
-        """Return a pool's floor; one that cannot be read stands for the highest share.
+        """Return a pool's floor; one that cannot be read counts as the highest share.
 
         Moving pods for a saving that the pool's owner meant to forbid is worse than not moving
         them.
@@ -66,7 +66,7 @@ _NO_FLOOR = SavingsFloor()
 
 
 def savings_floor_error(pool: NodePool) -> str:
-    """Say what is wrong with a pool's floor; empty when nothing is."""
+    """Return the error of a pool's floor; empty if it is valid."""
     text = pool.metadata.annotations.get(SAVINGS_FLOOR)
     try:
         SavingsFloor.parse("0" if text is None else text)

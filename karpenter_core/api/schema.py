@@ -1,11 +1,12 @@
-"""What the API server does with an object of a kind that a CRD describes.
+"""Prunes, defaults and validates objects by the schema of their CRD.
 
-It drops what the schema does not know, fills in defaults, and refuses what breaks the schema or a
-CEL rule. The embedded API server, offline planning and tests do the same by this one class, from
-the rendered CRD, so that a bad NodePool is refused alike everywhere and in the same words.
+`SchemaValidator` drops fields that the schema does not know, fills in defaults, and refuses objects
+that break the schema or a CEL rule, as the API server does. The embedded API server, offline
+planning and tests use it with the rendered CRD, so that a bad NodePool is refused everywhere in the
+same words.
 
-On an update, values that did not change are not judged again ("ratcheting", KEP-4008), except by
-rules that compare with the old value; and rules are only run on objects whose structure is sound.
+On an update, unchanged values are not judged again ("ratcheting", KEP-4008), except by rules that
+compare with the old value; rules are only evaluated for objects whose structure is valid.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ from karpenter_core.api.schema_keywords import Json, check_keywords, is_int_or_s
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from karpenter_core.api.cel import CompiledRule
+
 __all__ = ["FieldError", "FieldErrorType", "SchemaValidator"]
 
 _ROOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _MISSING: Final = object()
 _UNIQUE_LISTS: Final = frozenset({"set", "map"})
-# What there is in a part of a schema or below it; where there is nothing, nobody has to look.
+# Contents of a part of a schema or of what is below it; a part without any is skipped.
 _DEFAULTS: Final = 1
 _LISTS: Final = 2  # lists that are sets or maps
 _RULES: Final = 4
 _TRANSITIONS: Final = 8  # rules that compare with the old value: of unchanged values too
 _ANYTHING: Final[Json] = {"x-kubernetes-preserve-unknown-fields": True, "nullable": True}
+_MAX_CACHED_RESULTS: Final = 4096
+_RULE_RESULTS: Final[dict[tuple[str, str], object]] = {}
+"""Results of rules by rule and value, as JSON; emptied when it is full."""
 _BLOCKING: Final = frozenset(
     {
         FieldErrorType.NOT_SUPPORTED,
@@ -56,7 +62,7 @@ class SchemaValidator:
     def __init__(self, schema: Json) -> None:
         self._schema: Final = schema
         self._found: Final[_Found] = {}
-        _survey(schema, self._found)
+        _collect_keywords(schema, self._found)
 
     def default(self, obj: Json) -> Json:
         """Return the object without unknown fields and with the schema's defaults.
@@ -84,7 +90,7 @@ _Found: TypeAlias = "dict[int, int]"
 """What is in each part of a schema, by the part's identity."""
 
 
-def _survey(schema: Json, found: _Found) -> int:
+def _collect_keywords(schema: Json, found: _Found) -> int:
     """Note what is in every part of a schema that values are judged by."""
     own = 0
     if schema.get("x-kubernetes-list-type") in _UNIQUE_LISTS:
@@ -98,7 +104,7 @@ def _survey(schema: Json, found: _Found) -> int:
         own |= _DEFAULTS
     for child in (*properties.values(), schema.get("additionalProperties"), schema.get("items")):
         if isinstance(child, dict):
-            own |= _survey(cast("Json", child), found)
+            own |= _collect_keywords(cast("Json", child), found)
     found[id(schema)] = own
     return own
 
@@ -248,7 +254,7 @@ def _check_rule(
         rule = compile_rule(entry["rule"])
         if (rule.is_transition and old is _MISSING) or (only_transition and not rule.is_transition):
             return
-        holds = rule.evaluate(value, old)
+        holds = _evaluate_once(rule, value, old if rule.is_transition else None)
     except CELError as error:
         detail = f"{error} evaluating rule: {message}"
         yield errors.invalid(path, schema.get("type", ""), detail)
@@ -264,6 +270,20 @@ def _check_rule(
     if entry.get("reason"):
         refusal = FieldError(refusal.path, refusal.message, FieldErrorType(entry["reason"]))
     yield refusal
+
+
+def _evaluate_once(rule: CompiledRule, value: Any, old: Any) -> object:
+    """Evaluate a rule once for values that are alike, as those of one pool's claims are.
+
+    Raises:
+        CELError: evaluation failed.
+    """
+    key = (rule.rule, json.dumps((value, old), default=repr))
+    if key not in _RULE_RESULTS:
+        if len(_RULE_RESULTS) >= _MAX_CACHED_RESULTS:
+            _RULE_RESULTS.clear()
+        _RULE_RESULTS[key] = rule.evaluate(value, old)
+    return _RULE_RESULTS[key]
 
 
 def _message(expression: str, value: Any, old: Any) -> str:

@@ -1,4 +1,4 @@
-"""The keywords of an OpenAPI schema that judge one value, without looking below it."""
+"""Validates one value by the keywords of its schema, without its children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label selectors, as Kubernetes evaluates them."""
+"""Evaluates label selectors as Kubernetes does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an API server would refuse of pods that no API server has seen.
+"""Checks pods from files for what an API server would refuse.
 
 Only what would change a plan without a word: a spread that is none, a term that matches nothing
 because of a typing error, an amount below zero. Paths are those of the manifest.

@@ -1,4 +1,4 @@
-"""What pools may buy, asked of the providers by commands that only look.
+"""Fetches the instance types of NodePools for commands that change nothing.
 
 Nothing can be changed from here: the doors by which a provider would write are closed.
 """
@@ -32,11 +32,17 @@ if TYPE_CHECKING:
     from karpenter_core.provider.host.manager import Plugins
     from karpenter_core.scheduling.problem import Catalogue
 
-__all__ = ["INSTANCE_TYPES_FILE", "PlacedPool", "Seller", "most_types", "open_providers"]
+__all__ = [
+    "INSTANCE_TYPES_FILE",
+    "CatalogueSource",
+    "LocatedPool",
+    "max_instance_types",
+    "open_providers",
+]
 
 INSTANCE_TYPES_FILE: Final = "--instance-types-file"
 
-PlacedPool: TypeAlias = "tuple[str, NodePool]"
+LocatedPool: TypeAlias = "tuple[str, NodePool]"
 """Where a pool was read, for messages, and the pool."""
 
 
@@ -65,7 +71,7 @@ async def open_providers(
         plugins,
         executor=InlineExecutor(),
         clock=SystemClock(),
-        fence=_Closed(),
+        fence=_ReadOnlyCluster(),
         registry=CollectorRegistry(),
     )
     with tempfile.TemporaryDirectory(prefix="karpenter-") as folder:
@@ -78,7 +84,7 @@ async def open_providers(
             await providers.stop()
 
 
-def most_types(providers: Providers) -> int:
+def max_instance_types(providers: Providers) -> int:
     """Return how many instance types a claim may name at most."""
     return min((info.max_instance_types for info in providers.infos().values()), default=600)
 
@@ -96,11 +102,11 @@ def _context(providers: Providers, name: str, folder: Path, settings: Settings) 
         cache_folder=folder,
         metrics=CollectorRegistry(),
         cluster=ClusterFacts(name=settings.cluster_name),
-        nodes=_Closed(),
+        nodes=_ReadOnlyCluster(),
         read_nodes=_no_nodes,
         wake=lambda _name: None,
         feature_gates=settings.feature_gates,
-        fence=_Closed(),
+        fence=_ReadOnlyCluster(),
     )
 
 
@@ -109,7 +115,7 @@ def _no_nodes() -> Mapping[str, NodeView]:
 
 
 @final
-class _Closed:
+class _ReadOnlyCluster:
     """The outside world of a command that only looks."""
 
     def check(self) -> None:
@@ -129,7 +135,7 @@ class _Closed:
 
 
 @final
-class Seller:
+class CatalogueSource:
     """Asks the right provider what each pool may buy.
 
     With an instance types file every pool buys from that file, whatever kind of NodeClass it
@@ -159,7 +165,7 @@ class Seller:
 
     async def catalogues(
         self,
-        pools: Sequence[PlacedPool],
+        pools: Sequence[LocatedPool],
         node_classes: Iterable[NodeClass],
         *,
         is_lenient: bool,
@@ -202,7 +208,11 @@ class Seller:
         if self._file_reader:
             own = self._providers.infos()[self._file_reader].node_classes
             is_own = known is not None and isinstance(known, tuple(own))
-            return known if is_own and known is not None else _blank(own[0], ref, field)
+            return (
+                known
+                if is_own and known is not None
+                else _placeholder_node_class(own[0], ref, field)
+            )
         if known is not None:
             return known
         model = self._models.get((ref.group, ref.kind))
@@ -212,10 +222,10 @@ class Seller:
                 f"{field}: no loaded provider serves {ref.kind}.{ref.group} (served: {served}); "
                 f"{INSTANCE_TYPES_FILE} gives such pools a catalogue"
             )
-        return _blank(model, ref, field)
+        return _placeholder_node_class(model, ref, field)
 
 
-def _blank(model: type[NodeClass], ref: NodeClassRef, field: str) -> NodeClass:
+def _placeholder_node_class(model: type[NodeClass], ref: NodeClassRef, field: str) -> NodeClass:
     """Make a NodeClass of this name without any wishes."""
     resource = model.resource
     blank = {

@@ -1,4 +1,4 @@
-"""`karpenter doctor`: what would go wrong, found before it does.
+"""`karpenter doctor`: checks settings, providers and cluster for problems.
 
 Takes the options and variables of `karpenter run`, so that what it finds is about that process. Each
 finding is one line that says what is wrong, and one that says what to do; the exit code is 1 when
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from karpenter_core.cli.source import Output
+from karpenter_core.cli.cluster_source import Output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ _CONTEXT_SETTINGS: Final = {"allow_extra_args": True, "ignore_unknown_options": 
 _MARKS: Final = {"ok": "ok     ", "warning": "WARNING", "error": "ERROR  "}
 
 
-class _Told(NamedTuple):
+class _CheckResult(NamedTuple):
     """A finding, and what it is about."""
 
     about: str
@@ -51,7 +51,7 @@ def _doctor(
     ] = False,
 ) -> None:
     """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`)."""
-    found = asyncio.run(_examine(context.args, offline=offline))
+    found = asyncio.run(_run_checks(context.args, offline=offline))
     if output is Output.JSON:
         print(json.dumps([_as_json(told) for told in found], indent=2))
     else:
@@ -60,9 +60,9 @@ def _doctor(
         raise typer.Exit(1)
 
 
-async def _examine(arguments: Sequence[str], *, offline: bool) -> list[_Told]:
+async def _run_checks(arguments: Sequence[str], *, offline: bool) -> list[_CheckResult]:
     from karpenter_core.errors import KarpenterError
-    from karpenter_core.operator.settings import load_settings, selected_plugins
+    from karpenter_core.operator.settings_loader import load_settings, selected_plugins
     from karpenter_core.provider.host.manager import load_plugins
 
     try:
@@ -72,39 +72,39 @@ async def _examine(arguments: Sequence[str], *, offline: bool) -> list[_Told]:
         settings = load_settings(arguments, os.environ, plugin_options=specs)
     except KarpenterError as error:
         remedy = "see `karpenter plugin list` and `karpenter run --help`"
-        return [_Told("start", _error(str(error), remedy))]
-    found = [*_loaded(plugins), *_doubtful(settings), *await _clouds(plugins, settings)]
+        return [_CheckResult("start", _error(str(error), remedy))]
+    found = [*_loaded(plugins), *_ignored_settings(settings), *await _clouds(plugins, settings)]
     if not offline:
         from karpenter_core.cli.doctor_process import check_process
 
-        found.append(_Told("controller", await check_process(settings)))
+        found.append(_CheckResult("controller", await check_process(settings)))
         found += await _cluster(plugins, settings)
     return found
 
 
-def _loaded(plugins: Plugins) -> list[_Told]:
+def _loaded(plugins: Plugins) -> list[_CheckResult]:
     from karpenter_core.provider.contract import Finding, Severity
 
     if not plugins.providers:
         remedy = "install one, such as karpenter-core[kwok]; `karpenter plugin new` begins another"
-        return [_Told("plug-ins", _error("no provider is installed", remedy))]
+        return [_CheckResult("plug-ins", _error("no provider is installed", remedy))]
     names = ", ".join(f"{p.name} ({p.origin})" for p in plugins.providers.values())
     message = f"loaded: {names}"
-    return [_Told("plug-ins", Finding(severity=Severity.OK, message=message))]
+    return [_CheckResult("plug-ins", Finding(severity=Severity.OK, message=message))]
 
 
-def _doubtful(settings: Settings) -> list[_Told]:
+def _ignored_settings(settings: Settings) -> list[_CheckResult]:
     """Return the settings that are not in effect as they were given."""
     from karpenter_core.provider.contract import Finding, Severity
 
     remedy = "mend or remove the setting"
     return [
-        _Told("settings", Finding(severity=Severity.WARNING, message=warning, remedy=remedy))
+        _CheckResult("settings", Finding(severity=Severity.WARNING, message=warning, remedy=remedy))
         for warning in settings.warnings
     ]
 
 
-async def _clouds(plugins: Plugins, settings: Settings) -> list[_Told]:
+async def _clouds(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     """Start each provider, and have it check its cloud."""
     from karpenter_core.cli.catalogues import open_providers
 
@@ -112,18 +112,18 @@ async def _clouds(plugins: Plugins, settings: Settings) -> list[_Told]:
     opening = open_providers(plugins, settings=settings, instance_types_file=None)
     async with opening as providers:
         refused = [
-            _Told("start", _error(f"{name}: {error}", remedy))
+            _CheckResult("start", _error(f"{name}: {error}", remedy))
             for name, error in providers.left_out.items()
         ]
         return refused + await _checked(providers)
 
 
-async def _checked(providers: Providers) -> list[_Told]:
+async def _checked(providers: Providers) -> list[_CheckResult]:
     checks = await providers.check()
-    return [_Told(name, finding) for name, found in checks.items() for finding in found]
+    return [_CheckResult(name, finding) for name, found in checks.items() for finding in found]
 
 
-async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
+async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     from karpenter_core.cli.doctor_cluster import (
         check_definitions,
         check_fact_permissions,
@@ -132,7 +132,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
         needed_permissions,
     )
     from karpenter_core.errors import KarpenterError
-    from karpenter_core.kube.api import Apis, KubeApi
+    from karpenter_core.kube.api import ClusterApis, KubeApi
     from karpenter_core.kube.client import connect
     from karpenter_core.kube.resources import LEASES
     from karpenter_core.kube.wire.codecs import Codecs
@@ -158,22 +158,26 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_Told]:
         if settings.workload_kubeconfig:
             transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
         groups = frozenset(model.resource.group for model in every_model)
-        apis = Apis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
-        found = [_Told("CRDs", f) for f in await check_definitions(apis, models)]
-        found += [_Told("objects", f) for f in await check_objects(apis, every_model)]
+        apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
+        found = [_CheckResult("CRDs", f) for f in await check_definitions(apis, models)]
+        found += [_CheckResult("objects", f) for f in await check_objects(apis, every_model)]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)
             transports.append(
                 await connect(kubeconfig=settings.leader_election_kubeconfig, clock=clock)
             )
-            keeper = Apis(KubeApi(transports[-1], clock=clock))
-            found += [_Told("permissions", f) for f in await check_permissions(keeper, of_lease)]
-        found += [_Told("permissions", f) for f in await check_fact_permissions(apis)]
-        return found + [_Told("permissions", f) for f in await check_permissions(apis, needed)]
+            keeper = ClusterApis(KubeApi(transports[-1], clock=clock))
+            found += [
+                _CheckResult("permissions", f) for f in await check_permissions(keeper, of_lease)
+            ]
+        found += [_CheckResult("permissions", f) for f in await check_fact_permissions(apis)]
+        return found + [
+            _CheckResult("permissions", f) for f in await check_permissions(apis, needed)
+        ]
     except KarpenterError as error:
         remedy = "see --kubeconfig and --context, and whether the API server answers"
-        return [_Told("cluster", _error(str(error), remedy))]
+        return [_CheckResult("cluster", _error(str(error), remedy))]
     finally:
         for transport in transports:
             await transport.close()
@@ -185,8 +189,8 @@ def _error(message: str, remedy: str) -> Finding:
     return Finding(severity=Severity.ERROR, message=message, remedy=remedy)
 
 
-def _as_json(told: _Told) -> dict[str, str]:
-    about, finding = told
+def _as_json(result: _CheckResult) -> dict[str, str]:
+    about, finding = result
     return {
         "about": about,
         "severity": finding.severity.value,
@@ -195,7 +199,7 @@ def _as_json(told: _Told) -> dict[str, str]:
     }
 
 
-def _print(found: Sequence[_Told]) -> None:
+def _print(found: Sequence[_CheckResult]) -> None:
     width = max(len(told.about) for told in found)
     for about, finding in found:
         print(f"{_MARKS[finding.severity.value]}  {about:{width}}  {finding.message}")

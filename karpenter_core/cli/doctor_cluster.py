@@ -1,4 +1,4 @@
-"""What `karpenter doctor` asks a cluster: whether it knows our kinds, and lets us do our work.
+"""Checks for `karpenter doctor` the CRDs and permissions in a cluster.
 
 Nothing is changed. Permissions are asked for one by one (SelfSubjectAccessReview, which every
 authenticated user may create), so the answer is that of the cluster's own authorizers, whatever they
@@ -21,18 +21,18 @@ from karpenter_core.kube.resources import (
     PODS,
     SERVICES,
     ResourceKind,
-    custom,
+    custom_kind,
 )
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
-from karpenter_core.lifecycle.nodepool.listing import INSTANCE_TYPES_LISTED
+from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
 from karpenter_core.provider.contract import Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from karpenter_core.api.nodeclass import NodeClass
-    from karpenter_core.kube.api import Apis
+    from karpenter_core.kube.api import ClusterApis
 
 __all__ = [
     "FACT_PERMISSIONS",
@@ -102,7 +102,7 @@ def needed_permissions(
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
     needed += [Permission("patch", NODE_POOLS, "status")]
     for model in node_classes:
-        kind = custom(model.resource)
+        kind = custom_kind(model.resource)
         needed += [Permission("patch", kind), Permission("patch", kind, "status")]
     needed += [Permission("patch", NODES), Permission("delete", NODES)]
     needed += [Permission("delete", PODS), Permission("create", PODS, "eviction")]
@@ -116,7 +116,7 @@ def needed_permissions(
     return tuple(dict.fromkeys(needed))
 
 
-async def check_permissions(apis: Apis, needed: Sequence[Permission]) -> list[Finding]:
+async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> list[Finding]:
     """Ask whether each of these is allowed.
 
     Raises:
@@ -153,7 +153,7 @@ async def check_permissions(apis: Apis, needed: Sequence[Permission]) -> list[Fi
     ]
 
 
-async def check_fact_permissions(apis: Apis) -> list[Finding]:
+async def check_fact_permissions(apis: ClusterApis) -> list[Finding]:
     """Ask whether facts of the cluster's network may be read; not every provider needs them.
 
     Raises:
@@ -174,7 +174,7 @@ async def check_fact_permissions(apis: Apis) -> list[Finding]:
     ]
 
 
-async def _is_allowed(apis: Apis, permission: Permission) -> bool:
+async def _is_allowed(apis: ClusterApis, permission: Permission) -> bool:
     kind = permission.kind
     attributes = {
         "verb": permission.verb,
@@ -196,7 +196,7 @@ async def _is_allowed(apis: Apis, permission: Permission) -> bool:
 
 
 async def check_definitions(
-    apis: Apis, providers: dict[str, tuple[type[NodeClass], ...]]
+    apis: ClusterApis, providers: dict[str, tuple[type[NodeClass], ...]]
 ) -> list[Finding]:
     """Compare the CustomResourceDefinitions of the core and of these providers with the models.
 
@@ -224,11 +224,11 @@ async def check_definitions(
                 )
             ]
         else:
-            findings += _compared(name, json.loads(body), render_crd(model), remedy)
+            findings += _definition_findings(name, json.loads(body), render_crd(model), remedy)
     return findings or [_ok(f"{len(models)} CustomResourceDefinitions are as this version's")]
 
 
-def _compared(
+def _definition_findings(
     name: str, stored: dict[str, Any], wanted: dict[str, Any], remedy: str
 ) -> list[Finding]:
     """Return what is wrong with a definition that is there."""
@@ -253,14 +253,16 @@ def _compared(
     return []
 
 
-async def check_objects(apis: Apis, node_classes: Sequence[type[NodeClass]]) -> list[Finding]:
+async def check_objects(
+    apis: ClusterApis, node_classes: Sequence[type[NodeClass]]
+) -> list[Finding]:
     """Look whether the NodePools and NodeClasses that are there can be used.
 
     Raises:
         ApiError: the API server cannot be asked.
     """
     findings: list[Finding] = []
-    kinds = [NODE_POOLS, *(custom(model.resource) for model in node_classes)]
+    kinds = [NODE_POOLS, *(custom_kind(model.resource) for model in node_classes)]
     served = {(kind.group, kind.kind) for kind in kinds[1:]}
     count = 0
     for kind in kinds:
@@ -274,13 +276,13 @@ async def check_objects(apis: Apis, node_classes: Sequence[type[NodeClass]]) -> 
             continue  # said elsewhere too
         for item in (item for page in pages for item in page["items"]):
             count += 1
-            findings += _usable(kind, item)
+            findings += _readiness_findings(kind, item)
             if kind is NODE_POOLS:
-                findings += [*_served(item, served), *_static(item)]
+                findings += [*_unserved_findings(item, served), *_replicas_findings(item)]
     return findings or [_ok(f"{count} NodePools and NodeClasses, all of them ready")]
 
 
-def _usable(kind: ResourceKind, item: dict[str, Any]) -> list[Finding]:
+def _readiness_findings(kind: ResourceKind, item: dict[str, Any]) -> list[Finding]:
     """Return what its condition Ready says, unless that is True."""
     what = f'{kind.kind} "{item["metadata"]["name"]}"'
     conditions: list[dict[str, Any]] = item.get("status", {}).get("conditions", [])
@@ -290,7 +292,7 @@ def _usable(kind: ResourceKind, item: dict[str, Any]) -> list[Finding]:
         remedy = "see that the controller runs, and that its provider is loaded there"
         return [Finding(severity=Severity.WARNING, message=message, remedy=remedy)]
     if ready["status"] == "True":
-        return _told_beside(what, conditions)
+        return _other_condition_findings(what, conditions)
     causes = [c for c in conditions if c["status"] == "False" and c["type"] != "Ready"] or [ready]
     return [
         _error(
@@ -301,7 +303,7 @@ def _usable(kind: ResourceKind, item: dict[str, Any]) -> list[Finding]:
     ]
 
 
-def _told_beside(what: str, conditions: Sequence[dict[str, Any]]) -> list[Finding]:
+def _other_condition_findings(what: str, conditions: Sequence[dict[str, Any]]) -> list[Finding]:
     """Return what the conditions beside Ready say of an object that is ready."""
     messages = {
         c["type"]: c.get("message") or c.get("reason", "")
@@ -330,7 +332,7 @@ def _told_beside(what: str, conditions: Sequence[dict[str, Any]]) -> list[Findin
     return findings
 
 
-def _served(pool: dict[str, Any], served: set[tuple[str, str]]) -> list[Finding]:
+def _unserved_findings(pool: dict[str, Any], served: set[tuple[str, str]]) -> list[Finding]:
     """Return that no loaded provider serves a pool's NodeClass, if none does."""
     ref = pool["spec"]["template"]["spec"]["nodeClassRef"]
     if (ref["group"], ref["kind"]) in served:
@@ -346,7 +348,7 @@ def _served(pool: dict[str, Any], served: set[tuple[str, str]]) -> list[Finding]
     ]
 
 
-def _static(pool: dict[str, Any]) -> list[Finding]:
+def _replicas_findings(pool: dict[str, Any]) -> list[Finding]:
     """Return that a pool's `spec.replicas` is ignored, if it is set."""
     if pool["spec"].get("replicas") is None:
         return []

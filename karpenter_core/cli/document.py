@@ -1,4 +1,4 @@
-"""A plan as the JSON that other tools read; `docs/reference/plan.md` is its contract.
+"""Writes a plan as the JSON that `docs/reference/plan.md` specifies.
 
 Apart from `timings`, which the command adds, it is the same, byte for byte, on every run and in
 any process.
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.cli.cluster import Cluster
+    from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.scheduling.problem import (
         CheapestOffering,
-        Constraint,
         PlannedNodeClaim,
+        PoolConstraint,
         SchedulingPlan,
-        Unschedulable,
+        UnschedulablePod,
     )
-    from karpenter_core.state.problem import IgnoredPod
+    from karpenter_core.state.provisioning_input import IgnoredPod
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
-    "constraint_of_ignored", "hold", "json_text", "offering", "plan_document", "waiting_pods",
+    "constraint_of_ignored", "hold_reason", "json_text", "offering", "plan_document", "waiting_pods",
 ]  # fmt: skip
 
 _COST_DIGITS: Final = 9
 """As sums of prices are rounded: a bound that is reached is never above the cost."""
 
 
-def plan_document(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
+def plan_document(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, Any]:
     """Write a plan as the contract has it, without `timings`."""
-    existing = {name: [pod.key for pod in pods] for name, pods in cluster.input.waiting.items()}
+    existing = {name: [pod.key for pod in pods] for name, pods in cluster.input.placed_pods.items()}
     for name, pods in plan.existing.items():
         existing.setdefault(name, []).extend(pod.key for pod in pods)
     bound = plan.cost.lower_bound
@@ -44,7 +44,9 @@ def plan_document(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
         "cost": {
             "hourly": float(plan.cost.hourly),
             "lowerBound": None if bound is None else round(bound, _COST_DIGITS),
-            "firstFit": None if plan.cost.first_fit is None else float(plan.cost.first_fit),
+            "firstFit": None
+            if plan.cost.first_fit_hourly is None
+            else float(plan.cost.first_fit_hourly),
         },
     }
 
@@ -88,7 +90,7 @@ def waiting_pods(snapshot: Snapshot) -> Iterator[PodView]:
     return (pod for pod in snapshot.pods.values() if pod.is_active and not pod.node_name)
 
 
-def hold(pod: PodView) -> str:
+def hold_reason(pod: PodView) -> str:
     """Say why a pod without a node is not the planner's business now; empty when it is."""
     if pod.is_provisionable:
         return ""
@@ -106,21 +108,21 @@ def hold(pod: PodView) -> str:
     )
 
 
-def constraint_of_ignored(cluster: Cluster, ignored: IgnoredPod) -> Constraint:
+def constraint_of_ignored(cluster: ClusterInput, ignored: IgnoredPod) -> PoolConstraint:
     """Return which constraint keeps a pod from being asked about: its selectors or its volumes."""
     from karpenter_core.scheduling.pod_selectors import selector_error
-    from karpenter_core.scheduling.problem import Constraint
+    from karpenter_core.scheduling.problem import PoolConstraint
 
     problem = cluster.input.problem
     shape = ignored.pod.shape
     if ignored.silent or selector_error(
         shape, well_known=problem.well_known, aliases=problem.aliases
     ):
-        return Constraint.REQUIREMENT
-    return Constraint.VOLUME
+        return PoolConstraint.REQUIREMENT
+    return PoolConstraint.VOLUME
 
 
-def _unschedulable(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
+def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, Any]:
     """Return why pods stay pending: those the plan left, and those nobody may be asked about."""
     pools = sorted(pool.name for pool in cluster.input.problem.pools)
     pending: dict[str, Any] = {}
@@ -136,15 +138,15 @@ def _unschedulable(cluster: Cluster, plan: SchedulingPlan) -> dict[str, Any]:
             "pools": {name: dict(reason) for name in pools},
         }
     settled = {pod.uid for pod in cluster.input.problem.pods}
-    settled.update(pod.uid for pods in cluster.input.waiting.values() for pod in pods)
+    settled.update(pod.uid for pods in cluster.input.placed_pods.values() for pod in pods)
     for pod in waiting_pods(cluster.snapshot):
-        reason = "" if pod.uid in settled else hold(pod)
+        reason = "" if pod.uid in settled else hold_reason(pod)
         if reason:
             pending[pod.key] = {"message": reason, "pools": {}}
     return pending
 
 
-def _reasons(why: Unschedulable) -> dict[str, Any]:
+def _reasons(why: UnschedulablePod) -> dict[str, Any]:
     return {
         "message": why.message,
         "pools": {

@@ -1,4 +1,4 @@
-"""`karpenter explain`: where a pod goes or what keeps it, why a node is or is not disrupted.
+"""`karpenter explain`: why a pod is pending, why a node is or is not disrupted.
 
 The answers are those of the code that decides: the same problem is solved, the same methods are
 asked, and what they say of the pod or the node is shown.
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from karpenter_core.cli.source import (
+from karpenter_core.cli.cluster_source import (
+    ClusterSource,
     Context,
     DefaultSpread,
     Files,
@@ -20,14 +21,13 @@ from karpenter_core.cli.source import (
     Kubeconfig,
     Output,
     PackingMode,
-    Source,
     help_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from karpenter_core.cli.source import Question
+    from karpenter_core.cli.cluster_source import CommandInput
 
 __all__ = ["register"]
 
@@ -84,7 +84,7 @@ def pod(
     Exit code: 0 when there is an answer, whatever it is; 2 when there is no such pod, or files,
     settings or the cluster cannot be used.
     """
-    source = Source(
+    source = ClusterSource(
         files=tuple(files or ()),
         offline=offline,
         kubeconfig=kubeconfig,
@@ -94,11 +94,11 @@ def pod(
         packing=packing,
         scheduler_config=scheduler_config,
     )
-    question = asyncio.run(source.read())
+    command_input = asyncio.run(source.read())
     from karpenter_core.cli.tables import print_explanation
 
-    document = _answer(question, name if "/" in name else f"default/{name}")
-    _show(question, document, output, print_explanation)
+    document = _answer(command_input, name if "/" in name else f"default/{name}")
+    _show(command_input, document, output, print_explanation)
 
 
 def node(
@@ -123,7 +123,7 @@ def node(
     Exit code: 0 when there is an answer, whatever it is; 2 when there is no such node, or files,
     settings or the cluster cannot be used.
     """
-    source = Source(
+    source = ClusterSource(
         files=tuple(files or ()),
         offline=offline,
         kubeconfig=kubeconfig,
@@ -133,25 +133,25 @@ def node(
         packing=packing,
         scheduler_config=scheduler_config,
     )
-    question = asyncio.run(source.read())
-    from karpenter_core.cli.explain_node import find_machine, node_explanation
+    command_input = asyncio.run(source.read())
+    from karpenter_core.cli.explain_node import find_state_node, node_explanation
     from karpenter_core.cli.tables import print_node_explanation
 
-    document = node_explanation(question, find_machine(question.cluster, name))
-    _show(question, document, output, print_node_explanation)
+    document = node_explanation(command_input, find_state_node(command_input.cluster, name))
+    _show(command_input, document, output, print_node_explanation)
 
 
-def _answer(question: Question, key: str) -> dict[str, object]:
-    from karpenter_core.cli.explanation import explanation, find_pod
-    from karpenter_core.cli.plan import solved
+def _answer(command_input: CommandInput, key: str) -> dict[str, object]:
+    from karpenter_core.cli.explain_pod import find_pod, pod_explanation
+    from karpenter_core.cli.plan import solve_cluster
 
-    cluster = question.cluster
+    cluster = command_input.cluster
     found = find_pod(cluster, key)
-    return explanation(cluster, found, solved(cluster), is_live=question.is_live)
+    return pod_explanation(cluster, found, solve_cluster(cluster), is_live=command_input.is_live)
 
 
 def _show(
-    question: Question,
+    command_input: CommandInput,
     document: Mapping[str, Any],
     output: Output,
     print_table: Callable[[Mapping[str, Any]], None],
@@ -163,5 +163,5 @@ def _show(
         return
     from karpenter_core.cli.plan import print_notes
 
-    print_notes(question.cluster.notes)
+    print_notes(command_input.cluster.notes)
     print_table(document)

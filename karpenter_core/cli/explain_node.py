@@ -1,4 +1,4 @@
-"""What disruption says of one node: per method what keeps it, or what the move would be.
+"""Explains for one node what each disruption method would do, or what keeps it.
 
 The answers are those of the methods themselves (`disruption.explain`); here they become the JSON of
 `karpenter explain node`, and texts are made of them.
@@ -10,82 +10,82 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.durations import format_duration
 from karpenter_core.api.labels import DISRUPTED_TAINT
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.document import offering
 from karpenter_core.cli.tables import counted
-from karpenter_core.disruption.candidates import Obstacle
+from karpenter_core.disruption.candidates import DisruptionObstacle
 from karpenter_core.disruption.explain import (
     SEVERAL,
-    MachineAnswer,
-    MethodAnswer,
-    Verdict,
-    explain_machine,
+    MethodExplanation,
+    MethodVerdict,
+    StateNodeExplanation,
+    explain_state_node,
 )
-from karpenter_core.disruption.method import Declined, DisruptionOptions, Pass
+from karpenter_core.disruption.method import DeclineReason, DisruptionOptions, DisruptionPass
 from karpenter_core.errors import BadInputError
-from karpenter_core.lifecycle.nodeclaim.consolidatable import settled_at
+from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.cli.cluster import Cluster
-    from karpenter_core.cli.source import Question
+    from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.cli.cluster_source import CommandInput
     from karpenter_core.disruption.budgets import PoolBudget
-    from karpenter_core.disruption.candidates import Blocked
+    from karpenter_core.disruption.candidates import BlockedNode
     from karpenter_core.disruption.command import Command
     from karpenter_core.state.snapshot import StateNode
 
-__all__ = ["find_machine", "node_explanation"]
+__all__ = ["find_state_node", "node_explanation"]
 
 _NEAR: Final = 5
 _DIGITS: Final = 9
 _OBSTACLES: Final = {
-    Obstacle.COMMAND: "a command is working on it",
-    Obstacle.UNMANAGED: "it is not managed by karpenter: there is no NodeClaim of it",
-    Obstacle.NO_NODE: "its NodeClaim has no Node yet",
-    Obstacle.UNINITIALIZED: "it is not initialised (condition Initialized of its NodeClaim)",
-    Obstacle.DELETION: "it is being deleted",
-    Obstacle.NOMINATION: "pods are expected on it",
+    DisruptionObstacle.COMMAND: "a command is working on it",
+    DisruptionObstacle.UNMANAGED: "it is not managed by karpenter: there is no NodeClaim of it",
+    DisruptionObstacle.NO_NODE: "its NodeClaim has no Node yet",
+    DisruptionObstacle.UNINITIALIZED: "it is not initialised (condition Initialized of its NodeClaim)",
+    DisruptionObstacle.DELETION: "it is being deleted",
+    DisruptionObstacle.NOMINATION: "pods are expected on it",
 }
 """Those that need no names."""
 _DECLINED: Final = {
-    Declined.STATIC: 'NodePool "{pool}" is static (spec.replicas)',
-    Declined.DISABLED: 'NodePool "{pool}" does not ask for it',
-    Declined.EMPTY: "no pod on it would have to move: emptiness is about it",
-    Declined.POLICY: 'NodePool "{pool}" consolidates empty nodes only (WhenEmpty)',
-    Declined.NOT_DRIFTED: "it has not drifted",
-    Declined.FIRST_CHOICE: "nothing is preferred to it",
+    DeclineReason.STATIC: 'NodePool "{pool}" is static (spec.replicas)',
+    DeclineReason.DISABLED: 'NodePool "{pool}" does not ask for it',
+    DeclineReason.EMPTY: "no pod on it would have to move: emptiness is about it",
+    DeclineReason.POLICY: 'NodePool "{pool}" consolidates empty nodes only (WhenEmpty)',
+    DeclineReason.NOT_DRIFTED: "it has not drifted",
+    DeclineReason.FIRST_CHOICE: "nothing is preferred to it",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Node:
+class _ExplainedNode:
     """What texts speak of."""
 
-    machine: StateNode
+    state_node: StateNode
     pool: NodePool | None
     now: datetime
 
     @property
     def pods(self) -> int:
         """Pods that would have to move."""
-        return sum(pod.is_reschedulable for pod in self.machine.pods)
+        return sum(pod.is_reschedulable for pod in self.state_node.pods)
 
     @property
-    def settles(self) -> datetime | None:
+    def settle_time(self) -> datetime | None:
         """When it has been left in peace for long enough; None when nobody knows or it never is."""
-        if self.machine.claim is None or self.pool is None:
+        if self.state_node.claim is None or self.pool is None:
             return None
-        return settled_at(self.machine.claim, self.pool)
+        return consolidatable_at(self.state_node.claim, self.pool)
 
 
-def find_machine(cluster: Cluster, name: str) -> StateNode:
+def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
     """Return the machine of the Node, or of the NodeClaim, of this name.
 
     Raises:
@@ -112,33 +112,34 @@ def find_machine(cluster: Cluster, name: str) -> StateNode:
     raise BadInputError(f'no node "{name}"{hint}')
 
 
-def node_explanation(question: Question, machine: StateNode) -> dict[str, Any]:
+def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict[str, Any]:
     """Return what is to be said of a node, as the JSON of `karpenter explain node` has it."""
-    cluster = question.cluster
-    look = Pass(
+    cluster = command_input.cluster
+    planner_pass = DisruptionPass(
         snapshot=cluster.snapshot,
         now=cluster.now,
         command_id="explain",
         options=DisruptionOptions(
-            framing=cluster.framing,
+            problem_settings=cluster.problem_settings,
             solve=cluster.options,
-            spot_to_spot=question.spot_to_spot,
-            paused=question.is_paused,
+            spot_to_spot=command_input.spot_to_spot,
+            paused=command_input.is_paused,
         ),
     )
-    answer = explain_machine(look, machine)
-    pool = cluster.snapshot.node_pools.get(machine.pool)
-    node = _Node(machine=machine, pool=pool, now=cluster.now)
+    answer = explain_state_node(planner_pass, state_node)
+    pool = cluster.snapshot.node_pools.get(state_node.pool)
+    node = _ExplainedNode(state_node=state_node, pool=pool, now=cluster.now)
     state = _state(answer)
     return {
-        "node": "" if machine.node is None else machine.node.name,
-        "nodeClaim": "" if machine.claim is None else machine.claim.name,
-        "nodePool": machine.pool,
+        "node": "" if state_node.node is None else state_node.node.name,
+        "nodeClaim": "" if state_node.claim is None else state_node.claim.name,
+        "nodePool": state_node.pool,
         "state": state,
         "message": _message(answer, node, state),
         "pods": node.pods,
-        "pricePerHour": look.prices.of_price(look.prices.known(machine)) or None,
-        "settlesAt": None if node.settles is None else _instant(node.settles),
+        "pricePerHour": planner_pass.prices.convert(planner_pass.prices.price_of(state_node))
+        or None,
+        "settlesAt": None if node.settle_time is None else _instant(node.settle_time),
         "methods": {item.method.name: _method(item, node) for item in answer.methods},
     }
 
@@ -146,42 +147,42 @@ def node_explanation(question: Question, machine: StateNode) -> dict[str, Any]:
 # -- as a whole ------------------------------------------------------------------------------------
 
 
-def _state(answer: MachineAnswer) -> str:
-    if answer.machine.claim is None:
+def _state(answer: StateNodeExplanation) -> str:
+    if answer.state_node.claim is None:
         return "unmanaged"
-    if _is_deleted(answer.machine) or _is_tainted(answer.machine):
+    if _is_deleted(answer.state_node) or _is_tainted(answer.state_node):
         return "going"
     verdicts = {item.verdict: item for item in reversed(answer.methods)}
-    chosen = verdicts.get(Verdict.CHOSEN)
+    chosen = verdicts.get(MethodVerdict.CHOSEN)
     if chosen is not None and chosen.method is answer.winner:
         return "disrupted"
-    if Verdict.CHOSEN in verdicts or Verdict.LATER in verdicts:
+    if MethodVerdict.CHOSEN in verdicts or MethodVerdict.LATER in verdicts:
         return "later"
-    return "budget" if Verdict.BUDGET in verdicts else "stays"
+    return "budget" if MethodVerdict.BUDGET in verdicts else "stays"
 
 
-def _is_deleted(machine: StateNode) -> bool:
-    is_deleting = machine.node is not None and machine.node.is_deleting
-    return is_deleting or machine.marked_for_deletion
+def _is_deleted(state_node: StateNode) -> bool:
+    is_deleting = state_node.node is not None and state_node.node.is_deleting
+    return is_deleting or state_node.marked_for_deletion
 
 
-def _is_tainted(machine: StateNode) -> bool:
-    node = machine.node
+def _is_tainted(state_node: StateNode) -> bool:
+    node = state_node.node
     return node is not None and any(taint.key == DISRUPTED_TAINT for taint in node.taints)
 
 
-def _message(answer: MachineAnswer, node: _Node, state: str) -> str:
-    machine = answer.machine
+def _message(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> str:
+    state_node = answer.state_node
     if state == "unmanaged":
-        return _OBSTACLES[Obstacle.UNMANAGED]
+        return _OBSTACLES[DisruptionObstacle.UNMANAGED]
     if state == "going":
-        if _is_deleted(machine):
-            return _OBSTACLES[Obstacle.DELETION]
+        if _is_deleted(state_node):
+            return _OBSTACLES[DisruptionObstacle.DELETION]
         return f'a command is working on it, or has left its taint "{DISRUPTED_TAINT}"'
-    wanted = {"disrupted": Verdict.CHOSEN, "budget": Verdict.BUDGET}.get(state)
+    wanted = {"disrupted": MethodVerdict.CHOSEN, "budget": MethodVerdict.BUDGET}.get(state)
     for item in answer.methods:
         is_told = item.verdict is wanted or (
-            state == "later" and item.verdict in {Verdict.CHOSEN, Verdict.LATER}
+            state == "later" and item.verdict in {MethodVerdict.CHOSEN, MethodVerdict.LATER}
         )
         if not is_told:
             continue
@@ -192,23 +193,23 @@ def _message(answer: MachineAnswer, node: _Node, state: str) -> str:
             return f"{item.method.name} takes it now{again}"
         first = "" if answer.winner is None else f" after what {answer.winner.name} does now"
         return f"{item.method.name} would take it{first}"
-    waits = any(item.declined is Declined.UNSETTLED for item in answer.methods)
-    if waits and node.settles is not None and node.settles > node.now:
-        return f"no method takes it before {_instant(node.settles)}"
+    waits = any(item.decline_reason is DeclineReason.UNSETTLED for item in answer.methods)
+    if waits and node.settle_time is not None and node.settle_time > node.now:
+        return f"no method takes it before {_instant(node.settle_time)}"
     return "no method takes it"
 
 
 # -- by method -------------------------------------------------------------------------------------
 
 
-def _method(answer: MethodAnswer, node: _Node) -> dict[str, Any]:
+def _method(answer: MethodExplanation, node: _ExplainedNode) -> dict[str, Any]:
     blocked = answer.blocked
     return {
         "reason": str(answer.method.reason),
         "verdict": answer.verdict.value,
         "obstacle": None if blocked is None else blocked.obstacle.value,
         "subjects": [] if blocked is None else list(blocked.subjects),
-        "declined": None if answer.declined is None else answer.declined.value,
+        "declined": None if answer.decline_reason is None else answer.decline_reason.value,
         "message": _method_message(answer, node),
         "budget": None if answer.budget is None else _budget(answer.budget),
         "eligible": answer.eligible,
@@ -218,76 +219,76 @@ def _method(answer: MethodAnswer, node: _Node) -> dict[str, Any]:
     }
 
 
-def _method_message(answer: MethodAnswer, node: _Node) -> str:
+def _method_message(answer: MethodExplanation, node: _ExplainedNode) -> str:
     match answer.verdict:
-        case Verdict.BLOCKED if answer.blocked is not None:
+        case MethodVerdict.BLOCKED if answer.blocked is not None:
             return _blocked_text(answer.blocked)
-        case Verdict.DECLINED:
+        case MethodVerdict.DECLINED:
             return _declined_text(answer, node)
-        case Verdict.BUDGET if answer.budget is not None:
+        case MethodVerdict.BUDGET if answer.budget is not None:
             return _budget_text(answer.budget)
-        case Verdict.CHOSEN if answer.command is not None:
+        case MethodVerdict.CHOSEN if answer.command is not None:
             return _move_text(answer.command)
-        case Verdict.LATER:
+        case MethodVerdict.LATER:
             first = f"takes first: {_some(answer.others)}" if answer.others else "not in this look"
             return first if answer.command is None else f"{_move_text(answer.command)}; {first}"
         case _:
             return _refused_text(answer)
 
 
-def _blocked_text(blocked: Blocked) -> str:
+def _blocked_text(blocked: BlockedNode) -> str:
     match blocked.obstacle, blocked.subjects:
-        case Obstacle.ANNOTATION, (annotation, *_):
+        case DisruptionObstacle.ANNOTATION, (annotation, *_):
             return f'it has the annotation "{annotation}"'
-        case Obstacle.POD, (pod, annotation, *_):
+        case DisruptionObstacle.POD, (pod, annotation, *_):
             return f'pod "{pod}" has the annotation "{annotation}"'
-        case Obstacle.POD_DISRUPTION_BUDGET, (budget, pod):
+        case DisruptionObstacle.POD_DISRUPTION_BUDGET, (budget, pod):
             return f'PodDisruptionBudget "{budget}" allows no eviction of pod "{pod}" now'
-        case Obstacle.POD_DISRUPTION_BUDGET, (*budgets, pod):
+        case DisruptionObstacle.POD_DISRUPTION_BUDGET, (*budgets, pod):
             names = ", ".join(budgets)
             return f'pod "{pod}" has several PodDisruptionBudgets and cannot be evicted: {names}'
-        case Obstacle.NO_POOL, (pool, *_):
+        case DisruptionObstacle.NO_POOL, (pool, *_):
             return f'NodePool "{pool}" is not there, or nothing can be bought for it'
-        case Obstacle.NO_POOL, _:
+        case DisruptionObstacle.NO_POOL, _:
             return "no label says of which NodePool it is"
         case obstacle, _:
             return _OBSTACLES.get(obstacle, blocked.message)
 
 
-def _declined_text(answer: MethodAnswer, node: _Node) -> str:
-    name = node.machine.pool
-    match answer.declined:
-        case Declined.DISABLED if answer.messages:
+def _declined_text(answer: MethodExplanation, node: _ExplainedNode) -> str:
+    name = node.state_node.pool
+    match answer.decline_reason:
+        case DeclineReason.DISABLED if answer.messages:
             return f'NodePool "{name}" consolidates nothing (consolidateAfter: Never)'
-        case Declined.NOT_EMPTY:
+        case DeclineReason.NOT_EMPTY:
             return f"it is not empty: {counted(node.pods, 'pod')} would have to move"
-        case Declined.UNSETTLED:
+        case DeclineReason.UNSETTLED:
             return _unsettled_text(node)
-        case Declined.DETECT_ONLY:
-            return f'{_drift_text(node.machine)}, and NodePool "{name}" only shows drift'
-        case Declined.RESTING:
-            return f'{_drift_text(node.machine)}; replacements in NodePool "{name}" kept failing'
-        case Declined.YOUNG:
+        case DeclineReason.DETECT_ONLY:
+            return f'{_drift_text(node.state_node)}, and NodePool "{name}" only shows drift'
+        case DeclineReason.RESTING:
+            return f'{_drift_text(node.state_node)}; replacements in NodePool "{name}" kept failing'
+        case DeclineReason.YOUNG:
             rule = None if node.pool is None else return_rule(node.pool)
             age = "" if rule is None else f" of {format_duration(rule.after)}"
             return f'it has not reached the age{age} at which nodes of NodePool "{name}" return'
-        case Declined() as declined if declined in _DECLINED:
+        case DeclineReason() as declined if declined in _DECLINED:
             return _DECLINED[declined].format(pool=name)
         case _:
             return next(iter(answer.messages), "it is not about this node")
 
 
-def _drift_text(machine: StateNode) -> str:
-    conditions = () if machine.claim is None else machine.claim.status.conditions
-    condition = find(conditions, DRIFTED)
+def _drift_text(state_node: StateNode) -> str:
+    conditions = () if state_node.claim is None else state_node.claim.status.conditions
+    condition = find_condition(conditions, DRIFTED)
     reason = "" if condition is None or not condition.reason else f" ({condition.reason})"
     return f"it has drifted{reason}"
 
 
-def _unsettled_text(node: _Node) -> str:
+def _unsettled_text(node: _ExplainedNode) -> str:
     after = None if node.pool is None else node.pool.spec.disruption.consolidate_after.timedelta
     window = "consolidateAfter" if after is None else f"consolidateAfter ({format_duration(after)})"
-    settles = node.settles
+    settles = node.settle_time
     if settles is None:
         return f"{window} has not begun: nobody knows since when it is initialised"
     if settles > node.now:
@@ -295,7 +296,7 @@ def _unsettled_text(node: _Node) -> str:
     return f"{window} ended at {_instant(settles)}, but it lacks the condition Consolidatable"
 
 
-def _refused_text(answer: MethodAnswer) -> str:
+def _refused_text(answer: MethodExplanation) -> str:
     if answer.messages:
         return "; ".join(answer.messages)
     if answer.scores:
@@ -332,7 +333,7 @@ def _move_text(command: Command) -> str:
     launched = len(command.replacements)
     if launched:
         what += f", {counted(launched, 'new node')} in {'its' if count == 1 else 'their'} place"
-    saved = command.proof.savings_per_hour
+    saved = command.evidence.savings_per_hour
     if saved < 0:
         return f"{what}; costs {-saved:.4f} per hour more"
     return f"{what}; saves {saved:.4f} per hour"
@@ -354,7 +355,7 @@ def _move(command: Command) -> dict[str, Any]:
             }
             for planned in command.replacements
         ],
-        "savingsPerHour": round(command.proof.savings_per_hour, _DIGITS),
+        "savingsPerHour": round(command.evidence.savings_per_hour, _DIGITS),
     }
 
 
@@ -367,7 +368,7 @@ def _budget(budget: PoolBudget) -> dict[str, Any]:
     }
 
 
-def _score(answer: MethodAnswer) -> Mapping[str, Any] | None:
+def _score(answer: MethodExplanation) -> Mapping[str, Any] | None:
     """Return how the policy Balanced judges, where it does."""
     for score in answer.scores:
         if score.policy == "Balanced":

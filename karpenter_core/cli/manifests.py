@@ -1,4 +1,4 @@
-"""Files with Kubernetes objects, as users have them: YAML or JSON, one or many, lists, folders.
+"""Reads files with Kubernetes objects: YAML or JSON, one or many, lists, folders.
 
 Each object keeps where it came from, so that a refusal names file, document and object.
 """
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["BOUND_PODS", "DAEMON_SET_PODS", "KEYS", "Entry", "Manifests", "json_type", "read_files"]
+__all__ = [
+    "BOUND_PODS",
+    "DAEMON_SET_PODS",
+    "KEYS",
+    "ManifestEntry",
+    "Manifests",
+    "json_type",
+    "read_files",
+]
 
 DAEMON_SET_PODS: Final = "daemonSetPods"
 """Key of the pods that one node of each kind would run."""
@@ -86,7 +94,7 @@ _BY_LOWER_CASE: Final = {key.lower(): key for key in _KINDS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ManifestEntry:
     """One object, where it was read, and under which key of a cluster file (empty: none)."""
 
     where: str
@@ -130,7 +138,7 @@ class Entry:
 class Manifests:
     """The objects of files, and what stands beside them and is no object."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ManifestEntry, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -156,7 +164,7 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _read_file(file: Path, notes: list[str]) -> Iterator[Entry]:
+def _read_file(file: Path, notes: list[str]) -> Iterator[ManifestEntry]:
     is_stdin = str(file) == STDIN
     name = "standard input" if is_stdin else str(file)
     try:
@@ -170,7 +178,7 @@ def _read_file(file: Path, notes: list[str]) -> Iterator[Entry]:
             yield from _objects(document, f"{name}, document {number}", notes)
 
 
-def _objects(document: Any, where: str, notes: list[str]) -> Iterator[Entry]:
+def _objects(document: Any, where: str, notes: list[str]) -> Iterator[ManifestEntry]:
     """Take a document apart: one object, a List, or a cluster by keys."""
     if not isinstance(document, dict):
         raise BadInputError(f"{where}: is no Kubernetes object but {json_type(document)}")
@@ -189,7 +197,7 @@ def _objects(document: Any, where: str, notes: list[str]) -> Iterator[Entry]:
     yield from _cluster(manifest, where, notes)
 
 
-def _cluster(manifest: dict[str, Any], where: str, notes: list[str]) -> Iterator[Entry]:
+def _cluster(manifest: dict[str, Any], where: str, notes: list[str]) -> Iterator[ManifestEntry]:
     """Read an object whose keys hold lists; the case of a key does not matter."""
     seen: dict[str, str] = {}
     foreign: list[str] = []
@@ -212,7 +220,7 @@ def _cluster(manifest: dict[str, Any], where: str, notes: list[str]) -> Iterator
         raise BadInputError(_no_cluster(manifest, where))
 
 
-def _beside(written: str, value: Any, where: str, notes: list[str]) -> Iterator[Entry]:
+def _beside(written: str, value: Any, where: str, notes: list[str]) -> Iterator[ManifestEntry]:
     """Read what stands beside the known lists; objects there are never passed over."""
     if not isinstance(value, (list, dict)):
         return
@@ -261,7 +269,9 @@ def json_type(value: Any) -> str:
     return next((name for kind, name in _JSON_TYPES.items() if isinstance(value, kind)), "nothing")
 
 
-def _entry(item: Any, where: str, *, key: str = "", api_version: str = "", kind: str = "") -> Entry:
+def _entry(
+    item: Any, where: str, *, key: str = "", api_version: str = "", kind: str = ""
+) -> ManifestEntry:
     """Return one object; members of typed lists may leave out what the list says."""
     if not isinstance(item, dict):
         raise BadInputError(f"{where}: is no Kubernetes object but {json_type(item)}")
@@ -281,4 +291,4 @@ def _entry(item: Any, where: str, *, key: str = "", api_version: str = "", kind:
             raise BadInputError(
                 f'{where}: field "metadata.{field}": must be a string, not {json_type(value)}'
             )
-    return Entry(where=where, manifest=manifest, key=key)
+    return ManifestEntry(where=where, manifest=manifest, key=key)

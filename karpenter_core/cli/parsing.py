@@ -1,4 +1,4 @@
-"""The text of a file as the documents in it: YAML or JSON, one or many.
+"""Parses the text of a file into its documents: YAML or JSON, one or many.
 
 Read as Kubernetes reads it: dates stay text, and a key that is given twice in one object is an
 error, for one of the two values would be lost.
@@ -27,7 +27,7 @@ def read_documents(name: str, text: str) -> list[Any]:
     if is_json or text.lstrip().startswith(("{", "[")):
         try:
             return list(_json_documents(text))
-        except _TwiceError as error:
+        except _DuplicateKeyError as error:
             raise BadInputError(f"{name}: {error}") from error
         except json.JSONDecodeError as error:
             if is_json:
@@ -40,7 +40,7 @@ def read_documents(name: str, text: str) -> list[Any]:
     return _yaml_documents(name, text)
 
 
-class _TwiceError(Exception):
+class _DuplicateKeyError(Exception):
     """A key is given twice in one object."""
 
 
@@ -61,7 +61,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _TwiceError(f'field "{twice}": is there twice in one object')
+        raise _DuplicateKeyError(f'field "{twice}": is there twice in one object')
     return found
 
 
@@ -74,7 +74,7 @@ def _next_token(text: str, position: int) -> int:
 def _yaml_documents(name: str, text: str) -> list[Any]:
     import yaml
 
-    from karpenter_core.cli.yaml_reader import UnfitError, load_all
+    from karpenter_core.cli.yaml_reader import UnsupportedYamlError, load_all
 
     try:
         return list(load_all(text))
@@ -82,6 +82,6 @@ def _yaml_documents(name: str, text: str) -> list[Any]:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f" line {mark.line + 1}:"
         problem = " ".join((getattr(error, "problem", None) or str(error)).split())
-        if not isinstance(error, UnfitError):
+        if not isinstance(error, UnsupportedYamlError):
             problem = f"is not YAML: {problem}"
         raise BadInputError(f"{name}:{line} {problem}") from error

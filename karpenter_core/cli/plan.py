@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from karpenter_core.cli.source import (
+from karpenter_core.cli.cluster_source import (
+    ClusterSource,
     Context,
     DefaultSpread,
     Files,
@@ -21,17 +22,16 @@ from karpenter_core.cli.source import (
     Kubeconfig,
     Output,
     PackingMode,
-    Source,
     help_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from karpenter_core.cli.cluster import Cluster
+    from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.scheduling.problem import SchedulingPlan
 
-__all__ = ["plan", "print_notes", "register", "solved"]
+__all__ = ["plan", "print_notes", "register", "solve_cluster"]
 
 
 def register(app: typer.Typer) -> None:
@@ -76,7 +76,7 @@ def plan(
     """
     from karpenter_core.cli.document import json_text, plan_document
 
-    source = Source(
+    source = ClusterSource(
         files=tuple(files or ()),
         offline=offline,
         kubeconfig=kubeconfig,
@@ -87,26 +87,26 @@ def plan(
         scheduler_config=scheduler_config,
     )
     started = time.perf_counter()
-    question = asyncio.run(source.read())
+    command_input = asyncio.run(source.read())
     read = time.perf_counter()
-    document = plan_document(question.cluster, solved(question.cluster))
+    document = plan_document(command_input.cluster, solve_cluster(command_input.cluster))
     document["timings"] = {
         "readSeconds": round(read - started, 6),
         "solveSeconds": round(time.perf_counter() - read, 6),
     }
-    unused = question.cluster.unusable_pools.items()
-    print_notes(question.cluster.notes)
+    unused = command_input.cluster.unusable_pools.items()
+    print_notes(command_input.cluster.notes)
     print_notes(f'NodePool "{name}" is not used: {why}' for name, why in unused)
     if output is Output.JSON:
         print(json_text(document))
         return
     from karpenter_core.cli.tables import print_plan
 
-    before = question.before
-    print_plan(document, None if before is None else plan_document(before, solved(before)))
+    before = command_input.before
+    print_plan(document, None if before is None else plan_document(before, solve_cluster(before)))
 
 
-def solved(cluster: Cluster) -> SchedulingPlan:
+def solve_cluster(cluster: ClusterInput) -> SchedulingPlan:
     """Return the plan for a cluster."""
     from karpenter_core.scheduling.isolation import solve_isolated
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from importlib.metadata import EntryPoint
 
-__all__ = ["Listed", "list_plugins", "register"]
+__all__ = ["InstalledPlugin", "list_plugins", "register"]
 
 SCAFFOLD: Final = Path(__file__).parent / "scaffold"
 _NAME: Final = re.compile(r"[a-z][a-z0-9]{1,30}")
@@ -27,7 +27,7 @@ _PREFIX: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,30}")
 _SKIPPED: Final = frozenset({"__pycache__", ".pytest_cache", ".ruff_cache"})
 
 
-class Listed(NamedTuple):
+class InstalledPlugin(NamedTuple):
     """One installed plug-in."""
 
     name: str
@@ -49,7 +49,9 @@ def register(app: typer.Typer) -> None:
     app.add_typer(plugin, name="plugin")
 
 
-def list_plugins(points: Sequence[EntryPoint] | None = None) -> tuple[tuple[Listed, ...], str]:
+def list_plugins(
+    points: Sequence[EntryPoint] | None = None,
+) -> tuple[tuple[InstalledPlugin, ...], str]:
     """Return every installed plug-in, loaded on its own, and why they do not go together.
 
     The reason is empty when they do.
@@ -71,7 +73,7 @@ def list_plugins(points: Sequence[EntryPoint] | None = None) -> tuple[tuple[List
     return listed, ""
 
 
-def _load_one(point: EntryPoint) -> Listed:
+def _load_one(point: EntryPoint) -> InstalledPlugin:
     from karpenter_core.errors import PluginError
     from karpenter_core.provider import hookspecs
     from karpenter_core.provider.host.manager import load_plugins
@@ -81,10 +83,10 @@ def _load_one(point: EntryPoint) -> Listed:
         plugins = load_plugins(entry_points=[point])
         plugins.settings()
     except PluginError as error:
-        return Listed(point.name, origin, point.value, None, (), (), str(error))
+        return InstalledPlugin(point.name, origin, point.value, None, (), (), str(error))
     provider = plugins.providers.get(point.name)
     hooks = [hook for hook in vars(hookspecs) if hook.startswith("karpenter_")]
-    return Listed(
+    return InstalledPlugin(
         name=point.name,
         origin=origin,
         entry_point=point.value,
@@ -109,7 +111,7 @@ def _list(
         raise typer.Exit(1)
 
 
-def _print(listed: Sequence[Listed], clash: str) -> None:
+def _print(listed: Sequence[InstalledPlugin], clash: str) -> None:
     if not listed:
         print("no plug-in is installed")
         return

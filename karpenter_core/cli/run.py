@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from karpenter_core.operator.settings import Option
+    from karpenter_core.operator.option_values import ProcessOption
 
 __all__ = ["CONTEXT_SETTINGS", "run"]
 
@@ -38,7 +38,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _print_help() -> None:
-    from karpenter_core.operator.settings import OPTIONS, options_by_plugin
+    from karpenter_core.operator.settings import OPTIONS
+    from karpenter_core.operator.settings_loader import options_by_plugin
     from karpenter_core.provider.host.manager import load_plugins
 
     of_plugins = options_by_plugin(load_plugins().settings())
@@ -51,7 +52,7 @@ def _print_help() -> None:
         _print_options(options)
 
 
-def _print_options(options: Iterable[Option]) -> None:
+def _print_options(options: Iterable[ProcessOption]) -> None:
     for option in options:
         default = f", default {option.default_text}" if option.default_text else ""
         choices = f" One of {', '.join(c for c in option.choices if c)}." if option.choices else ""

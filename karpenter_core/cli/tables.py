@@ -1,4 +1,4 @@
-"""Plans and explanations as tables, for people."""
+"""Prints plans and explanations as tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SMALL: Final = 0.00005
 STATES: Final = {
     "bound": "on a node",
     "ended": "done",
-    "existing": "goes to a machine that is there",
+    "existing": "goes to an existing node",
     "held": "waits, and not for a node",
     "launch": "a node will be launched",
     "unschedulable": "stays pending",

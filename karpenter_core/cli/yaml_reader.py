@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it, several times as fast as the library's own loader.
+"""Reads YAML as Kubernetes does, several times as fast as the library's loader.
 
 The library parses in C but makes an object of every node before it makes the value: most of the
 time of reading a large file. Here values are made of its events directly.
@@ -17,7 +17,7 @@ from yaml.error import MarkedYAMLError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["UnfitError", "load_all"]
+__all__ = ["UnsupportedYamlError", "load_all"]
 
 _Collection: TypeAlias = "dict[str, Any] | list[Any] | None"
 
@@ -39,7 +39,7 @@ _YAML: Final[Any] = yaml
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class UnfitError(MarkedYAMLError):
+class UnsupportedYamlError(MarkedYAMLError):
     """It is YAML, but not such as can be a Kubernetes object."""
 
 
@@ -50,7 +50,7 @@ def load_all(text: str) -> Iterator[Any]:
         UnfitError: something cannot be part of a Kubernetes object.
         yaml.YAMLError: it is no YAML.
     """
-    builder = _Builder()
+    builder = _DocumentBuilder()
     for event in _YAML.parse(text, Loader=_LOADER):
         document = builder.take(event)
         if document is not _NOTHING:
@@ -58,7 +58,7 @@ def load_all(text: str) -> Iterator[Any]:
 
 
 @final
-class _Builder:
+class _DocumentBuilder:
     """Makes values of events; a stack of the collections that are open."""
 
     def __init__(self) -> None:
@@ -213,5 +213,5 @@ def _merged(mapping: dict[str, Any]) -> dict[str, Any]:
     return found | {key: inner for key, inner in mapping.items() if key != _MERGE}
 
 
-def _error(event: Any, problem: str) -> UnfitError:
-    return UnfitError(problem=problem, problem_mark=event.start_mark)
+def _error(event: Any, problem: str) -> UnsupportedYamlError:
+    return UnsupportedYamlError(problem=problem, problem_mark=event.start_mark)

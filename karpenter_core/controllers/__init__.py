@@ -1,1 +1,1 @@
-"""The imperative shell: watch state, call pure functions, act on what they say."""
+"""Runs controllers: read the state, call pure functions, apply the results."""

@@ -1,4 +1,4 @@
-"""The metrics about status conditions and terminations of our objects, under upstream's names.
+"""Declares the metrics of conditions and terminations, with upstream's names.
 
 There is a family for each kind, `operator_<kind>_…`, whose labels tell NodeClass and NodePool, and one
 without the kind in its names that dashboards of older releases read (upstream calls it deprecated).
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Counter
 
-    from karpenter_core.controllers.declarations import Declarations
+    from karpenter_core.controllers.metric_declarations import MetricDeclarations
     from karpenter_core.controllers.object_series import ObjectSeries
 
 __all__ = ["CONDITION_BUCKETS", "ConditionFamily", "ConditionMetrics", "object_labels"]
@@ -54,8 +54,8 @@ class ConditionFamily:
 class ConditionMetrics:
     """The families, by kind; `deprecated` has group and kind as labels instead."""
 
-    def __init__(self, declare: Declarations, *, node_class_labels: Sequence[str] = ()) -> None:
-        self._declare = declare.within("operator")
+    def __init__(self, declare: MetricDeclarations, *, node_class_labels: Sequence[str]) -> None:
+        self._declare = declare.with_namespace("operator")
         self.node_class_labels: Final = tuple(node_class_labels)
         self.label_names: Final = {
             kind: tuple(_label_name(key) for key in object_labels(kind, node_class_labels))

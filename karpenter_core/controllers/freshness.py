@@ -1,8 +1,8 @@
-"""Says which controller needs which kinds to be fresh, and lets it go on when they are.
+"""Holds controllers back while kinds that they need are stale.
 
-A kind is fresh while its informer has heard of it recently (`kube.contact`). What ends nodes waits
-while a kind that it reads is not fresh: pods may have been bound to a node that looks empty. What
-makes nodes goes on with what is held: the worst that comes of it is a node too many.
+A kind is fresh while its informer had a contact recently (`kube.contact`). Controllers that end nodes
+wait while a kind that they read is stale: pods may have been bound to a node that looks empty.
+Controllers that create nodes go on with the last known state: the worst result is one node too many.
 """
 
 from __future__ import annotations
@@ -28,16 +28,23 @@ if TYPE_CHECKING:
     from karpenter_core.kube.contact import StaleKind
     from karpenter_core.kube.resources import ResourceKind
 
-__all__ = ["NEEDS", "Consumer", "Contacts", "Freshness", "Needs", "waiting_notice"]
+__all__ = [
+    "REQUIRED_KINDS",
+    "FreshnessConsumer",
+    "FreshnessGuard",
+    "RequiredKinds",
+    "StaleKindSource",
+    "stale_wait_notice",
+]
 
 
-class Consumer(StrEnum):
-    """What waits for fresh kinds."""
+class FreshnessConsumer(StrEnum):
+    """A kind of work that waits for fresh kinds."""
 
     DISRUPTION = "disruption"
     """Planning, validating, starting and carrying out disruption commands."""
     DRAIN = "drain"
-    """What follows the taint of a deleted Node: evictions, detachment, the end of its instance."""
+    """Steps after the taint of a deleted Node: evictions, detachment, the end of its instance."""
     INSTANCE_TERMINATION = "instance-termination"
     """The end of the instance of a deleted NodeClaim."""
     GARBAGE_COLLECTION = "garbage-collection"
@@ -52,15 +59,15 @@ class Consumer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class RequiredKinds:
     """The kinds that a consumer reads."""
 
     kinds: frozenset[ResourceKind] = frozenset()
     node_classes: bool = False
-    everything: bool = False
+    all_kinds: bool = False
 
 
-_MACHINES: Final = frozenset({NODE_CLAIMS, resources.NODES})
+_NODES_AND_CLAIMS: Final = frozenset({NODE_CLAIMS, resources.NODES})
 _VOLUMES: Final = frozenset(
     {
         resources.VOLUME_ATTACHMENTS,
@@ -69,69 +76,75 @@ _VOLUMES: Final = frozenset(
     }
 )
 
-NEEDS: Final[Mapping[Consumer, Needs]] = {
-    Consumer.DISRUPTION: Needs(everything=True),
-    Consumer.DRAIN: Needs(
-        kinds=_MACHINES | _VOLUMES | {resources.PODS, resources.POD_DISRUPTION_BUDGETS}
+REQUIRED_KINDS: Final[Mapping[FreshnessConsumer, RequiredKinds]] = {
+    FreshnessConsumer.DISRUPTION: RequiredKinds(all_kinds=True),
+    FreshnessConsumer.DRAIN: RequiredKinds(
+        kinds=_NODES_AND_CLAIMS | _VOLUMES | {resources.PODS, resources.POD_DISRUPTION_BUDGETS}
     ),
-    Consumer.INSTANCE_TERMINATION: Needs(kinds=_MACHINES | {resources.PODS}),
-    Consumer.GARBAGE_COLLECTION: Needs(kinds=_MACHINES | {resources.PODS}),
-    Consumer.REPAIR: Needs(kinds=_MACHINES | {NODE_POOLS}),
-    Consumer.DRIFT: Needs(kinds=frozenset({NODE_CLAIMS, NODE_POOLS}), node_classes=True),
-    Consumer.EXPIRATION: Needs(kinds=_MACHINES | {NODE_POOLS, resources.PODS}),
-    Consumer.LIVENESS: Needs(kinds=_MACHINES),
-    Consumer.LEADERSHIP: Needs(everything=True),
+    FreshnessConsumer.INSTANCE_TERMINATION: RequiredKinds(
+        kinds=_NODES_AND_CLAIMS | {resources.PODS}
+    ),
+    FreshnessConsumer.GARBAGE_COLLECTION: RequiredKinds(kinds=_NODES_AND_CLAIMS | {resources.PODS}),
+    FreshnessConsumer.REPAIR: RequiredKinds(kinds=_NODES_AND_CLAIMS | {NODE_POOLS}),
+    FreshnessConsumer.DRIFT: RequiredKinds(
+        kinds=frozenset({NODE_CLAIMS, NODE_POOLS}), node_classes=True
+    ),
+    FreshnessConsumer.EXPIRATION: RequiredKinds(
+        kinds=_NODES_AND_CLAIMS | {NODE_POOLS, resources.PODS}
+    ),
+    FreshnessConsumer.LIVENESS: RequiredKinds(kinds=_NODES_AND_CLAIMS),
+    FreshnessConsumer.LEADERSHIP: RequiredKinds(all_kinds=True),
 }
 
 
-class Contacts(Protocol):
-    """Knows which kinds are stale; the informers do."""
+class StaleKindSource(Protocol):
+    """Knows which kinds are stale; implemented by the informers."""
 
     def stale(self) -> tuple[StaleKind, ...]:
-        """Return the kinds of which nothing has been heard for too long."""
+        """Return the kinds without recent contact."""
         ...
 
     def subscribe_fresh(self, listener: Callable[[ResourceKind], None]) -> None:
-        """Call `listener` with every kind that is fresh again."""
+        """Call `listener` with every kind that becomes fresh again."""
         ...
 
 
 @final
-class Freshness:
+class FreshnessGuard:
     """Holds consumers back while a kind that they need is stale, and wakes them afterwards."""
 
     def __init__(
-        self, contacts: Contacts, *, metrics: Metrics, node_class_groups: frozenset[str]
+        self, contacts: StaleKindSource, *, metrics: Metrics, node_class_groups: frozenset[str]
     ) -> None:
-        self._contacts: Final = contacts
+        self._source: Final = contacts
         self._groups: Final = node_class_groups
         self._waiting: Final = metrics.waiting_for_freshness
-        self._held: dict[Consumer, dict[Hashable, Callable[[], None]]] = {}
+        self._held: dict[FreshnessConsumer, dict[Hashable, Callable[[], None]]] = {}
         self._log: FilteringBoundLogger = structlog.get_logger("freshness")
-        for consumer in Consumer:
+        for consumer in FreshnessConsumer:
             self._waiting.labels(consumer=consumer.value).set(0)
         contacts.subscribe_fresh(self._release)
 
-    def stale_for(self, consumer: Consumer) -> tuple[StaleKind, ...]:
+    def stale_for(self, consumer: FreshnessConsumer) -> tuple[StaleKind, ...]:
         """Return the stale kinds among those that a consumer needs."""
-        stale = self._contacts.stale()
+        stale = self._source.stale()
         if not stale:
             return ()
-        needs = NEEDS[consumer]
+        needs = REQUIRED_KINDS[consumer]
         return tuple(
             each
             for each in stale
-            if needs.everything
+            if needs.all_kinds
             or each.kind in needs.kinds
             or (needs.node_classes and each.kind.group in self._groups)
         )
 
-    def hold(
-        self, consumer: Consumer, key: Hashable, wake: Callable[[], None]
+    def stale_or_wake(
+        self, consumer: FreshnessConsumer, key: Hashable, wake: Callable[[], None]
     ) -> tuple[StaleKind, ...]:
-        """Return what a consumer has to wait for, if anything; `wake` is then called after it.
+        """Return the stale kinds that a consumer must wait for; `wake` is called when they are fresh.
 
-        `key` tells the callers of one consumer apart: each is woken once, however often it asked.
+        `key` identifies the caller: each is woken once, however often it asked.
         """
         stale = self.stale_for(consumer)
         if not stale:
@@ -147,15 +160,15 @@ class Freshness:
         self._held[consumer][key] = wake
         return stale
 
-    async def wait(self, consumer: Consumer) -> None:
+    async def wait_until_fresh(self, consumer: FreshnessConsumer) -> None:
         """Return as soon as every kind that a consumer needs is fresh."""
         woken = asyncio.Event()
-        while self.hold(consumer, woken, woken.set):
+        while self.stale_or_wake(consumer, woken, woken.set):
             await woken.wait()
             woken.clear()
 
     def _release(self, _kind: ResourceKind) -> None:
-        """Wake whoever has everything now."""
+        """Wake the consumers whose kinds are all fresh."""
         for consumer in tuple(self._held):
             if self.stale_for(consumer):
                 continue
@@ -165,8 +178,8 @@ class Freshness:
                 wake()
 
 
-def waiting_notice(regarding: ObjectRef, stale: tuple[StaleKind, ...]) -> Notice:
-    """Say on an object that is to end what its end waits for."""
+def stale_wait_notice(regarding: ObjectRef, stale: tuple[StaleKind, ...]) -> Notice:
+    """Return the Event on an object whose termination waits for fresh kinds."""
     kinds = ", ".join(str(each) for each in stale)
     return Notice(
         regarding=regarding,

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Final, final
 from prometheus_client import CollectorRegistry
 
 from karpenter_core.controllers.condition_metrics import ConditionMetrics
-from karpenter_core.controllers.declarations import Declarations
+from karpenter_core.controllers.metric_declarations import MetricDeclarations
+from karpenter_core.lifecycle.changes import LifecycleMetric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from karpenter_core.controllers.declarations import MetricRow
+    from prometheus_client import Counter, Histogram
 
-__all__ = ["Metrics", "markdown_table"]
+    from karpenter_core.controllers.metric_declarations import MetricRow
+    from karpenter_core.controllers.quantiles import QuantileSummary
+
+__all__ = ["Metrics", "metrics_table"]
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 60 * _MINUTE
@@ -64,7 +68,7 @@ class Metrics:
 
         `now` is a monotonic clock in seconds, by which old observations fade.
         """
-        self._declare = Declarations(
+        self._declare = MetricDeclarations(
             registry if registry is not None else CollectorRegistry(), now=now
         )
         self._declare_nodeclaims()
@@ -79,6 +83,29 @@ class Metrics:
         self.conditions: Final = ConditionMetrics(
             self._declare, node_class_labels=node_class_labels
         )
+
+        self._by_lifecycle_metric: Final[
+            Mapping[LifecycleMetric, Counter | Histogram | QuantileSummary]
+        ] = {
+            LifecycleMetric.NODECLAIMS_CREATED: self.nodeclaims_created,
+            LifecycleMetric.NODECLAIMS_TERMINATED: self.nodeclaims_terminated,
+            LifecycleMetric.NODECLAIMS_DISRUPTED: self.nodeclaims_disrupted,
+            LifecycleMetric.NODECLAIMS_HELD_BACK: self.nodeclaims_held_back,
+            LifecycleMetric.NODECLAIMS_UNHEALTHY_DISRUPTED: self.nodeclaims_unhealthy_disrupted,
+            LifecycleMetric.NODECLAIMS_INSTANCE_TERMINATION_DURATION: self.nodeclaims_instance_termination_duration,
+            LifecycleMetric.NODECLAIMS_TERMINATION_DURATION: self.nodeclaims_termination_duration,
+            LifecycleMetric.NODES_CREATED: self.nodes_created,
+            LifecycleMetric.NODES_DRAINED: self.nodes_drained,
+            LifecycleMetric.NODES_TERMINATED: self.nodes_terminated,
+            LifecycleMetric.NODES_TERMINATION_DURATION: self.nodes_termination_duration,
+            LifecycleMetric.NODES_LIFETIME_DURATION: self.nodes_lifetime_duration,
+            LifecycleMetric.PODS_DRAINED: self.pods_drained,
+            LifecycleMetric.PODS_DISRUPTION_INITIATED: self.pods_disruption_initiated,
+        }
+
+    def of(self, metric: LifecycleMetric) -> Counter | Histogram | QuantileSummary:
+        """Return the metric that a step of a life cycle changes."""
+        return self._by_lifecycle_metric[metric]
 
     @property
     def registry(self) -> CollectorRegistry:
@@ -108,7 +135,7 @@ class Metrics:
         )
         self.nodeclaims_held_back = self._declare.counter(
             "nodeclaims_held_back_total",
-            "Planned NodeClaims not created because of a brake, and passes that left their NodePool "
+            "Planned NodeClaims not created because of a launch limit, and passes that left their NodePool "
             "out.",
             ("nodepool", "reason"),
         )
@@ -425,7 +452,7 @@ class Metrics:
         )
 
 
-def markdown_table(metrics: Metrics) -> str:
+def metrics_table(metrics: Metrics) -> str:
     """Return the metrics as the table of the reference documentation."""
     lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in metrics.declared.values():

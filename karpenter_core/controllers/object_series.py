@@ -1,4 +1,4 @@
-"""Gauges with one series for every object of a kind, written as text when they are scraped."""
+"""Implements gauges with a series per object, written when scraped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, final
 
 from prometheus_client.registry import Collector
 
-from karpenter_core.provider.kit.series_text import SeriesFamily, escaped
+from karpenter_core.provider.kit.series_text import SeriesFamily, escape_label_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,15 +41,15 @@ class ObjectSeries(Collector):
         """The name of the gauge."""
         return self._name
 
-    def replace(self, rows: Iterable[Row]) -> None:
+    def set_rows(self, rows: Iterable[Row]) -> None:
         """Show these series and no others."""
-        held = tuple(rows)
-        self._lines = lambda: map(self._line, held)
+        current = tuple(rows)
+        self._lines = lambda: map(self._line, current)
 
-    def follow(self, lines: Callable[[str], Iterable[str]]) -> None:
-        """Show the lines that the function returns when it is scraped, in whatever thread.
+    def set_source(self, lines: Callable[[str], Iterable[str]]) -> None:
+        """Show the lines that `lines` returns at a scrape, in the thread of the scrape.
 
-        It is given the name of the gauge. What it yields is one line or more, each with its break.
+        It is called with the gauge's name. Each item is one or more lines, with their line breaks.
         """
         self._lines = lambda: lines(self._name)
 
@@ -64,4 +64,4 @@ class ObjectSeries(Collector):
     def _line(self, row: Row) -> str:
         values, number = row
         picked: tuple[str, ...] = values if self._pick is None else self._pick(values)
-        return self._form % (*map(escaped, picked), float(number))
+        return self._form % (*map(escape_label_value, picked), float(number))

@@ -1,8 +1,8 @@
-"""Counts the passes of each controller that fail in a row; many of them make the process unready.
+"""Counts consecutive failed passes; too many make the process unready.
 
-A pass that fails is tried again, so one failure says little. What fails five times in a row stands
-still, and so does what is throttled twenty times in a row: `/readyz` names it, a metric counts, and a condition and an Event of every NodePool tell users. All of
-it is taken back by the first pass that succeeds.
+A failed pass is tried again, so one failure means little. A controller that fails five times in a row,
+or is throttled twenty times in a row, counts as failing: `/readyz` names it, a metric counts, and a
+condition and an Event on every NodePool tell users. The first successful pass clears all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from karpenter_core.api.notices import Notice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.cluster_state import ClusterState
     from karpenter_core.controllers.metrics import Metrics
 
 __all__ = [
@@ -23,22 +23,22 @@ __all__ = [
     "THROTTLED_PASSES",
     "PassHealth",
     "PassStreak",
-    "gauge_setter",
-    "pool_teller",
+    "pass_failure_gauge",
+    "pool_failure_reporter",
 ]
 
 FAILING_PASSES: Final = 5
-"""So many failures in a row are no accident."""
+"""Failures in a row after which a controller counts as failing."""
 THROTTLED_PASSES: Final = 20
-"""So many throttled passes without a success in between are no passing shortage of calls.
+"""Throttled passes in a row after which a controller counts as failing.
 
-At half a minute each where the cloud names no time, that is about ten minutes without work done.
+At half a minute each, if the cloud names no time, that is about ten minutes without work.
 """
 
 
 @final
 class PassStreak:
-    """How many passes of one controller have failed in a row, and the last error."""
+    """The number of failed passes in a row of one controller, and the last error."""
 
     def __init__(self, name: str, health: PassHealth) -> None:
         self.name: Final = name
@@ -49,7 +49,7 @@ class PassStreak:
 
     @property
     def problem(self) -> str:
-        """What is wrong; empty while the passes succeed, or fail now and then."""
+        """The failure as text; empty unless the controller counts as failing."""
         if self.failures < FAILING_PASSES:
             return ""
         return f"{self.name} has failed {self.failures} times in a row: {self.error}"
@@ -59,14 +59,14 @@ class PassStreak:
         self._throttled = 0
         if self.failures:
             self.failures, self.error = 0, ""
-            self._health.changed(self)
+            self._health.notify(self)
 
     def failed(self, error: Exception) -> None:
         """Note that a pass failed."""
         self._add(1, error)
 
     def throttled(self, error: Exception) -> None:
-        """Note that a pass was throttled: no failure, until there are so many that nothing gets done."""
+        """Note that a pass was throttled, which counts as a failure after THROTTLED_PASSES."""
         self._throttled += 1
         if self._throttled == THROTTLED_PASSES:
             self._add(THROTTLED_PASSES, error)
@@ -76,7 +76,7 @@ class PassStreak:
     def _add(self, failures: int, error: Exception) -> None:
         self.failures += failures
         self.error = describe_failure(error) or type(error).__name__
-        self._health.changed(self)
+        self._health.notify(self)
 
 
 @final
@@ -97,26 +97,26 @@ class PassHealth:
         """Call `listener` with every streak that changes."""
         self._listeners.append(listener)
 
-    def changed(self, streak: PassStreak) -> None:
-        """Tell the listeners of a streak."""
+    def notify(self, streak: PassStreak) -> None:
+        """Call the listeners with a streak."""
         for listener in self._listeners:
             listener(streak)
 
     @property
     def failing(self) -> str:
-        """The controllers that stand still, and why; empty while none does.
+        """The failing controllers and their errors; empty if there is none.
 
-        Unlike `problem` it has no count, so it stays the same while the same error comes again.
+        Unlike `problem` it has no count, so it does not change while the same error repeats.
         """
         return "; ".join(f"{each.name}: {each.error}" for each in self._streaks if each.problem)
 
     @property
     def problem(self) -> str | None:
-        """What stands still, for readiness; None while nothing does."""
+        """The failing controllers, for readiness; None if there is none."""
         return "; ".join(streak.problem for streak in self._streaks if streak.problem) or None
 
 
-def gauge_setter(metrics: Metrics) -> Callable[[PassStreak], None]:
+def pass_failure_gauge(metrics: Metrics) -> Callable[[PassStreak], None]:
     """Return a listener that shows streaks in the metric."""
 
     def show(streak: PassStreak) -> None:
@@ -125,15 +125,17 @@ def gauge_setter(metrics: Metrics) -> Callable[[PassStreak], None]:
     return show
 
 
-def pool_teller(hands: Hands) -> Callable[[PassStreak], None]:
-    """Return a listener that tells every NodePool of passes that stand still."""
+def pool_failure_reporter(
+    cluster_state: ClusterState, publish: Callable[[Notice], None]
+) -> Callable[[PassStreak], None]:
+    """Return a listener that publishes an Event on every NodePool about a failing controller."""
 
-    def tell(streak: PassStreak) -> None:
+    def report(streak: PassStreak) -> None:
         if not streak.problem:
             return
         message = f"pass of controller {streak.problem}; it is tried again"
-        for pool in hands.feed.snapshot().node_pools.values():
-            hands.publish(
+        for pool in cluster_state.snapshot().node_pools.values():
+            publish(
                 Notice(
                     regarding=pool.ref,
                     type="Warning",
@@ -143,4 +145,4 @@ def pool_teller(hands: Hands) -> Callable[[PassStreak], None]:
                 )
             )
 
-    return tell
+    return report

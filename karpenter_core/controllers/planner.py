@@ -1,10 +1,10 @@
-"""Where plans are computed, as a port.
+"""Computes plans in a thread; under simulated time, on the event loop.
 
-A pass is pure Python and keeps a processor busy for seconds; on the event loop it would stop
-watches, lease renewals and probes. By default it therefore runs in a thread of its own, with the
-interpreter's switch interval lowered meanwhile: a busy thread that gives way only every 5 ms cuts
-the loop's throughput 200-fold (measured). Under simulated time it runs on the loop, step by step,
-so that two runs of one scenario take the same turns.
+A pass is pure Python and keeps a processor busy for seconds; on the event loop it would stop watches,
+lease renewals and probes. By default it therefore runs in its own thread, with a lower switch interval
+of the interpreter meanwhile: a busy thread that yields only every 5 ms cuts the loop's throughput
+200-fold (measured). Under simulated time it runs on the loop, step by step, so that two runs of one
+scenario interleave in the same way.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
-    from karpenter_core.scheduling.problem import Problem, SchedulingPlan, SolveOptions
+    from karpenter_core.scheduling.problem import SchedulingPlan, SchedulingProblem, SolveOptions
 
 __all__ = ["InlinePlanner", "Planner", "ThreadPlanner"]
 
 T = TypeVar("T")
 
-PASS_LIMIT_SECONDS: Final = 60.0  # upstream default; what a pass has placed by then is its plan
+PASS_LIMIT_SECONDS: Final = 60.0  # upstream default; the plan is what the pass has placed by then
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
 
 
@@ -38,32 +38,31 @@ class Planner(Protocol):
         """Load what a pass needs, so that the first one does not wait for it."""
         ...
 
-    async def prepare(self, make: Callable[[], T]) -> T:
-        """Compute something else that a pass needs, where passes are computed."""
+    async def compute(self, make: Callable[[], T]) -> T:
+        """Compute other data that a pass needs, in the planner's thread."""
         ...
 
-    async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
-        """Return the plan; a partial one when the pass took too long."""
+    async def plan(self, problem: SchedulingProblem, options: SolveOptions) -> SchedulingPlan:
+        """Return the plan; it is partial if the pass took too long."""
         ...
 
-    async def work(
+    async def run_steps(
         self, steps: Generator[int, None, T], *, limit_seconds: float, overtime: Callable[[], None]
     ) -> T:
-        """Run steps to their end where passes are computed.
+        """Run steps to their end in the planner's thread.
 
-        Once they have taken longer than the limit `overtime` is called, upon which they are
-        expected to end soon.
+        After the time limit `overtime` is called; the steps should then end soon.
         """
         ...
 
     def close(self) -> None:
-        """Let go of threads."""
+        """End the threads."""
         ...
 
 
 @final
 class InlinePlanner:
-    """Computes on the event loop, giving way between steps."""
+    """Computes on the event loop, and lets other tasks run between steps."""
 
     def __init__(self) -> None:
         self._columns: CatalogueCache | None = None
@@ -72,11 +71,11 @@ class InlinePlanner:
         """Load the solver."""
         _load()
 
-    async def prepare(self, make: Callable[[], T]) -> T:
-        """Compute it here and now."""
+    async def compute(self, make: Callable[[], T]) -> T:
+        """Compute it at once."""
         return make()
 
-    async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
+    async def plan(self, problem: SchedulingProblem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan."""
         from karpenter_core.scheduling.isolation import solve_isolated_steps
 
@@ -88,7 +87,7 @@ class InlinePlanner:
                 return end.value
             await asyncio.sleep(0)
 
-    async def work(
+    async def run_steps(
         self, steps: Generator[int, None, T], *, limit_seconds: float, overtime: Callable[[], None]
     ) -> T:
         """Run the steps; simulated time does not pass meanwhile, so no limit is ever reached."""
@@ -101,7 +100,7 @@ class InlinePlanner:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no thread."""
 
     def _cache(self) -> CatalogueCache:
         self._columns = self._columns or _new_cache()
@@ -120,13 +119,13 @@ class ThreadPlanner:
 
     async def warm(self) -> None:
         """Load the solver in the thread that will run it."""
-        await self.prepare(_load)
+        await self.compute(_load)
 
-    async def prepare(self, make: Callable[[], T]) -> T:
-        """Compute it in the thread: the question for a large cluster takes half a second."""
+    async def compute(self, make: Callable[[], T]) -> T:
+        """Compute it in the thread: the input for a large cluster takes half a second."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, _in_turns, make)
 
-    async def plan(self, problem: Problem, options: SolveOptions) -> SchedulingPlan:
+    async def plan(self, problem: SchedulingProblem, options: SolveOptions) -> SchedulingPlan:
         """Return the plan."""
         cancelled = threading.Event()
         loop = asyncio.get_running_loop()
@@ -137,10 +136,10 @@ class ThreadPlanner:
         finally:
             cancelled.set()
 
-    async def work(
+    async def run_steps(
         self, steps: Generator[int, None, T], *, limit_seconds: float, overtime: Callable[[], None]
     ) -> T:
-        """Run the steps in the thread; they end with the process, or when nobody waits any more."""
+        """Run the steps in the thread; they stop at `close` or when the caller is cancelled."""
         cancelled = threading.Event()
         loop = asyncio.get_running_loop()
 
@@ -169,13 +168,13 @@ class ThreadPlanner:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _compute(
-        self, problem: Problem, options: SolveOptions, cancelled: threading.Event
+        self, problem: SchedulingProblem, options: SolveOptions, cancelled: threading.Event
     ) -> SchedulingPlan:
         from karpenter_core.scheduling.isolation import solve_isolated_steps
-        from karpenter_core.scheduling.placement.engine import Halt
+        from karpenter_core.scheduling.placement.engine import HaltRequest
         from karpenter_core.scheduling.problem import SchedulingPlan
 
-        halt = Halt()
+        halt = HaltRequest()
         started = self._clock.monotonic()
         with _INTERVAL.lowered():
             steps = solve_isolated_steps(problem, options, cache=self._cache(), halt=halt)
@@ -208,7 +207,7 @@ class _SwitchInterval:
 
     @contextmanager
     def lowered(self) -> Generator[None]:
-        """Let the interpreter change threads often meanwhile."""
+        """Have the interpreter switch threads often while the block runs."""
         with self._lock:
             if not self._passes:
                 self._original = sys.getswitchinterval()
@@ -232,15 +231,15 @@ def _in_turns(make: Callable[[], T]) -> T:
 
 
 def _load() -> None:
-    """Import the solver and what it computes with, which takes most of a second."""
-    from karpenter_core.scheduling.problem import Problem
+    """Import the solver and its dependencies, which takes most of a second."""
+    from karpenter_core.scheduling.problem import SchedulingProblem
     from karpenter_core.scheduling.solve import solve
 
-    solve(Problem(pods=()))
+    solve(SchedulingProblem(pods=()))
 
 
 def _new_cache() -> CatalogueCache:
-    """Make the cache of compiled catalogues, which only the planner's own thread uses."""
+    """Return a cache of compiled catalogues, which only the planner's thread may use."""
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 
     return CatalogueCache()

@@ -1,7 +1,7 @@
-"""Summaries with quantiles, which the client library does not have.
+"""Implements summaries with quantiles, which the Prometheus client library lacks.
 
-Quantiles are exact, over what was observed in the last ten minutes. Of very many observations the
-latest ten thousand count: what is measured here are nodes and pods, not requests.
+Quantiles are exact, over the observations of the last ten minutes, of which the latest ten thousand
+count: the summaries measure nodes and pods, not requests.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["QUANTILES", "WINDOW_SECONDS", "QuantileSummary"]
 QUANTILES: Final = (0.0, 0.5, 0.9, 0.99, 1.0)  # upstream
 WINDOW_SECONDS: Final = 600.0
 """How long an observation counts for the quantiles (the Go library's default)."""
-MOST: Final = 10_000
+MAX_OBSERVATIONS: Final = 10_000
 
 
 @final
-class _Series:
-    """What was observed under one set of labels."""
+class _QuantileSeries:
+    """The observations under one set of labels."""
 
     __slots__ = ("_latest", "_now", "count", "total")
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._latest: deque[tuple[float, float]] = deque(maxlen=MOST)
+        self._latest: deque[tuple[float, float]] = deque(maxlen=MAX_OBSERVATIONS)
         self.count = 0
         self.total = 0.0
 
@@ -45,11 +45,11 @@ class _Series:
         self._latest.append((self._now(), amount))
 
     def quantiles(self) -> Iterable[tuple[float, float]]:
-        """Yield each quantile and its value, not a number when nothing was observed lately."""
+        """Yield each quantile and its value, which is NaN without recent observations."""
         since = self._now() - WINDOW_SECONDS
-        found = sorted(amount for at, amount in tuple(self._latest) if at > since)
+        recent = sorted(amount for at, amount in tuple(self._latest) if at > since)
         for quantile in QUANTILES:
-            yield quantile, found[max(ceil(quantile * len(found)) - 1, 0)] if found else nan
+            yield quantile, recent[max(ceil(quantile * len(recent)) - 1, 0)] if recent else nan
 
 
 @final
@@ -69,17 +69,17 @@ class QuantileSummary(Collector):
         self._text = text
         self._labels = tuple(labels)
         self._now = now
-        self._series: dict[tuple[str, ...], _Series] = {}
+        self._series: dict[tuple[str, ...], _QuantileSeries] = {}
         if not labels:
             self.labels()
         registry.register(self)
 
-    def labels(self, **values: str) -> _Series:
+    def labels(self, **values: str) -> _QuantileSeries:
         """Return the series with these labels."""
         key = tuple(values[name] for name in self._labels)
         series = self._series.get(key)
         if series is None:
-            series = self._series[key] = _Series(self._now)
+            series = self._series[key] = _QuantileSeries(self._now)
         return series
 
     def observe(self, amount: float) -> None:

@@ -1,8 +1,8 @@
-"""The loop around every controller: take a key, look at it, write what follows, sleep or retry.
+"""Runs controllers: keyed reconcilers with a work queue, and periodic loops.
 
-What a controller decides is pure code elsewhere; what it shares with all others is here: bounded
-concurrency, back-off, an id in every log line, and the one place where any exception is caught, so
-that a broken object never stops the others from being served.
+Controllers decide by pure functions elsewhere; this module has what they share: bounded concurrency,
+back-off, an id in every log line, and the only place that catches every exception, so that a broken
+object never stops the work on others.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, final
 
 import structlog
 
-from karpenter_core.controllers.journal import Journal
+from karpenter_core.controllers.decision_journal import DecisionJournal
 from karpenter_core.controllers.passes import PassHealth
 from karpenter_core.controllers.throttling import ThrottleWaits
-from karpenter_core.controllers.waiting import wait_or_woken
-from karpenter_core.controllers.workqueue import Backoff, WorkQueue
+from karpenter_core.controllers.timed_wait import wait_for_event
+from karpenter_core.controllers.workqueue import ExponentialBackoff, WorkQueue
 from karpenter_core.errors import (
     ApiError,
     ConflictError,
@@ -37,7 +37,15 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.controllers.metrics import Metrics
 
-__all__ = ["DONE", "Controller", "IdSource", "Loop", "Outcome", "Reconciler", "Runtime"]
+__all__ = [
+    "DONE",
+    "Controller",
+    "ControllerRuntime",
+    "IdSource",
+    "PeriodicLoop",
+    "ReconcileResult",
+    "Reconciler",
+]
 
 K = TypeVar("K", bound="Hashable")
 
@@ -46,48 +54,48 @@ CONFLICT_RETRY_SECONDS: Final = 0.05
 
 
 class IdSource(Protocol):
-    """Where ids of reconciles, decisions and commands come from; seeded in tests."""
+    """Generates ids of reconciles, decisions and commands; seeded in tests."""
 
     def __call__(self) -> str:
-        """Return an id nobody else has."""
+        """Return a unique id."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
-    """What every controller needs of the process."""
+class ControllerRuntime:
+    """The services of the process that every controller uses."""
 
     clock: Clock
     new_id: IdSource
     metrics: Metrics
     cpu_requests: int = 1000
-    """CPU requests of the process in milli-cores; scales how much is done at once."""
-    journal: Journal = field(default_factory=Journal)
-    """Where decisions are put on record."""
+    """CPU requests of the process in milli-cores; scales the concurrency."""
+    journal: DecisionJournal = field(default_factory=DecisionJournal)
+    """The journal of decisions."""
     jitter: Callable[[], float] = field(default_factory=lambda: Random().random)  # noqa: S311 - spreads retries only
-    """Draws from 0 to 1, by which retries of throttled calls are spread; seeded in tests."""
+    """Random numbers from 0 to 1 that spread retries of throttled calls; seeded in tests."""
     passes: PassHealth = field(default_factory=PassHealth)
-    """How many passes of each loop have failed in a row."""
+    """The failed passes in a row of each loop."""
 
     def workers(self, minimum: int, maximum: int) -> int:
-        """Return how many keys are worked on at once: `minimum` on one core, `maximum` on 60."""
+        """Return how many keys are reconciled at once: `minimum` on one core, `maximum` on 60."""
         cores = max(-(-self.cpu_requests // 1000), 1)
         scaled = int((maximum - minimum) / 59 * (cores - 1)) + minimum  # upstream's formula
         return max(minimum, min(scaled, maximum))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a look at a key asks for: nothing, or another look after a while.
+class ReconcileResult:
+    """The result of a reconcile: nothing more, or another reconcile after some seconds.
 
-    `back_off` asks for one after the key's back-off, as if it had failed.
+    `back_off` requests one after the key's back-off, as if it had failed.
     """
 
     requeue_after: float | None = None
     back_off: bool = False
 
 
-DONE: Final = Outcome()
+DONE: Final = ReconcileResult()
 
 
 class Controller(Protocol):
@@ -110,10 +118,10 @@ class Reconciler(Generic[K]):
     def __init__(
         self,
         name: str,
-        reconcile: Callable[[K], Awaitable[Outcome]],
+        reconcile: Callable[[K], Awaitable[ReconcileResult]],
         *,
-        runtime: Runtime,
-        backoff: Backoff | None = None,
+        runtime: ControllerRuntime,
+        backoff: ExponentialBackoff | None = None,
         concurrency: int = DEFAULT_CONCURRENCY,
         log_field: str = "name",
     ) -> None:
@@ -133,19 +141,19 @@ class Reconciler(Generic[K]):
 
     @property
     def queue(self) -> WorkQueue[K]:
-        """The keys that wait."""
+        """The queue of keys."""
         return self._queue
 
     def wake(self, key: K) -> None:
-        """Look at a key soon."""
+        """Reconcile a key soon."""
         self._queue.add(key)
 
     def wake_after(self, key: K, seconds: float) -> None:
-        """Look at a key in a while, unless it is looked at sooner."""
+        """Reconcile a key after some seconds, unless it is reconciled sooner."""
         self._queue.add_after(key, seconds)
 
     async def run(self) -> None:
-        """Work off keys until cancelled; at most `concurrency` at a time."""
+        """Reconcile keys until cancelled, at most `concurrency` at a time."""
         slots = asyncio.Semaphore(self._concurrency)
         try:
             async with asyncio.TaskGroup() as group:
@@ -166,14 +174,14 @@ class Reconciler(Generic[K]):
         try:
             outcome = await self._reconcile(key)
         except ConflictError:
-            # Somebody else wrote first; what they wrote is on its way to us.
+            # Another writer was faster; the watch is about to show its change.
             self._queue.add_failed(key, at_least_seconds=CONFLICT_RETRY_SECONDS)
         except NotFoundError as error:
-            # What was to be written is gone, and the watch is about to show it.
-            self._log.info("gone meanwhile", error=str(error))
+            # The object is gone, and the watch is about to show it.
+            self._log.info("object is gone, reconcile is retried", error=str(error))
             self._queue.add_failed(key, at_least_seconds=CONFLICT_RETRY_SECONDS)
         except FencedError:
-            self._log.info("write held back, this process does not lead")
+            self._log.info("write skipped, this process is not the leader")
             self._queue.add_failed(key)
         except Exception as error:
             self._failed(key, error)
@@ -195,31 +203,31 @@ class Reconciler(Generic[K]):
             wait = self._queue.add_failed(key)
         else:
             self._queue.add_after(key, wait)
-        report(self._log, error, retry_seconds=wait)
+        log_failure(self._log, error, retry_seconds=wait)
 
 
 @final
-class Loop:
-    """A controller without keys: one async function, again and again.
+class PeriodicLoop:
+    """A controller without keys: runs one async function again and again.
 
-    The function returns how many seconds to wait (0 = at once); `wake` cuts the wait short.
+    The function returns the seconds to wait (0 = none); `wake` ends the wait early.
     """
 
     def __init__(
         self,
         name: str,
-        step: Callable[[], Awaitable[float]],
+        function: Callable[[], Awaitable[float]],
         *,
-        runtime: Runtime,
-        backoff: Backoff | None = None,
+        runtime: ControllerRuntime,
+        backoff: ExponentialBackoff | None = None,
         is_vital: bool = True,
     ) -> None:
-        """`is_vital`: the process is not ready while this fails again and again."""
+        """With `is_vital`, the process is not ready while this loop keeps failing."""
         self._name = name
-        self._step = step
+        self._function = function
         self._runtime = runtime
         self._streak = (runtime.passes if is_vital else PassHealth()).streak(name)
-        self._backoff = backoff if backoff is not None else Backoff(base_seconds=1.0)
+        self._backoff = backoff if backoff is not None else ExponentialBackoff(base_seconds=1.0)
         self._woken = asyncio.Event()
         self._log: FilteringBoundLogger = structlog.get_logger(name)
 
@@ -243,14 +251,14 @@ class Loop:
                 reconcileID=self._runtime.new_id(),
             )
             try:
-                wait = await self._step()
+                wait = await self._function()
                 failures = 0
                 throttles.forget(self._name)
                 self._streak.succeeded()
             except FencedError:
                 failures += 1
                 wait = self._backoff.seconds(failures)
-                self._log.info("work held back, this process does not lead")
+                self._log.info("pass skipped, this process is not the leader")
             except Exception as error:
                 throttled = throttles.seconds(self._name, error)
                 if throttled is None:
@@ -262,20 +270,20 @@ class Loop:
                     wait = throttled
                     self._streak.throttled(error)
                 self._runtime.metrics.reconcile_errors.labels(controller=self._name).inc()
-                report(self._log, error, retry_seconds=wait)
-            # A step that asks to run again at once still lets everybody else have a turn.
-            await wait_or_woken(self._runtime.clock, wait, self._woken)
+                log_failure(self._log, error, retry_seconds=wait)
+            # A function that asks to run again at once still lets other tasks run.
+            await wait_for_event(self._runtime.clock, wait, self._woken)
 
 
-def report(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float) -> None:
-    """Log a failure: expected ones as a line, unexpected ones with what leads to the cause."""
+def log_failure(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float) -> None:
+    """Log a failure: expected errors as one line, unexpected ones with a traceback."""
     if isinstance(error, ApiError) and not isinstance(error, NotFoundError) and error.status == 0:
         log.warning("API server did not answer", error=str(error), retry_seconds=retry_seconds)
         return
     if isinstance(error, ThrottledError):
         log.info("waiting for a rate limit", error=str(error), retry_seconds=retry_seconds)
         return
-    if isinstance(error, NodeClassNotReadyError):  # its conditions say what is to be mended
+    if isinstance(error, NodeClassNotReadyError):  # its conditions have the reason
         log.info("waiting for a NodeClass", error=str(error), retry_seconds=retry_seconds)
         return
     log.error(
@@ -283,7 +291,7 @@ def report(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float)
         error=str(error) or type(error).__name__,
         error_type=type(error).__name__,
         retry_seconds=retry_seconds,
-        # What we raise on purpose says what is wrong; of a bug the path to it is wanted.
+        # Errors raised on purpose explain themselves; a bug needs its traceback.
         exc_info=None if isinstance(error, KarpenterError) else error,
     )
 

@@ -1,7 +1,7 @@
-"""Periodic work of plug-ins: prices, quotas, orphan clean-up.
+"""Runs the periodic tasks of plug-ins: prices, quotas, clean-up of orphans.
 
-Each task runs in a loop of its own, so that it never overlaps itself and a slow one holds up no
-other; a plug-in may ask for one to be run at once.
+Each task runs in its own loop, so that it never overlaps itself and a slow task delays no other; a
+plug-in may request that a task runs at once.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, final
 
-from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.controllers.reconciler import PeriodicLoop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.provider.host.facade import PluginTask
 
 __all__ = ["PluginTasks"]
@@ -24,7 +24,9 @@ __all__ = ["PluginTasks"]
 class PluginTasks:
     """Runs tasks until cancelled."""
 
-    def __init__(self, tasks: Iterable[PluginTask], *, runtime: Runtime, name: str) -> None:
+    def __init__(
+        self, tasks: Iterable[PluginTask], *, runtime: ControllerRuntime, name: str
+    ) -> None:
         self._name = name
         self._runtime = runtime
         self._loops = {(task.plugin, task.name): self._loop_of(task) for task in tasks}
@@ -35,19 +37,19 @@ class PluginTasks:
         return self._name
 
     def wake(self, plugin: str, task: str) -> None:
-        """Run a task now; one that is not ours is ignored."""
+        """Run a task now; an unknown task is ignored."""
         loop = self._loops.get((plugin, task))
         if loop is not None:
             loop.wake()
 
     async def run(self) -> None:
-        """Run every task at once, then each in its own rhythm."""
+        """Run every task at once, then each in its own period."""
         async with asyncio.TaskGroup() as group:
             for loop in self._loops.values():
                 group.create_task(loop.run())
 
-    def _loop_of(self, task: PluginTask) -> Loop:
-        return Loop(
+    def _loop_of(self, task: PluginTask) -> PeriodicLoop:
+        return PeriodicLoop(
             f"{task.plugin}.{task.name}", _step(task), runtime=self._runtime, is_vital=False
         )
 

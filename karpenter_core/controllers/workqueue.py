@@ -1,8 +1,7 @@
-"""Keys that wait to be looked at: each at most once, never two at a time, failures ever later.
+"""Queues keys to reconcile: never one twice at a time, failures with back-off.
 
-The reason for a queue of keys instead of a queue of events: a hundred events about one object need
-one look at it. A key that is added while it is being worked on is looked at once more afterwards,
-so nothing that happened during the look is missed.
+It queues keys instead of events because a hundred events about one object need one reconcile. A key
+that is added while it is reconciled is reconciled once more afterwards, so that no change is missed.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
 
-__all__ = ["EARLY_SECONDS", "Backoff", "WorkQueue"]
+__all__ = ["EARLY_SECONDS", "ExponentialBackoff", "WorkQueue"]
 
 K = TypeVar("K", bound="Hashable")
 
 EARLY_SECONDS: Final = 1e-6
-"""How much too early a timer may ring: what is due so soon is due."""
+"""Timers may fire this much too early: a key that is due so soon counts as due."""
 _NO_EXPONENT_BEYOND: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """How long a key waits after its n-th failure in a row: doubling, up to a maximum."""
+class ExponentialBackoff:
+    """The wait after the n-th failure in a row: it doubles up to a maximum."""
 
     base_seconds: float = 0.2
     maximum_seconds: float = 60.0
@@ -45,7 +44,7 @@ class WorkQueue(Generic[K]):
     """Keys in the order they became due; deterministic, and bounded by the number of keys."""
 
     __slots__ = (
-        "_again",
+        "_added_meanwhile",
         "_available",
         "_backoff",
         "_clock",
@@ -60,13 +59,13 @@ class WorkQueue(Generic[K]):
         "_working",
     )
 
-    def __init__(self, clock: Clock, *, backoff: Backoff | None = None) -> None:
+    def __init__(self, clock: Clock, *, backoff: ExponentialBackoff | None = None) -> None:
         self._clock = clock
-        self._backoff = backoff if backoff is not None else Backoff()
+        self._backoff = backoff if backoff is not None else ExponentialBackoff()
         self._ready: deque[K] = deque()
         self._ready_keys: set[K] = set()
         self._working: set[K] = set()
-        self._again: set[K] = set()
+        self._added_meanwhile: set[K] = set()
         self._failures: dict[K, int] = {}
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
@@ -88,26 +87,26 @@ class WorkQueue(Generic[K]):
         """Make a key due now, unless it is already."""
         self._due.pop(key, None)
         if key in self._working:
-            self._again.add(key)
+            self._added_meanwhile.add(key)
         elif key not in self._ready_keys:
             self._ready_keys.add(key)
             self._ready.append(key)
             self._available.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Make a key due in a while; the earliest of several wishes counts."""
+        """Make a key due after some seconds; of several calls the earliest time counts."""
         if seconds <= 0:
             self.add(key)
             return
         due = self._clock.monotonic() + seconds
-        known = self._due.get(key)
-        if key in self._ready_keys or (known is not None and known <= due):
+        earlier = self._due.get(key)
+        if key in self._ready_keys or (earlier is not None and earlier <= due):
             return
         self._due[key] = due
         self._sequence += 1
         heapq.heappush(self._heap, (due, self._sequence, key))
         if self._timer is None or due < self._timer_due:
-            self._arm()
+            self._set_timer()
 
     def add_failed(self, key: K, *, at_least_seconds: float = 0.0) -> float:
         """Make a key due after its back-off and return how long that is."""
@@ -118,11 +117,11 @@ class WorkQueue(Generic[K]):
         return seconds
 
     def forget(self, key: K) -> None:
-        """Start the back-off of a key anew: it succeeded."""
+        """Reset the back-off of a key that succeeded."""
         self._failures.pop(key, None)
 
     async def take(self) -> K:
-        """Wait for a due key and mark it as being worked on; `done` must follow."""
+        """Wait for a due key and mark it as in work; call `done` afterwards."""
         while not self._ready:
             self._available.clear()
             await self._available.wait()
@@ -135,8 +134,8 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         """End the work on a key; it becomes due again if it was added meanwhile."""
         self._working.discard(key)
-        if key in self._again:
-            self._again.discard(key)
+        if key in self._added_meanwhile:
+            self._added_meanwhile.discard(key)
             self.add(key)
 
     def close(self) -> None:
@@ -145,15 +144,15 @@ class WorkQueue(Generic[K]):
             self._timer.cancel()
             self._timer = None
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         self.close()
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         if self._heap:
             self._timer_due = self._heap[0][0]
-            self._timer = asyncio.get_running_loop().create_task(self._ring(self._timer_due))
+            self._timer = asyncio.get_running_loop().create_task(self._release_due(self._timer_due))
 
-    async def _ring(self, due: float) -> None:
+    async def _release_due(self, due: float) -> None:
         await self._clock.sleep(max(due - self._clock.monotonic(), 0.0))
         now = self._clock.monotonic() + EARLY_SECONDS
         while self._heap and self._heap[0][0] <= now:
@@ -161,4 +160,4 @@ class WorkQueue(Generic[K]):
             if self._due.get(key) == at:
                 self.add(key)
         self._timer = None
-        self._arm()
+        self._set_timer()

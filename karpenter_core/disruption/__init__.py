@@ -1,1 +1,1 @@
-"""Pure: which nodes should go, what comes instead, and what that saves."""
+"""Plans disruption: nodes to remove, replacements and savings (pure)."""

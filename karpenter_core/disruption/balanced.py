@@ -1,7 +1,7 @@
-"""The policy `Balanced`: a move must save enough of its pool for what it disturbs of it.
+"""Scores moves under the policy `Balanced`: savings against disruption.
 
-The share of the pool's cost that a move saves is set against the share of its pods that have to
-move. Upstream's numbers: `k` = 2, so a move is approved from a ratio of 1/2 on.
+The share of the pool's cost that a move saves is compared with the share of its disruption cost
+that the move takes. Upstream's numbers: `k` = 2, so a move is approved from a ratio of 1/2 on.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from karpenter_core.disruption.candidates import Candidate
-    from karpenter_core.disruption.pricing import Prices
+    from karpenter_core.disruption.pricing import NodePrices
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
+    "APPROVAL_THRESHOLD",
     "BALANCED",
-    "THRESHOLD",
-    "K",
+    "COST_RATIO",
+    "BalancedScore",
     "PoolTotals",
-    "Score",
+    "balanced_scores",
     "is_approved",
     "pool_totals",
-    "scores",
 ]
 
 BALANCED: Final = "Balanced"
-K: Final = 2
-THRESHOLD: Final = 1 / K
+COST_RATIO: Final = 2
+APPROVAL_THRESHOLD: Final = 1 / COST_RATIO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTotals:
-    """What a pool costs per hour, and what it would cost to disturb all of it."""
+    """Cost per hour and disruption cost of all nodes of a pool."""
 
     cost: float
     disruption: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """How one pool of a move is judged; shares are of the pool's totals, between 0 and 1."""
+class BalancedScore:
+    """Score of a move for one of its pools; shares are of the pool's totals, 0 to 1."""
 
     pool: str
     policy: str
@@ -56,87 +56,89 @@ class Score:
 
     @property
     def message(self) -> str:
-        """Say it the way Events do."""
+        """The score as Events show it."""
         return (
-            f"score {self.score:.2f} >= threshold {THRESHOLD:.2f} (k: {K},"
+            f"score {self.score:.2f} >= threshold {APPROVAL_THRESHOLD:.2f} (k: {COST_RATIO},"
             f" savings {100 * self.savings_share:.1f}%,"
             f" disruption {100 * self.disruption_share:.1f}%)"
         )
 
 
 def pool_totals(
-    snapshot: Snapshot, candidates: Sequence[Candidate], prices: Prices
+    snapshot: Snapshot, candidates: Sequence[Candidate], prices: NodePrices
 ) -> Mapping[str, PoolTotals]:
-    """Add every pool up: all its machines, be they candidates or not, before any method looks."""
-    judged = {candidate.machine.name: candidate for candidate in candidates}
+    """Sum up all nodes of every pool, candidates or not, before any method runs."""
+    judged = {candidate.state_node.name: candidate for candidate in candidates}
     costs: dict[str, float] = {}
     disturbances: dict[str, float] = {}
-    for machine in snapshot.state_nodes:
-        if not machine.pool:
+    for state_node in snapshot.state_nodes:
+        if not state_node.pool:
             continue
-        candidate = judged.get(machine.name)
-        disturbance = _disturbance(machine) if candidate is None else candidate.reschedule_cost
-        disturbances[machine.pool] = disturbances.get(machine.pool, 0.0) + disturbance
-        price = candidate.price if candidate is not None else prices.known(machine)
-        costs[machine.pool] = costs.get(machine.pool, 0.0) + prices.of_price(price)
+        candidate = judged.get(state_node.name)
+        disturbance = (
+            _disruption_cost(state_node) if candidate is None else candidate.reschedule_cost
+        )
+        disturbances[state_node.pool] = disturbances.get(state_node.pool, 0.0) + disturbance
+        price = candidate.price if candidate is not None else prices.price_of(state_node)
+        costs[state_node.pool] = costs.get(state_node.pool, 0.0) + prices.convert(price)
     return {
         pool: PoolTotals(cost=costs.get(pool, 0.0), disruption=disturbance)
         for pool, disturbance in sorted(disturbances.items())
     }
 
 
-def scores(
+def balanced_scores(
     candidates: Sequence[Candidate],
     savings_per_hour: float,
     totals: Mapping[str, PoolTotals],
-    prices: Prices,
-) -> tuple[Score, ...]:
-    """Judge a move for every pool it takes from; pools with other policies always approve.
+    prices: NodePrices,
+) -> tuple[BalancedScore, ...]:
+    """Score a move for each of its pools; pools with other policies always approve.
 
-    What a move saves is credited to its pools by what their machines cost.
+    The savings of a move are divided among its pools by what their candidates cost.
     """
     by_pool: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         by_pool.setdefault(candidate.pool.name, []).append(candidate)
-    total = prices.of(candidates)
-    found: list[Score] = []
+    total = prices.cost_per_hour(candidates)
+    found: list[BalancedScore] = []
     for pool, members in sorted(by_pool.items()):
         policy = members[0].pool.spec.disruption.consolidation_policy
         if policy != BALANCED:
-            found.append(Score(pool=pool, policy=policy, approved=True))
+            found.append(BalancedScore(pool=pool, policy=policy, approved=True))
             continue
-        share = prices.of(members) / total if total > 0 and len(by_pool) > 1 else 1.0
+        share = prices.cost_per_hour(members) / total if total > 0 and len(by_pool) > 1 else 1.0
         found.append(_score(pool, members, savings_per_hour * share, totals.get(pool)))
     return tuple(found)
 
 
-def is_approved(found: Sequence[Score]) -> bool:
-    """Tell whether every pool agrees; a move of nothing is not approved."""
-    return bool(found) and all(score.approved for score in found)
+def is_approved(pool_scores: Sequence[BalancedScore]) -> bool:
+    """Tell whether every pool approves; a move without candidates is not approved."""
+    return bool(pool_scores) and all(score.approved for score in pool_scores)
 
 
 def _score(
     pool: str, members: Sequence[Candidate], savings: float, totals: PoolTotals | None
-) -> Score:
+) -> BalancedScore:
     if totals is None or totals.cost <= 0 or totals.disruption <= 0:
-        return Score(pool=pool, policy=BALANCED, approved=False)
+        return BalancedScore(pool=pool, policy=BALANCED, approved=False)
     savings_share = savings / totals.cost
     disruption_share = sum(member.reschedule_cost for member in members) / totals.disruption
     score = 0.0
     if savings > 0:
         score = inf if disruption_share == 0 else savings_share / disruption_share
-    return Score(
+    return BalancedScore(
         pool=pool,
         policy=BALANCED,
         # Shares are quotients: a ratio of exactly one half may come out a hair below.
-        approved=score >= THRESHOLD - 1e-9,
+        approved=score >= APPROVAL_THRESHOLD - 1e-9,
         score=score,
         savings_share=savings_share,
         disruption_share=disruption_share,
     )
 
 
-def _disturbance(machine: StateNode) -> float:
+def _disruption_cost(state_node: StateNode) -> float:
     return reschedule_cost(
-        eviction_cost(pod.shape) for pod in machine.pods if pod.shape.owner_kind != "DaemonSet"
+        eviction_cost(pod.shape) for pod in state_node.pods if pod.shape.owner_kind != "DaemonSet"
     )

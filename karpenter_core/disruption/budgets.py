@@ -1,4 +1,4 @@
-"""How many nodes of a pool may be disrupted now, for which reason."""
+"""Computes how many nodes of a NodePool its budgets allow to disrupt."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.notices import Notice
-from karpenter_core.disruption.queue import stale_mark
-from karpenter_core.disruption.schedule import CronSchedule
+from karpenter_core.disruption.command_queue import find_stale_mark
+from karpenter_core.disruption.cron_schedule import CronSchedule
 from karpenter_core.errors import BadInputError
-from karpenter_core.state.machines import is_instance_terminating
+from karpenter_core.state.state_nodes import is_instance_terminating
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 UNLIMITED: Final = 2**31 - 1
-"""What a budget allows that is not active (upstream's value)."""
+"""Number of nodes that an inactive budget allows (upstream's value)."""
 
 
 class DisruptionReason(StrEnum):
@@ -46,10 +46,10 @@ class DisruptionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolBudget:
-    """What a pool's budgets come to for one reason.
+    """Disruptions that the budgets of a pool allow for one reason.
 
-    `allowed` is what they say, `consuming` the nodes that are on their way out or not Ready for
-    whatever cause, and `remaining` what may still be begun.
+    `allowed` is the number in the budgets, `consuming` the number of nodes that are being removed
+    or are not Ready for any cause, and `remaining` the number that may still be disrupted.
     """
 
     pool: str
@@ -61,7 +61,7 @@ class PoolBudget:
 
     @property
     def remaining(self) -> int:
-        """How many more nodes may be disrupted."""
+        """Number of nodes that may still be disrupted."""
         return max(self.allowed - self.consuming, 0)
 
 
@@ -103,7 +103,7 @@ def allowed_by(budget: Budget, total: int, now: datetime) -> int:
 
 
 def budget_errors(pool: NodePool, now: datetime) -> tuple[str, ...]:
-    """Return what is wrong with a pool's budgets; with anything wrong, nothing is disrupted."""
+    """Return the errors in a pool's budgets; with any error, nothing is disrupted."""
     errors: list[str] = []
     for index, budget in enumerate(pool.spec.disruption.budgets):
         try:
@@ -140,33 +140,33 @@ def pool_budgets(
 ) -> dict[str, PoolBudget]:
     """Return every pool's budget for one reason; a pool with a malformed one allows nothing.
 
-    A pool whose budget cannot be judged is left out, which allows nothing, and told to `failed`.
+    A pool whose budget cannot be evaluated is added to `failed` and left out: it allows nothing.
     """
     failed = failed or FailedJudgements()
     counted: dict[str, list[StateNode]] = {}
-    for machine in snapshot.counted_nodes:
-        if _is_counted(machine):
-            counted.setdefault(machine.pool, []).append(machine)
+    for state_node in snapshot.counted_nodes:
+        if _is_counted(state_node):
+            counted.setdefault(state_node.pool, []).append(state_node)
     budgets: dict[str, PoolBudget] = {}
     for name, pool in sorted(snapshot.node_pools.items()):
-        machines = counted.get(name, [])
+        state_nodes = counted.get(name, [])
         with failed.judging(pool.ref, "disruption"):
             errors = budget_errors(pool, now)
             budgets[name] = PoolBudget(
                 pool=name,
                 reason=reason,
-                total=len(machines),
+                total=len(state_nodes),
                 allowed=0
                 if errors
-                else allowed_disruptions(pool, reason, total=len(machines), now=now),
-                consuming=sum(_is_consuming(machine) for machine in machines),
+                else allowed_disruptions(pool, reason, total=len(state_nodes), now=now),
+                consuming=sum(_is_consuming(state_node) for state_node in state_nodes),
                 errors=errors,
             )
     return budgets
 
 
 def blocking_notice(pool: NodePool, budget: PoolBudget) -> Notice | None:
-    """Say on a pool with nodes that its budgets allow nothing."""
+    """Return an Event on a pool with nodes whose budgets allow no disruption."""
     if budget.total == 0 or budget.allowed != 0:
         return None
     return Notice(
@@ -181,17 +181,17 @@ def blocking_notice(pool: NodePool, budget: PoolBudget) -> Notice | None:
     )
 
 
-def _is_counted(machine: StateNode) -> bool:
+def _is_counted(state_node: StateNode) -> bool:
     return (
-        machine.claim is not None
-        and machine.node is not None
-        and machine.initialized
-        and bool(machine.pool)
-        and not is_instance_terminating(machine.claim)
+        state_node.claim is not None
+        and state_node.node is not None
+        and state_node.initialized
+        and bool(state_node.pool)
+        and not is_instance_terminating(state_node.claim)
     )
 
 
-def _is_consuming(machine: StateNode) -> bool:
-    ready = machine.node is not None and machine.node.ready == "True"
-    # What a failed command could not unmark yet takes no pods: it is as good as disrupted.
-    return not ready or machine.marked_for_deletion or stale_mark(machine) is not None
+def _is_consuming(state_node: StateNode) -> bool:
+    ready = state_node.node is not None and state_node.node.ready == "True"
+    # A node that a failed command could not unmark yet takes no pods: it counts as disrupted.
+    return not ready or state_node.marked_for_deletion or find_stale_mark(state_node) is not None

@@ -1,4 +1,4 @@
-"""Which machines may be disrupted at all, and what forbids it for the others."""
+"""Evaluates every node: disruption candidate, or blocked and why."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TY
 from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
 from karpenter_core.disruption.costs import disruption_cost, eviction_cost, reschedule_cost
 from karpenter_core.disruption.pricing import current_price
-from karpenter_core.state.machines import machine_ref
-from karpenter_core.state.pause import why_paused
-from karpenter_core.state.placements import NOMINATION_WINDOW, expected_machines
+from karpenter_core.state.disruption_pause import pause_reason
+from karpenter_core.state.placements import NOMINATION_WINDOW, expected_state_nodes
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, pod_ref, protection_notice
+from karpenter_core.state.state_nodes import state_node_ref
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,36 +30,36 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
-    "Blocked",
+    "BlockedNode",
     "Candidate",
-    "Candidates",
     "DisruptionClass",
-    "Obstacle",
+    "DisruptionObstacle",
+    "NodeEvaluation",
     "blocked_notices",
-    "find_candidates",
-    "is_new",
+    "evaluate_nodes",
+    "is_recent",
 ]
 
-STEP: Final = "disruption"
-"""In what is told of what was set aside."""
+EVALUATION_STEP: Final = "disruption"
+"""The step that reports of objects that were set aside name."""
 BOOT_TIME: Final = timedelta(minutes=2)
-"""How long it surprises nobody that a machine is on its way up; an Event's usual window."""
+"""Time for which a starting node is normal and needs no Event; an Event's usual window."""
 
 
 class DisruptionClass(Enum):
-    """How much a method respects the wishes of pods."""
+    """Whether pods can block a method."""
 
     GRACEFUL = "graceful"
-    """Always."""
+    """Pods always block."""
     EVENTUAL = "eventual"
-    """Unless the claim has a terminationGracePeriod, which ends all waiting."""
+    """Pods block unless the claim has a terminationGracePeriod, which bounds the wait."""
 
 
-class Obstacle(StrEnum):
-    """The closed list of what forbids to disrupt a machine; the first that holds is reported."""
+class DisruptionObstacle(StrEnum):
+    """The closed list of obstacles to disrupting a node; the first that holds is reported."""
 
     COMMAND = "command"
-    """An earlier command is working on it."""
+    """An earlier command is disrupting it."""
     UNMANAGED = "unmanaged"
     """A Node without a NodeClaim."""
     NO_NODE = "noNode"
@@ -68,22 +68,22 @@ class Obstacle(StrEnum):
     NOMINATION = "nomination"
     """Pods are expected on it."""
     ANNOTATION = "annotation"
-    """Its own, `karpenter.sh/do-not-disrupt`."""
+    """The node's own annotation `karpenter.sh/do-not-disrupt`."""
     NO_POOL = "noPool"
-    """No label says of which NodePool it is, or the pool is not there or sells nothing."""
+    """It has no NodePool label, or the NodePool is missing or has no instance types."""
     PAUSE = "pause"
     POD = "pod"
-    """A pod's annotation."""
+    """The annotation of a pod."""
     POD_DISRUPTION_BUDGET = "podDisruptionBudget"
     FAILURE = "failure"
-    """Judging it failed: a bug, or a value that nobody thought of."""
+    """Evaluating it failed: a bug, or an unexpected value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidate:
-    """A machine that may be disrupted, and what that would cost."""
+    """A node that may be disrupted, with its price and disruption cost."""
 
-    machine: StateNode
+    state_node: StateNode
     node: NodeView
     claim: NodeClaim
     pool: NodePool
@@ -91,7 +91,7 @@ class Candidate:
     zone: str
     capacity_type: str
     price: Price
-    """Per hour, whether it can be bought now or not; zero when nobody knows."""
+    """Per hour, whether its offering is available or not; zero when unknown."""
     disruption_cost: float
     reschedule_cost: float
 
@@ -102,59 +102,59 @@ class Candidate:
 
     @property
     def provider_id(self) -> str:
-        """Id of the instance."""
-        return self.machine.provider_id
+        """ID of the instance."""
+        return self.state_node.provider_id
 
     @property
     def reschedulable_pods(self) -> tuple[PodView, ...]:
         """The pods that would have to move."""
-        return tuple(pod for pod in self.machine.pods if pod.is_reschedulable)
+        return tuple(pod for pod in self.state_node.pods if pod.is_reschedulable)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing on the machine minds its going."""
+        """Whether no pod on the node makes its removal cost anything."""
         return self.reschedule_cost <= 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Blocked:
-    """A machine that may not be disrupted, and the first thing that forbids it."""
+class BlockedNode:
+    """A node that may not be disrupted, with the first obstacle."""
 
-    machine: StateNode
-    obstacle: Obstacle
+    state_node: StateNode
+    obstacle: DisruptionObstacle
     message: str
     subjects: tuple[str, ...] = ()
-    """What the obstacle is called: the pod, the budgets, the annotation, the pool."""
-    is_beginning: bool = False
-    """Whether it is only that the machine is new, as each one is for a while."""
+    """Names of the obstacle: the pod, the budgets, the annotation, the pool."""
+    is_starting: bool = False
+    """Whether the node is only blocked because it is new."""
 
     @property
     def is_published(self) -> bool:
-        """Whether users are told by Events."""
-        return self.obstacle not in _SILENT and not self.is_beginning
+        """Whether Events report it to users."""
+        return self.obstacle not in _UNPUBLISHED_OBSTACLES and not self.is_starting
 
     @property
     def is_expected(self) -> bool:
-        """Whether it is that pods are expected on the machine."""
-        return self.obstacle is Obstacle.NOMINATION
+        """Whether it is blocked because pods are expected on the node."""
+        return self.obstacle is DisruptionObstacle.NOMINATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Candidates:
-    """Every machine, judged."""
+class NodeEvaluation:
+    """The result of evaluating every node."""
 
     candidates: tuple[Candidate, ...] = ()
-    blocked: tuple[Blocked, ...] = ()
+    blocked: tuple[BlockedNode, ...] = ()
     notices: tuple[Notice, ...] = ()
-    """What there is to say about annotations of pods."""
+    """Events about annotations of pods."""
 
     @property
-    def by_machine(self) -> dict[StateNode, Candidate | Blocked]:
-        """Every verdict, by what it is about."""
-        return {verdict.machine: verdict for verdict in (*self.candidates, *self.blocked)}
+    def by_state_node(self) -> dict[StateNode, Candidate | BlockedNode]:
+        """Every verdict, by its state node."""
+        return {verdict.state_node: verdict for verdict in (*self.candidates, *self.blocked)}
 
 
-def find_candidates(
+def evaluate_nodes(
     snapshot: Snapshot,
     *,
     now: datetime,
@@ -162,89 +162,97 @@ def find_candidates(
     queued: frozenset[str] = frozenset(),
     nomination_window: timedelta = NOMINATION_WINDOW,
     paused: bool = False,
-    graceful: Candidates | None = None,
+    graceful: NodeEvaluation | None = None,
     failed: FailedJudgements | None = None,
-) -> Candidates:
-    """Judge every machine; `queued` are the provider ids that a command is working on.
+) -> NodeEvaluation:
+    """Evaluate every node; `queued` are the provider IDs that earlier commands disrupt.
 
-    `paused`: the whole cluster is to be left alone. `graceful` is what was found for that class,
-    at the same time and otherwise alike: only what pods forbid has to be judged again then.
-    Machines that cannot be judged are blocked, and told to `failed`.
+    `paused`: disruption is paused in the whole cluster. `graceful` is the evaluation for that
+    class at the same time: only nodes that pods block are then evaluated again. Nodes that cannot
+    be evaluated are blocked and added to `failed`.
     """
     failed = failed or FailedJudgements()
-    judge = _Judge(
+    judge = _NodeEvaluator(
         snapshot=snapshot,
         now=now,
         disruption_class=disruption_class,
         queued=queued,
         budgets=PodBudgets(snapshot.disruption_budgets.values()),
-        expected=_expected(snapshot, now, nomination_window, failed),
+        expected=_expected_state_nodes(snapshot, now, nomination_window, failed),
         paused=paused,
     )
     candidates: list[Candidate] = []
-    blocked: list[Blocked] = []
-    known = {} if graceful is None else graceful.by_machine
-    for machine in snapshot.state_nodes:
-        verdict = known.get(machine)
-        if verdict is None or (isinstance(verdict, Blocked) and verdict.obstacle in _OF_PODS):
+    blocked: list[BlockedNode] = []
+    known = {} if graceful is None else graceful.by_state_node
+    for state_node in snapshot.state_nodes:
+        verdict = known.get(state_node)
+        if verdict is None or (
+            isinstance(verdict, BlockedNode) and verdict.obstacle in _POD_OBSTACLES
+        ):
             try:
-                verdict = judge.verdict(machine)
+                verdict = judge.evaluate(state_node)
             except Exception as error:
-                noted = failed.note(machine_ref(machine), STEP, error)
-                verdict = Blocked(machine=machine, obstacle=Obstacle.FAILURE, message=noted.message)
+                noted = failed.note(state_node_ref(state_node), EVALUATION_STEP, error)
+                verdict = BlockedNode(
+                    state_node=state_node,
+                    obstacle=DisruptionObstacle.FAILURE,
+                    message=noted.message,
+                )
         if isinstance(verdict, Candidate):
             candidates.append(verdict)
-        elif verdict.obstacle in _OF_BEGINNING and is_new(machine, now):
-            blocked.append(replace(verdict, is_beginning=True))
+        elif verdict.obstacle in _STARTUP_OBSTACLES and is_recent(state_node, now):
+            blocked.append(replace(verdict, is_starting=True))
         else:
             blocked.append(verdict)
-    return Candidates(
+    return NodeEvaluation(
         candidates=tuple(candidates), blocked=tuple(blocked), notices=tuple(judge.notices)
     )
 
 
-def _expected(
+def _expected_state_nodes(
     snapshot: Snapshot, now: datetime, window: timedelta, failed: FailedJudgements
 ) -> frozenset[StateNode]:
     pods = (*snapshot.pending_pods.values(), *snapshot.nominated_pods.values())
     try:
-        return expected_machines(snapshot, pods, now=now, window=window)
+        return expected_state_nodes(snapshot, pods, now=now, window=window)
     except Exception:
         found: set[StateNode] = set()
         for pod in pods:
-            with failed.judging(pod_ref(pod), STEP):
-                found |= expected_machines(snapshot, (pod,), now=now, window=window)
+            with failed.judging(pod_ref(pod), EVALUATION_STEP):
+                found |= expected_state_nodes(snapshot, (pod,), now=now, window=window)
         return frozenset(found)
 
 
-def is_new(machine: StateNode, now: datetime) -> bool:
-    """Tell whether a machine may well be booting, or its first pods on their way."""
-    created = None if machine.claim is None else machine.claim.metadata.creation_timestamp
+def is_recent(state_node: StateNode, now: datetime) -> bool:
+    """Tell whether a node is so new that it may still boot or wait for its first pods."""
+    created = None if state_node.claim is None else state_node.claim.metadata.creation_timestamp
     return created is not None and now - created < BOOT_TIME
 
 
-def blocked_notices(blocked: Blocked, *, reason: str = "DisruptionBlocked") -> tuple[Notice, ...]:
-    """Say on a node and its claim why they are left alone."""
+def blocked_notices(
+    blocked: BlockedNode, *, reason: str = "DisruptionBlocked"
+) -> tuple[Notice, ...]:
+    """Return Events on a node and its claim that say why they are not disrupted."""
     if not blocked.is_published:
         return ()
-    return machine_notices(blocked.machine, reason=reason, message=blocked.message)
+    return state_node_notices(blocked.state_node, reason=reason, message=blocked.message)
 
 
-def machine_notices(
-    machine: StateNode,
+def state_node_notices(
+    state_node: StateNode,
     *,
     reason: str,
     message: str,
     dedupe: tuple[str, ...] = (),
     window: timedelta = DEFAULT_DEDUPE,
 ) -> tuple[Notice, ...]:
-    """Say something on a node and on its claim."""
+    """Return the same Event on a node and on its claim."""
     refs: list[ObjectRef] = []
-    if machine.node is not None:
-        node = machine.node
+    if state_node.node is not None:
+        node = state_node.node
         refs.append(ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid))
-    if machine.claim is not None:
-        refs.append(machine.claim.ref)
+    if state_node.claim is not None:
+        refs.append(state_node.claim.ref)
     return tuple(
         Notice(
             regarding=ref,
@@ -259,7 +267,7 @@ def machine_notices(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Judge:
+class _NodeEvaluator:
     """The checks, in order; the first that fails is the reason."""
 
     snapshot: Snapshot
@@ -276,84 +284,91 @@ class _Judge:
 
     _costs: dict[PodShape, float] = field(default_factory=dict["PodShape", float])
 
-    def verdict(self, machine: StateNode) -> Candidate | Blocked:
-        """Judge one machine."""
-        if machine.provider_id and machine.provider_id in self.queued:
-            return Blocked(
-                machine=machine,
-                obstacle=Obstacle.COMMAND,
+    def evaluate(self, state_node: StateNode) -> Candidate | BlockedNode:
+        """Evaluate one node."""
+        if state_node.provider_id and state_node.provider_id in self.queued:
+            return BlockedNode(
+                state_node=state_node,
+                obstacle=DisruptionObstacle.COMMAND,
                 message="candidate is already being disrupted",
             )
-        if machine.claim is None:
-            return Blocked(
-                machine=machine,
-                obstacle=Obstacle.UNMANAGED,
+        if state_node.claim is None:
+            return BlockedNode(
+                state_node=state_node,
+                obstacle=DisruptionObstacle.UNMANAGED,
                 message="node isn't managed by karpenter",
             )
-        if machine.node is None:
-            return Blocked(
-                machine=machine,
-                obstacle=Obstacle.NO_NODE,
+        if state_node.node is None:
+            return BlockedNode(
+                state_node=state_node,
+                obstacle=DisruptionObstacle.NO_NODE,
                 message="Nodeclaim does not have an associated node",
             )
-        blocked = self._machine_problem(machine)
+        blocked = self._node_obstacle(state_node)
         if blocked is not None:
             return blocked
-        pool_name = machine.labels.get(NODE_POOL, "")
+        pool_name = state_node.labels.get(NODE_POOL, "")
         pool = self.snapshot.node_pools.get(pool_name)
         types = self._instance_types(pool_name)
         if pool is None or not types:
-            return Blocked(
-                machine=machine,
-                obstacle=Obstacle.NO_POOL,
+            return BlockedNode(
+                state_node=state_node,
+                obstacle=DisruptionObstacle.NO_POOL,
                 message=f"NodePool not found (NodePool={pool_name})",
                 subjects=(pool_name,),
             )
-        pause = why_paused(pool, everywhere=self.paused)
+        pause = pause_reason(pool, is_paused_globally=self.paused)
         if pause:
-            return Blocked(
-                machine=machine, obstacle=Obstacle.PAUSE, message=pause[:1].upper() + pause[1:]
+            return BlockedNode(
+                state_node=state_node,
+                obstacle=DisruptionObstacle.PAUSE,
+                message=pause[:1].upper() + pause[1:],
             )
-        blocked = self._pods_problem(machine, machine.claim)
+        blocked = self._pod_obstacle(state_node, state_node.claim)
         if blocked is not None:
             return blocked
-        return self._candidate(machine, machine.node, machine.claim, pool, types)
+        return self._candidate(state_node, state_node.node, state_node.claim, pool, types)
 
-    def _machine_problem(self, machine: StateNode) -> Blocked | None:
+    def _node_obstacle(self, state_node: StateNode) -> BlockedNode | None:
         obstacle, message, subjects = None, "", ()
-        if not machine.initialized:
-            obstacle, message = Obstacle.UNINITIALIZED, "Node isn't initialized"
-        elif machine.marked_for_deletion:
-            obstacle, message = Obstacle.DELETION, "Node is deleting or marked for deletion"
-        elif machine.is_nominated(self.now) or machine in self.expected:
-            obstacle, message = Obstacle.NOMINATION, "Node is nominated for a pending pod"
-        elif machine.annotations.get(DO_NOT_DISRUPT) == "true":
-            obstacle, subjects = Obstacle.ANNOTATION, (DO_NOT_DISRUPT,)
+        if not state_node.initialized:
+            obstacle, message = DisruptionObstacle.UNINITIALIZED, "Node isn't initialized"
+        elif state_node.marked_for_deletion:
+            obstacle, message = (
+                DisruptionObstacle.DELETION,
+                "Node is deleting or marked for deletion",
+            )
+        elif state_node.is_nominated(self.now) or state_node in self.expected:
+            obstacle, message = DisruptionObstacle.NOMINATION, "Node is nominated for a pending pod"
+        elif state_node.annotations.get(DO_NOT_DISRUPT) == "true":
+            obstacle, subjects = DisruptionObstacle.ANNOTATION, (DO_NOT_DISRUPT,)
             message = f'Disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
-        elif NODE_POOL not in machine.labels:
-            obstacle = Obstacle.NO_POOL
+        elif NODE_POOL not in state_node.labels:
+            obstacle = DisruptionObstacle.NO_POOL
             message = f"Node doesn't have required label (label={NODE_POOL})"
         if obstacle is None:
             return None
-        return Blocked(machine=machine, obstacle=obstacle, message=message, subjects=subjects)
+        return BlockedNode(
+            state_node=state_node, obstacle=obstacle, message=message, subjects=subjects
+        )
 
-    def _pods_problem(self, machine: StateNode, claim: NodeClaim) -> Blocked | None:
-        """Return what the pods forbid; a grace period of the claim outweighs it, eventually."""
+    def _pod_obstacle(self, state_node: StateNode, claim: NodeClaim) -> BlockedNode | None:
+        """Return the pod that blocks; a claim's grace period overrides it for eventual methods."""
         if (
             self.disruption_class is DisruptionClass.EVENTUAL
             and claim.spec.termination_grace_period is not None
         ):
             return None
-        noted = sorted((pod for pod in machine.pods if pod.shape.annotations), key=_pod_order)
+        noted = sorted((pod for pod in state_node.pods if pod.shape.annotations), key=_pod_order)
         for pod in noted:
-            if protecting := self._protecting(pod):
-                return Blocked(
-                    machine=machine,
-                    obstacle=Obstacle.POD,
+            if protecting := self._protecting_annotation(pod):
+                return BlockedNode(
+                    state_node=state_node,
+                    obstacle=DisruptionObstacle.POD,
                     message=f'Pod has "{protecting}" annotation (Pod={pod.key})',
                     subjects=(pod.key, protecting),
                 )
-        held = [pod for pod in machine.pods if self.budgets.blocking(pod, self.now)]
+        held = [pod for pod in state_node.pods if self.budgets.blocking(pod, self.now)]
         if not held:
             return None
         pod = min(held, key=_pod_order)
@@ -363,14 +378,14 @@ class _Judge:
         message = f"Pdb prevents pod evictions (PodDisruptionBudget=[{keys}])"
         if len(budgets) > 1:
             message = f"Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{keys}])"
-        return Blocked(
-            machine=machine,
-            obstacle=Obstacle.POD_DISRUPTION_BUDGET,
+        return BlockedNode(
+            state_node=state_node,
+            obstacle=DisruptionObstacle.POD_DISRUPTION_BUDGET,
             message=message,
             subjects=(*names, pod.key),
         )
 
-    def _protecting(self, pod: PodView) -> str:
+    def _protecting_annotation(self, pod: PodView) -> str:
         """Return the annotation that protects a pod now; empty when none does."""
         if not pod.is_active:
             return ""
@@ -395,18 +410,18 @@ class _Judge:
 
     def _candidate(
         self,
-        machine: StateNode,
+        state_node: StateNode,
         node: NodeView,
         claim: NodeClaim,
         pool: NodePool,
         types: Mapping[str, InstanceType],
     ) -> Candidate:
-        labels = machine.labels
+        labels = state_node.labels
         instance_type = types.get(labels.get(INSTANCE_TYPE, ""))
         zone, capacity_type = labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
-        costs = [self._eviction_cost(pod.shape) for pod in machine.pods]
+        costs = [self._eviction_cost(pod.shape) for pod in state_node.pods]
         return Candidate(
-            machine=machine,
+            state_node=state_node,
             node=node,
             claim=claim,
             pool=pool,
@@ -416,15 +431,23 @@ class _Judge:
             price=current_price(instance_type, zone, capacity_type),
             disruption_cost=disruption_cost(costs, claim, self.now),
             reschedule_cost=reschedule_cost(
-                cost for pod, cost in zip(machine.pods, costs, strict=True) if pod.is_reschedulable
+                cost
+                for pod, cost in zip(state_node.pods, costs, strict=True)
+                if pod.is_reschedulable
             ),
         )
 
 
-_OF_PODS: Final = frozenset({Obstacle.POD, Obstacle.POD_DISRUPTION_BUDGET})
-_OF_BEGINNING: Final = frozenset({Obstacle.NO_NODE, Obstacle.UNINITIALIZED, Obstacle.NOMINATION})
-_SILENT: Final = frozenset({Obstacle.COMMAND, Obstacle.UNMANAGED, Obstacle.FAILURE})
-"""Of these the owners of the machine need not hear, or hear by another Event."""
+_POD_OBSTACLES: Final = frozenset(
+    {DisruptionObstacle.POD, DisruptionObstacle.POD_DISRUPTION_BUDGET}
+)
+_STARTUP_OBSTACLES: Final = frozenset(
+    {DisruptionObstacle.NO_NODE, DisruptionObstacle.UNINITIALIZED, DisruptionObstacle.NOMINATION}
+)
+_UNPUBLISHED_OBSTACLES: Final = frozenset(
+    {DisruptionObstacle.COMMAND, DisruptionObstacle.UNMANAGED, DisruptionObstacle.FAILURE}
+)
+"""Obstacles without an Event of this kind: users need none, or get another one."""
 
 
 def _pod_order(pod: PodView) -> tuple[str, str]:

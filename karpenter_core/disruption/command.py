@@ -1,4 +1,4 @@
-"""A Command: one disruption, with what it takes, what comes instead, and why."""
+"""Defines `Command`: candidates, replacements and cause of one disruption."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodView
     from karpenter_core.disruption.budgets import DisruptionReason
     from karpenter_core.disruption.candidates import Candidate
-    from karpenter_core.disruption.pricing import Prices
+    from karpenter_core.disruption.pricing import NodePrices
     from karpenter_core.scheduling.problem import PlannedNodeClaim
 
-__all__ = ["CandidateProof", "Command", "Decision", "Proof", "prove", "shortened"]
+__all__ = [
+    "CandidateEvidence",
+    "Command",
+    "CommandDecision",
+    "CommandEvidence",
+    "command_evidence",
+    "with_candidates",
+]
 
 
-class Decision(StrEnum):
+class CommandDecision(StrEnum):
     """What a command does."""
 
     DELETE = "delete"
@@ -29,8 +36,8 @@ class Decision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateProof:
-    """What was known of one candidate when the command was made."""
+class CandidateEvidence:
+    """Facts about one candidate at the time of the command."""
 
     claim: str
     node: str
@@ -41,24 +48,24 @@ class CandidateProof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """Why a command is right, as far as the snapshot tells.
+class CommandEvidence:
+    """The facts of the snapshot that justify a command.
 
-    `savings_per_hour` is what the machines cost less what replaces them. `held_back` names the
-    machines that qualified too and were spared by a budget, `alternatives` what the next best moves
-    would save per hour, by node.
+    `savings_per_hour` is the cost of the candidates less that of their replacements.
+    `spared_by_budget` names the nodes that qualified and were kept by a budget, `alternatives` the
+    savings per hour of the next best moves, by node.
     """
 
     snapshot_version: int
-    candidates: tuple[CandidateProof, ...]
+    candidates: tuple[CandidateEvidence, ...]
     savings_per_hour: float = 0.0
-    held_back: tuple[str, ...] = ()
+    spared_by_budget: tuple[str, ...] = ()
     alternatives: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Command:
-    """One disruption. `id` names it in logs, Events and journal; `cause` says what led to it."""
+    """One disruption. `id` names it in logs, Events and journal; `cause` is what triggered it."""
 
     id: str
     cause: str
@@ -69,52 +76,52 @@ class Command:
     moves: Mapping[str, tuple[PodView, ...]] = field(
         default_factory=dict[str, "tuple[PodView, ...]"]
     )
-    """Where pods go that do not need a replacement, by machine name."""
+    """Pods that move to existing nodes, by node name."""
     created: datetime
-    proof: Proof
+    evidence: CommandEvidence
 
     @property
-    def decision(self) -> Decision:
+    def decision(self) -> CommandDecision:
         """What the command does."""
         if not self.candidates:
-            return Decision.NO_OP
-        return Decision.REPLACE if self.replacements else Decision.DELETE
+            return CommandDecision.NO_OP
+        return CommandDecision.REPLACE if self.replacements else CommandDecision.DELETE
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """The pools it touches."""
+        """Names of the candidates' pools."""
         return tuple(sorted({candidate.pool.name for candidate in self.candidates}))
 
     @property
     def pod_count(self) -> int:
-        """How many pods have to move."""
+        """Number of pods that have to move."""
         return sum(len(candidate.reschedulable_pods) for candidate in self.candidates)
 
     def __str__(self) -> str:
-        """Write the command the way logs show it."""
+        """Write the command as logs show it."""
         text = f"{self.reason}/{self.id}: {self.decision}: nodepools=[{', '.join(self.pools)}]: "
-        return f"{text}{self._change} (savings: ${self.proof.savings_per_hour:.2f})"
+        return f"{text}{self._describe_change} (savings: ${self.evidence.savings_per_hour:.2f})"
 
     @property
-    def _change(self) -> str:
+    def _describe_change(self) -> str:
         text = f"[{', '.join(candidate.node.name for candidate in self.candidates)}]"
         if self.replacements:
             count = len(self.replacements)
             text += f" -> [{count} replacement{'s' if count > 1 else ''}]"
         return text
 
-    def part_of(self, candidate: Candidate) -> str:
-        """Write what the command means for one of its candidates, the way Events show it."""
+    def describe_for(self, candidate: Candidate) -> str:
+        """Write what the command does to one of its candidates, as Events show it."""
         if len(self.candidates) == 1:
-            return f"{self.decision}: {self._change}"
+            return f"{self.decision}: {self._describe_change}"
         part = f"(part of {len(self.candidates)}-node consolidation)"
         return f"{self.decision}: [{candidate.node.name}] {part}"
 
 
-def shortened(command: Command, kept: Sequence[Candidate], prices: Prices) -> Command:
-    """Return a command without replacements for some of its candidates; the others stay."""
+def with_candidates(command: Command, kept: Sequence[Candidate], prices: NodePrices) -> Command:
+    """Return a command without replacements, reduced to the candidates in `kept`."""
     names = {candidate.name for candidate in kept}
-    spared = prices.of(item for item in command.candidates if item.name not in names)
+    spared = prices.cost_per_hour(item for item in command.candidates if item.name not in names)
     moving = {pod.uid for candidate in kept for pod in candidate.reschedulable_pods}
     moves = {
         name: tuple(pod for pod in pods if pod.uid in moving)
@@ -124,27 +131,27 @@ def shortened(command: Command, kept: Sequence[Candidate], prices: Prices) -> Co
         command,
         candidates=tuple(kept),
         moves={name: pods for name, pods in moves.items() if pods},
-        proof=replace(
-            command.proof,
-            candidates=tuple(item for item in command.proof.candidates if item.claim in names),
-            savings_per_hour=command.proof.savings_per_hour - spared,
+        evidence=replace(
+            command.evidence,
+            candidates=tuple(item for item in command.evidence.candidates if item.claim in names),
+            savings_per_hour=command.evidence.savings_per_hour - spared,
         ),
     )
 
 
-def prove(
+def command_evidence(
     snapshot_version: int,
     candidates: tuple[Candidate, ...],
     *,
     savings_per_hour: float,
-    held_back: tuple[str, ...] = (),
+    spared_by_budget: tuple[str, ...],
     alternatives: Mapping[str, float] | None = None,
-) -> Proof:
-    """Write down why these candidates go."""
-    return Proof(
+) -> CommandEvidence:
+    """Return the evidence for a command with these candidates."""
+    return CommandEvidence(
         snapshot_version=snapshot_version,
         candidates=tuple(
-            CandidateProof(
+            CandidateEvidence(
                 claim=candidate.claim.name,
                 node=candidate.node.name,
                 pool=candidate.pool.name,
@@ -154,6 +161,6 @@ def prove(
             for candidate in candidates
         ),
         savings_per_hour=savings_per_hour,
-        held_back=held_back,
+        spared_by_budget=spared_by_budget,
         alternatives=alternatives or {},
     )

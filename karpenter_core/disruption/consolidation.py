@@ -1,7 +1,7 @@
-"""What the consolidating methods have in common: which machines, and what a move comes to.
+"""Shares the rules of the consolidation methods: acceptance and moves.
 
-A move takes some candidates away and puts something cheaper in their place, or nothing. Whether
-their pods have places is answered by the simulation; here is what it may cost.
+A move removes some candidates and launches something cheaper in their place, or nothing. The
+simulation answers whether their pods find places; this module decides what replacements may cost.
 """
 
 from __future__ import annotations
@@ -13,86 +13,87 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
-from karpenter_core.disruption.candidates import Candidate, machine_notices
-from karpenter_core.disruption.command import Command, prove
-from karpenter_core.disruption.floors import least_savings
-from karpenter_core.disruption.method import Acceptance, Declined
-from karpenter_core.disruption.pricing import Refused
-from karpenter_core.disruption.simulation import leftover_message
-from karpenter_core.scheduling.whatif.what_if import Outcome
+from karpenter_core.disruption.candidates import Candidate, state_node_notices
+from karpenter_core.disruption.command import Command, command_evidence
+from karpenter_core.disruption.method import CandidateAcceptance, DeclineReason
+from karpenter_core.disruption.pricing import ReplacementRefusedError
+from karpenter_core.disruption.savings_floors import minimum_savings
+from karpenter_core.disruption.simulation import unplaced_pods_message
+from karpenter_core.scheduling.whatif.what_if import WhatIfOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from karpenter_core.api.notices import Notice
     from karpenter_core.disruption.budgets import PoolBudget
-    from karpenter_core.disruption.method import Method, Pass
-    from karpenter_core.disruption.pricing import Prices
+    from karpenter_core.disruption.method import DisruptionMethod, DisruptionPass
+    from karpenter_core.disruption.pricing import NodePrices
     from karpenter_core.scheduling.problem import PlannedNodeClaim
-    from karpenter_core.scheduling.whatif.what_if import Verdict
+    from karpenter_core.scheduling.whatif.what_if import WhatIfVerdict
 
 __all__ = [
     "UNCONSOLIDATABLE_WINDOW",
-    "Move",
-    "Refusal",
-    "accept",
-    "best_move",
-    "by_savings",
+    "DisruptionMove",
+    "MoveRefusal",
+    "accept_for_consolidation",
+    "accepted_candidates",
     "candidate_notices",
-    "command_of",
-    "consolidation_disabled",
-    "each_within_budget",
+    "command_for_move",
+    "consolidation_disabled_message",
+    "evaluate_move",
+    "individually_within_budget",
     "rejection_notices",
-    "renewed",
-    "still_accepted",
-    "unconsolidatable",
-    "within_budgets",
+    "sort_by_savings",
+    "split_by_budgets",
+    "unconsolidatable_notices",
+    "with_new_move",
 ]
 
 UNCONSOLIDATABLE_WINDOW: Final = timedelta(minutes=15)  # upstream default
 _WHEN_EMPTY: Final = "WhenEmpty"
-_TOO_DEAR: Final = "Can't replace with a cheaper node"
+_TOO_EXPENSIVE: Final = "Can't replace with a cheaper node"
 _ROUNDING: Final = 1e-9
-"""A price per hour that is nothing: floors are shares, and sums of prices are not exact."""
+"""Tolerance in price per hour: floors are shares, and sums of prices are not exact."""
 _SPOT_FLEXIBILITY: Final = 15
-"""Types that a spot node needs to be replaced by spot one for one, and that are sent to launch.
+"""Cheaper types that replacing one spot node by another needs, and that are sent to launch.
 
-What is launched is then among the cheapest fifteen, so a chain of replacements ends (upstream)."""
+The launched instance is then among the cheapest fifteen, so a chain of replacements ends
+(upstream)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Move:
-    """Candidates that can go, and what comes in their place."""
+class DisruptionMove:
+    """Candidates that can be removed, and their replacements."""
 
     candidates: tuple[Candidate, ...]
-    verdict: Verdict
+    verdict: WhatIfVerdict
     replacements: tuple[PlannedNodeClaim, ...] = ()
     savings_per_hour: float
-    """At the price of the cheapest type that each replacement may become."""
+    """With each replacement priced at its cheapest type."""
 
     @property
-    def disturbance(self) -> float:
-        """What moving its pods costs."""
+    def disruption_cost(self) -> float:
+        """Disruption cost of moving its pods."""
         return sum(candidate.reschedule_cost for candidate in self.candidates)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why candidates cannot go, as Events say it; empty when nothing is to be said."""
+class MoveRefusal:
+    """The message, for Events, that says why candidates cannot be removed; empty for none."""
 
     message: str = ""
 
 
-# -- which machines --------------------------------------------------------------------------------
+# -- acceptance ------------------------------------------------------------------------------------
 
 
-def accept(candidate: Candidate) -> Acceptance:
-    """Take settled machines of pools that consolidate machines in use, and say why not."""
+def accept_for_consolidation(candidate: Candidate) -> CandidateAcceptance:
+    """Accept consolidatable nodes of pools that consolidate nodes in use, or say why not."""
     pool = candidate.pool
     if pool.spec.replicas is not None:
-        return Acceptance(accepted=False, declined=Declined.STATIC)
-    labels = candidate.machine.labels
-    declined, problem = Declined.UNKNOWN_OFFERING, ""
+        return CandidateAcceptance(accepted=False, decline_reason=DeclineReason.STATIC)
+    labels = candidate.state_node.labels
+    declined, problem = DeclineReason.UNKNOWN_OFFERING, ""
     if candidate.instance_type is None:
         problem = f'Instance Type "{labels.get(INSTANCE_TYPE, "")}" not found'
     elif CAPACITY_TYPE not in labels:
@@ -100,51 +101,53 @@ def accept(candidate: Candidate) -> Acceptance:
     elif ZONE not in labels:
         problem = f'Node does not have label "{ZONE}"'
     elif pool.spec.disruption.consolidate_after.timedelta is None:
-        declined, problem = Declined.DISABLED, consolidation_disabled(pool.name)
+        declined, problem = DeclineReason.DISABLED, consolidation_disabled_message(pool.name)
     elif candidate.is_empty:
-        return Acceptance(accepted=False, declined=Declined.EMPTY)
+        return CandidateAcceptance(accepted=False, decline_reason=DeclineReason.EMPTY)
     elif pool.spec.disruption.consolidation_policy == _WHEN_EMPTY:
-        declined = Declined.POLICY
+        declined = DeclineReason.POLICY
         problem = (
             f'NodePool "{pool.name}" has consolidation policy WhenEmpty, but node is not empty'
         )
     if problem:
-        return Acceptance(
-            accepted=False, declined=declined, notices=unconsolidatable(candidate, problem)
+        return CandidateAcceptance(
+            accepted=False,
+            decline_reason=declined,
+            notices=unconsolidatable_notices(candidate, problem),
         )
     if not is_true(candidate.claim.status.conditions, CONSOLIDATABLE):
-        return Acceptance(accepted=False, declined=Declined.UNSETTLED)
-    return Acceptance(accepted=True)
+        return CandidateAcceptance(accepted=False, decline_reason=DeclineReason.UNSETTLED)
+    return CandidateAcceptance(accepted=True)
 
 
-def consolidation_disabled(pool: str) -> str:
-    """Say that a pool consolidates nothing."""
+def consolidation_disabled_message(pool: str) -> str:
+    """Return the message that consolidation is disabled in a pool."""
     return f'NodePool "{pool}" has consolidation disabled'
 
 
-def unconsolidatable(candidate: Candidate, message: str) -> tuple[Notice, ...]:
-    """Say on a machine why it is not consolidated."""
-    return machine_notices(
-        candidate.machine,
+def unconsolidatable_notices(candidate: Candidate, message: str) -> tuple[Notice, ...]:
+    """Return Events on a node and its claim that say why it is not consolidated."""
+    return state_node_notices(
+        candidate.state_node,
         reason="Unconsolidatable",
         message=message,
         window=UNCONSOLIDATABLE_WINDOW,
     )
 
 
-def by_savings(candidates: Sequence[Candidate], prices: Prices) -> list[Candidate]:
-    """Sort by what ending a machine saves for what it disturbs, best first."""
+def sort_by_savings(candidates: Sequence[Candidate], prices: NodePrices) -> list[Candidate]:
+    """Sort by savings per reschedule cost, best first."""
 
     def rank(candidate: Candidate) -> tuple[float, str]:
-        return -prices.of_price(candidate.price) / candidate.reschedule_cost, candidate.name
+        return -prices.convert(candidate.price) / candidate.reschedule_cost, candidate.name
 
     return sorted(candidates, key=rank)
 
 
-def within_budgets(
+def split_by_budgets(
     candidates: Sequence[Candidate], budgets: Mapping[str, PoolBudget]
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Part candidates, in their order, into those the budgets of their pools allow and the rest."""
+    """Split candidates, in their order, into those that pool budgets allow and the rest."""
     left = {name: budget.remaining for name, budget in budgets.items()}
     chosen: list[Candidate] = []
     spared: list[Candidate] = []
@@ -158,53 +161,55 @@ def within_budgets(
     return chosen, spared
 
 
-def each_within_budget(
+def individually_within_budget(
     candidates: Sequence[Candidate], budgets: Mapping[str, PoolBudget]
 ) -> list[Candidate]:
-    """Return the candidates that the budgets of their pools allow, each looked at by itself."""
+    """Return the candidates whose pool's budget allows one more disruption."""
     return [
         c for c in candidates if (b := budgets.get(c.pool.name)) is not None and b.remaining > 0
     ]
 
 
-# -- what a move comes to --------------------------------------------------------------------------
+# -- moves -----------------------------------------------------------------------------------------
 
 
-def best_move(
-    look: Pass, candidates: Sequence[Candidate], *, most_claims: int = 1
-) -> Move | Refusal:
-    """Say what comes of candidates going all at once, or why they cannot.
+def evaluate_move(
+    disruption_pass: DisruptionPass, candidates: Sequence[Candidate], *, max_claims: int = 1
+) -> DisruptionMove | MoveRefusal:
+    """Return the move that removes all candidates at once, or why it is refused.
 
-    Replacements cost less than what goes, by the savings floor of its pools at least, whatever
-    they are launched as.
+    Replacements cost less than the candidates, by at least the savings floor of their pools,
+    whichever of their listed types is launched.
     """
     chosen = tuple(candidates)
-    price = look.prices.of(chosen)
-    least = least_savings(chosen, look.prices, now=look.now)
+    price = disruption_pass.prices.cost_per_hour(chosen)
+    least = minimum_savings(chosen, disruption_pass.prices, now=disruption_pass.now)
     # Exactly the floor is enough; a saving of nothing never is.
     below = min(price, price - least + _ROUNDING) if least else price
-    verdict = look.simulation.evaluate(chosen, most_claims=most_claims, below_price=below)
-    if verdict.outcome is Outcome.LEFT:
-        text = leftover_message(verdict)
-        return Refusal(text[:1].upper() + text[1:])
-    if verdict.outcome is Outcome.TOO_MANY:
-        return Refusal(f"Can't remove without creating more than {most_claims} candidates")
-    unrated = look.prices.unrated(candidate.price.currency for candidate in chosen)
-    if unrated and (verdict.outcome is Outcome.TOO_DEAR or verdict.claims):
-        return Refusal(f"Can't compare prices: {unrated} (--exchange-rates)")
-    if verdict.outcome is Outcome.TOO_DEAR:
-        return Refusal(_TOO_DEAR + _floor_text(least))
+    verdict = disruption_pass.simulation.evaluate(chosen, max_claims=max_claims, below_price=below)
+    if verdict.outcome is WhatIfOutcome.LEFT:
+        text = unplaced_pods_message(verdict)
+        return MoveRefusal(text[:1].upper() + text[1:])
+    if verdict.outcome is WhatIfOutcome.TOO_MANY:
+        return MoveRefusal(f"Can't remove without creating more than {max_claims} candidates")
+    unrated = disruption_pass.prices.missing_rates_message(
+        candidate.price.currency for candidate in chosen
+    )
+    if unrated and (verdict.outcome is WhatIfOutcome.TOO_DEAR or verdict.claims):
+        return MoveRefusal(f"Can't compare prices: {unrated} (--exchange-rates)")
+    if verdict.outcome is WhatIfOutcome.TOO_DEAR:
+        return MoveRefusal(_TOO_EXPENSIVE + _floor_text(least))
     if verdict.fits and price < least - _ROUNDING:
-        return Refusal("Can't save enough by removing" + _floor_text(least))
-    unready = look.simulation.unready_destination(verdict)
+        return MoveRefusal("Can't save enough by removing" + _floor_text(least))
+    unready = disruption_pass.simulation.unready_destination(verdict)
     if unready:
-        return Refusal(unready[:1].upper() + unready[1:])
+        return MoveRefusal(unready[:1].upper() + unready[1:])
     try:
-        replacements = _replacements(look, chosen, verdict, below)
-    except Refused as refused:
-        return Refusal(str(refused) + _floor_text(least))
+        replacements = _replacements(disruption_pass, chosen, verdict, below)
+    except ReplacementRefusedError as refused:
+        return MoveRefusal(str(refused) + _floor_text(least))
     saved = price - sum(planned.cheapest.price_per_hour for planned in replacements)
-    return Move(
+    return DisruptionMove(
         candidates=chosen, verdict=verdict, replacements=replacements, savings_per_hour=saved
     )
 
@@ -214,11 +219,14 @@ def _floor_text(least: float) -> str:
 
 
 def _replacements(
-    look: Pass, candidates: tuple[Candidate, ...], verdict: Verdict, below: float
+    disruption_pass: DisruptionPass,
+    candidates: tuple[Candidate, ...],
+    verdict: WhatIfVerdict,
+    below: float,
 ) -> tuple[PlannedNodeClaim, ...]:
-    """Narrow what the simulation would open down to what costs less in any case.
+    """Narrow the simulation's claims down to types that cost less in any case.
 
-    Several replacements share the price that they must stay below by what each costs at best.
+    Several replacements divide the price limit in proportion to their cheapest prices.
     """
     claims = verdict.claims
     total = sum(planned.cheapest.price_per_hour for planned in claims)
@@ -226,49 +234,51 @@ def _replacements(
     found: list[PlannedNodeClaim] = []
     for planned in claims:
         if planned.min_values_relaxed:
-            raise Refused("Can't replace without relaxing minValues")
+            raise ReplacementRefusedError("Can't replace without relaxing minValues")
         ceiling = (
             below
             if len(claims) == 1 or total <= 0
             else below * (planned.cheapest.price_per_hour / total)
         )
-        if all_spot and look.prices.is_spot_possible(planned):
-            # As many for as many could go on for ever, each time by a little.
+        if all_spot and disruption_pass.prices.is_spot_possible(planned):
+            # Replacing n nodes by n could go on for ever, each time for a small saving.
             endless = len(claims) >= len(candidates)
-            narrowed = _spot_for_spot(look, planned, ceiling, is_flexible=endless)
+            narrowed = _spot_for_spot(disruption_pass, planned, ceiling, is_flexible=endless)
         else:
-            narrowed = look.prices.narrowed(planned, below_price=ceiling)
+            narrowed = disruption_pass.prices.limited_by_price(planned, below_price=ceiling)
         if len(candidates) > 1 and len(claims) == 1:
-            narrowed = look.prices.without(narrowed, _ceilings(look, candidates))
+            narrowed = disruption_pass.prices.limited_by_ceilings(
+                narrowed, _ceilings(disruption_pass, candidates)
+            )
         found.append(narrowed)
     return tuple(found)
 
 
 def _spot_for_spot(
-    look: Pass, planned: PlannedNodeClaim, ceiling: float, *, is_flexible: bool
+    disruption_pass: DisruptionPass, planned: PlannedNodeClaim, ceiling: float, *, is_flexible: bool
 ) -> PlannedNodeClaim:
-    if not look.options.spot_to_spot:
-        raise Refused(
+    if not disruption_pass.options.spot_to_spot:
+        raise ReplacementRefusedError(
             "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
         )
-    narrowed = look.prices.narrowed(planned, below_price=ceiling, only_spot=True)
+    narrowed = disruption_pass.prices.limited_by_price(planned, below_price=ceiling, only_spot=True)
     if not is_flexible:
         return narrowed
     count = len(narrowed.instance_types)
     if count < _SPOT_FLEXIBILITY:
-        raise Refused(
+        raise ReplacementRefusedError(
             f"SpotToSpotConsolidation requires {_SPOT_FLEXIBILITY} cheaper instance type options"
             f" than the current candidate to consolidate, got {count}"
         )
-    return look.prices.limited(narrowed, _SPOT_FLEXIBILITY)
+    return disruption_pass.prices.limited_to_cheapest(narrowed, _SPOT_FLEXIBILITY)
 
 
-def _ceilings(look: Pass, candidates: Sequence[Candidate]) -> dict[str, float]:
+def _ceilings(disruption_pass: DisruptionPass, candidates: Sequence[Candidate]) -> dict[str, float]:
     """Return the lowest current price of each type among the candidates."""
     lowest: dict[str, float] = {}
     for candidate in candidates:
         if candidate.instance_type is not None:
-            price = look.prices.of_price(candidate.price)
+            price = disruption_pass.prices.convert(candidate.price)
             name = candidate.instance_type.name
             lowest[name] = min(price, lowest.get(name, price))
     return lowest
@@ -277,80 +287,84 @@ def _ceilings(look: Pass, candidates: Sequence[Candidate]) -> dict[str, float]:
 # -- commands --------------------------------------------------------------------------------------
 
 
-def command_of(
-    look: Pass,
-    method: Method,
-    move: Move,
+def command_for_move(
+    disruption_pass: DisruptionPass,
+    method: DisruptionMethod,
+    move: DisruptionMove,
     *,
-    held_back: Sequence[Candidate] = (),
+    spared_by_budget: Sequence[Candidate] = (),
     alternatives: Mapping[str, float] | None = None,
 ) -> Command:
-    """Return the command that carries a move out."""
+    """Return the command that executes a move."""
     return Command(
-        id=look.command_id,
-        cause=look.cause,
+        id=disruption_pass.command_id,
+        cause=disruption_pass.cause,
         method=method.name,
         reason=method.reason,
         candidates=move.candidates,
         replacements=move.replacements,
         moves=move.verdict.moves,
-        created=look.now,
-        proof=prove(
-            look.snapshot.version,
+        created=disruption_pass.now,
+        evidence=command_evidence(
+            disruption_pass.snapshot.version,
             move.candidates,
             savings_per_hour=move.savings_per_hour,
-            held_back=tuple(candidate.name for candidate in held_back),
+            spared_by_budget=tuple(candidate.name for candidate in spared_by_budget),
             alternatives=alternatives,
         ),
     )
 
 
-def still_accepted(method: Method, command: Command, look: Pass) -> list[Candidate]:
-    """Return those of a command's candidates that its method would take again, as they are now."""
+def accepted_candidates(
+    method: DisruptionMethod, command: Command, disruption_pass: DisruptionPass
+) -> list[Candidate]:
+    """Return the command's candidates that its method still accepts, in their present state."""
     uids = {candidate.claim.uid for candidate in command.candidates}
     found = {
         item.claim.uid: item
-        for item in look.candidates(method.disruption_class).candidates
-        if item.claim.uid in uids and method.accept(item, look).accepted
+        for item in disruption_pass.candidates(method.disruption_class).candidates
+        if item.claim.uid in uids and method.accept(item, disruption_pass).accepted
     }
     return [found[c.claim.uid] for c in command.candidates if c.claim.uid in found]
 
 
-def renewed(command: Command, move: Move, look: Pass) -> Command:
-    """Return a command that carries out the move which a later look found in its place."""
+def with_new_move(
+    command: Command, move: DisruptionMove, disruption_pass: DisruptionPass
+) -> Command:
+    """Return the command with the move that a later pass found instead."""
     return replace(
         command,
         candidates=move.candidates,
         replacements=move.replacements,
         moves=move.verdict.moves,
-        proof=prove(
-            look.snapshot.version,
+        evidence=command_evidence(
+            disruption_pass.snapshot.version,
             move.candidates,
             savings_per_hour=move.savings_per_hour,
-            held_back=command.proof.held_back,
-            alternatives=command.proof.alternatives,
+            spared_by_budget=command.evidence.spared_by_budget,
+            alternatives=command.evidence.alternatives,
         ),
     )
 
 
 def candidate_notices(command: Command) -> tuple[Notice, ...]:
-    """Say on every machine of a command that it is about to be consolidated."""
+    """Return Events on every node of a command that it is about to be consolidated."""
     return _command_notices(command, "ConsolidationCandidate", "Consolidation candidate: {}")
 
 
 def rejection_notices(command: Command, reason: str) -> tuple[Notice, ...]:
-    """Say on every machine of a command that it was given up, and why."""
+    """Return Events on every node of a command that it was given up, and why."""
     return _command_notices(
         command, "ConsolidationRejected", f"Consolidation rejected: {{}}, reason: {reason}"
     )
 
 
 def _command_notices(command: Command, reason: str, pattern: str) -> tuple[Notice, ...]:
-    savings = f" (savings: ${command.proof.savings_per_hour:.2f})"
+    savings = f" (savings: ${command.evidence.savings_per_hour:.2f})"
     notices: list[Notice] = []
     for candidate in command.candidates:
-        text = pattern.format(command.part_of(candidate))
-        notices += machine_notices(
-            candidate.machine, reason=reason, message=text + savings, dedupe=(text,)
+        text = pattern.format(command.describe_for(candidate))
+        notices += state_node_notices(
+            candidate.state_node, reason=reason, message=text + savings, dedupe=(text,)
         )
     return tuple(notices)

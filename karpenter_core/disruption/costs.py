@@ -1,4 +1,4 @@
-"""What it costs to disturb pods, as a number to compare nodes by."""
+"""Computes what disrupting pods and nodes costs, to rank candidates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def eviction_cost(shape: PodShape) -> float:
 
 
 def _deletion_cost(text: str | None) -> float:
-    """Read the annotation; an unreadable wish is no wish (upstream)."""
+    """Read the annotation; 0 for an unreadable value (upstream)."""
     try:
         cost = float(text or 0)
     except ValueError:
@@ -39,7 +39,7 @@ def _deletion_cost(text: str | None) -> float:
 
 
 def lifetime_remaining(claim: NodeClaim, now: datetime) -> float:
-    """Return the share of its life that a machine has before it, 1 when it never expires."""
+    """Return the share of its lifetime that a node has left; 1 when it never expires."""
     expire_after = claim.spec.expire_after.timedelta
     created = claim.metadata.creation_timestamp
     if expire_after is None or created is None or expire_after <= timedelta():
@@ -48,12 +48,12 @@ def lifetime_remaining(claim: NodeClaim, now: datetime) -> float:
 
 
 def disruption_cost(eviction_costs: Iterable[float], claim: NodeClaim, now: datetime) -> float:
-    """Return what ending a machine costs, less the shorter it has to live anyway."""
+    """Return the cost of removing a node; it falls as its expiration comes nearer."""
     return sum(eviction_costs) * lifetime_remaining(claim, now)
 
 
 def reschedule_cost(eviction_costs: Iterable[float]) -> float:
-    """Return 1 plus what moving these pods costs; pods that like to go cost nothing.
+    """Return 1 plus the cost of moving these pods; negative costs count as 0.
 
     A node for which this is 1 is empty, whatever runs on it.
     """

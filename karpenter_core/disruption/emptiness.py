@@ -1,7 +1,7 @@
-"""Emptiness: machines on which nothing runs that would have to move.
+"""Deletes empty nodes: those without pods that would have to move.
 
-Needs no simulation, since nothing has to be placed. All that the budgets allow go in one command;
-in the time before it is carried out each that has got a pod, or the promise of one, drops out.
+Needs no simulation, since no pod has to be placed. One command takes all nodes that the budgets
+allow; a node that receives or expects a pod before the command is executed drops out.
 """
 
 from __future__ import annotations
@@ -13,107 +13,120 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
-from karpenter_core.disruption.command import Command, prove
+from karpenter_core.disruption.command import Command, command_evidence
 from karpenter_core.disruption.consolidation import (
-    by_savings,
-    consolidation_disabled,
-    still_accepted,
-    unconsolidatable,
-    within_budgets,
+    accepted_candidates,
+    consolidation_disabled_message,
+    sort_by_savings,
+    split_by_budgets,
+    unconsolidatable_notices,
 )
-from karpenter_core.disruption.method import Acceptance, Declined, MethodPlan
-from karpenter_core.disruption.validation import Rejection, Verdict
+from karpenter_core.disruption.method import CandidateAcceptance, DeclineReason, MethodPlan
+from karpenter_core.disruption.validation import CommandRejection, ValidationVerdict
 
 if TYPE_CHECKING:
     from karpenter_core.disruption.candidates import Candidate
-    from karpenter_core.disruption.method import Budgets, Pass, Steps
+    from karpenter_core.disruption.method import DisruptionPass, PoolBudgets, WorkSteps
 
-__all__ = ["Emptiness"]
+__all__ = ["EmptinessMethod"]
 
 
 @dataclass(frozen=True, slots=True)
-class Emptiness:
-    """Delete empty, settled machines."""
+class EmptinessMethod:
+    """Deletes empty, consolidatable nodes."""
 
     name: str = "emptiness"
     reason: DisruptionReason = DisruptionReason.EMPTY
     consolidation_type: str = "empty"
     disruption_class: DisruptionClass = DisruptionClass.GRACEFUL
     is_validated: bool = True
-    remembers: bool = True
+    skips_unchanged_state: bool = True
 
-    def accept(self, candidate: Candidate, look: Pass) -> Acceptance:
-        """Take empty machines of dynamic pools that have been left in peace long enough."""
-        del look
+    def accept(self, candidate: Candidate, disruption_pass: DisruptionPass) -> CandidateAcceptance:
+        """Accept empty nodes of dynamic pools that are consolidatable."""
+        del disruption_pass
         if candidate.pool.spec.replicas is not None:
-            return Acceptance(accepted=False, declined=Declined.STATIC)
+            return CandidateAcceptance(accepted=False, decline_reason=DeclineReason.STATIC)
         if candidate.pool.spec.disruption.consolidate_after.timedelta is None:
-            problem = consolidation_disabled(candidate.pool.name)
-            return Acceptance(
+            problem = consolidation_disabled_message(candidate.pool.name)
+            return CandidateAcceptance(
                 accepted=False,
-                declined=Declined.DISABLED,
-                notices=unconsolidatable(candidate, problem),
+                decline_reason=DeclineReason.DISABLED,
+                notices=unconsolidatable_notices(candidate, problem),
             )
         settled = is_true(candidate.claim.status.conditions, CONSOLIDATABLE)
         declined = None
         if not candidate.is_empty:
-            declined = Declined.NOT_EMPTY
+            declined = DeclineReason.NOT_EMPTY
         elif not settled:
-            declined = Declined.UNSETTLED
-        return Acceptance(accepted=declined is None, declined=declined)
+            declined = DeclineReason.UNSETTLED
+        return CandidateAcceptance(accepted=declined is None, decline_reason=declined)
 
     def plan_steps(
-        self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets
-    ) -> Steps[MethodPlan]:
-        """Take as many as the budgets allow, the dearest first."""
+        self,
+        disruption_pass: DisruptionPass,
+        candidates: tuple[Candidate, ...],
+        budgets: PoolBudgets,
+    ) -> WorkSteps[MethodPlan]:
+        """Take as many nodes as the budgets allow, the most expensive first."""
         yield 0
-        chosen, spared = within_budgets(by_savings(candidates, look.prices), budgets)
+        chosen, spared = split_by_budgets(
+            sort_by_savings(candidates, disruption_pass.prices), budgets
+        )
         if not chosen:
             return MethodPlan(constrained=bool(spared))
         command = Command(
-            id=look.command_id,
-            cause=look.cause,
+            id=disruption_pass.command_id,
+            cause=disruption_pass.cause,
             method=self.name,
             reason=self.reason,
             candidates=tuple(chosen),
-            created=look.now,
-            proof=prove(
-                look.snapshot.version,
+            created=disruption_pass.now,
+            evidence=command_evidence(
+                disruption_pass.snapshot.version,
                 tuple(chosen),
-                savings_per_hour=look.prices.of(chosen),
-                held_back=tuple(candidate.name for candidate in spared),
+                savings_per_hour=disruption_pass.prices.cost_per_hour(chosen),
+                spared_by_budget=tuple(candidate.name for candidate in spared),
             ),
         )
         return MethodPlan(commands=(command,), constrained=bool(spared))
 
-    def validate_steps(self, command: Command, look: Pass) -> Steps[Verdict]:
-        """Keep the candidates that are still empty, unexpected and within budget."""
+    def validate_steps(
+        self, command: Command, disruption_pass: DisruptionPass
+    ) -> WorkSteps[ValidationVerdict]:
+        """Keep the candidates that are still empty, expect no pods and are within budget."""
         yield 0
-        found = look.candidates(self.disruption_class)
+        found = disruption_pass.candidates(self.disruption_class)
         expected_uids = {
-            item.machine.claim.uid
+            item.state_node.claim.uid
             for item in found.blocked
-            if item.machine.claim is not None and item.is_expected
+            if item.state_node.claim is not None and item.is_expected
         }
-        alive = still_accepted(self, command, look)
+        alive = accepted_candidates(self, command, disruption_pass)
         expected = sum(candidate.claim.uid in expected_uids for candidate in command.candidates)
-        left, over = within_budgets(by_savings(alive, look.prices), look.budgets(self.reason))
+        left, over = split_by_budgets(
+            sort_by_savings(alive, disruption_pass.prices), disruption_pass.budgets(self.reason)
+        )
         kept = tuple(left)
         dropped = len(over) + expected
         if not alive and not expected:
-            return Verdict(rejection=Rejection.CHURN, failed=len(command.candidates))
+            return ValidationVerdict(
+                rejection=CommandRejection.CHURN, failed_candidates=len(command.candidates)
+            )
         if not kept:
-            return Verdict(rejection=Rejection.BUDGET, failed=len(command.candidates))
-        return Verdict(
+            return ValidationVerdict(
+                rejection=CommandRejection.BUDGET, failed_candidates=len(command.candidates)
+            )
+        return ValidationVerdict(
             command=replace(
                 command,
                 candidates=kept,
-                proof=prove(
-                    look.snapshot.version,
+                evidence=command_evidence(
+                    disruption_pass.snapshot.version,
                     kept,
-                    savings_per_hour=look.prices.of(kept),
-                    held_back=command.proof.held_back,
+                    savings_per_hour=disruption_pass.prices.cost_per_hour(kept),
+                    spared_by_budget=command.evidence.spared_by_budget,
                 ),
             ),
-            failed=dropped,
+            failed_candidates=dropped,
         )

@@ -1,7 +1,7 @@
-"""Why a machine is or is not disrupted now, method by method, from the code that decides it.
+"""Explains why each disruption method takes or leaves a node.
 
-Nothing is judged here. Each method is asked as the controller asks it; where it takes other
-machines, it is asked once more with this machine alone, so that what it would be can be said.
+This module decides nothing itself: it runs each method as the controller does. Where a method
+takes other nodes, it is run once more with this node alone, to show what it would do with it.
 """
 
 from __future__ import annotations
@@ -10,170 +10,190 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.disruption.isolation import accepted_or_aside, method_steps
+from karpenter_core.disruption.isolation import accept_or_set_aside, isolated_plan_steps
 from karpenter_core.disruption.plan import METHODS
-from karpenter_core.scheduling.whatif.engine import run
+from karpenter_core.scheduling.whatif.solver_run import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from karpenter_core.api.notices import Notice
-    from karpenter_core.disruption.balanced import Score
+    from karpenter_core.disruption.balanced import BalancedScore
     from karpenter_core.disruption.budgets import PoolBudget
-    from karpenter_core.disruption.candidates import Blocked, Candidate
+    from karpenter_core.disruption.candidates import BlockedNode, Candidate
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import Budgets, Declined, Method, MethodPlan, Pass
+    from karpenter_core.disruption.method import (
+        DeclineReason,
+        DisruptionMethod,
+        DisruptionPass,
+        MethodPlan,
+        PoolBudgets,
+    )
     from karpenter_core.state.snapshot import StateNode
 
-__all__ = ["SEVERAL", "MachineAnswer", "MethodAnswer", "Verdict", "explain_machine"]
+__all__ = [
+    "SEVERAL",
+    "MethodExplanation",
+    "MethodVerdict",
+    "StateNodeExplanation",
+    "explain_state_node",
+]
 
 SEVERAL: Final = "multi"
-"""Consolidation type of the method that is never about one machine alone."""
+"""Consolidation type of the method that never takes a single node."""
 
 
-class Verdict(StrEnum):
-    """What a method says of a machine."""
+class MethodVerdict(StrEnum):
+    """The verdict of a method on a node."""
 
     BLOCKED = "blocked"
-    """Something forbids it: `MethodAnswer.blocked`."""
+    """The node may not be disrupted: `MethodExplanation.blocked`."""
     DECLINED = "declined"
-    """It is not about this machine: `MethodAnswer.declined`."""
+    """The method does not accept the node: `MethodExplanation.decline_reason`."""
     BUDGET = "budget"
-    """It would, and the budgets of its pool allow no more now."""
+    """The budgets of the node's pool allow no more disruptions now."""
     REFUSED = "refused"
-    """It looked, and the machine cannot go or is not worth it."""
+    """The method evaluated the node: it cannot be removed, or that saves too little."""
     LATER = "later"
-    """It would, after others: `MethodAnswer.others`."""
+    """The method takes other nodes first: `MethodExplanation.others`."""
     CHOSEN = "chosen"
-    """It takes the machine now, if no method before it has anything to do."""
+    """The method takes the node now, if no earlier method has a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MethodAnswer:
-    """What one method says of a machine.
+class MethodExplanation:
+    """The verdict of one method on a node, with its details.
 
-    `command` is the move it makes (chosen), or would make with this machine alone (later, budget;
-    None where it is not about single machines). `messages` are what it tells users of the machine.
+    `command` is the command it makes (chosen), or would make with this node alone (later; None
+    for a method that never takes single nodes). `messages` are its Events about the node.
     """
 
-    method: Method
-    verdict: Verdict
+    method: DisruptionMethod
+    verdict: MethodVerdict
     eligible: int = 0
-    """How many machines the method is about, this one included."""
-    blocked: Blocked | None = None
-    declined: Declined | None = None
+    """Number of nodes that the method accepts, this one included."""
+    blocked: BlockedNode | None = None
+    decline_reason: DeclineReason | None = None
     budget: PoolBudget | None = None
     messages: tuple[str, ...] = ()
-    scores: tuple[Score, ...] = ()
+    scores: tuple[BalancedScore, ...] = ()
     command: Command | None = None
     others: tuple[str, ...] = ()
-    """Names of the nodes that it takes first."""
+    """Names of the nodes that the method takes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MachineAnswer:
-    """What all methods say of a machine, in the order in which they are tried.
+class StateNodeExplanation:
+    """The verdicts of all methods on a node, in the order in which they are tried.
 
-    `winner` is the method that acts in this look, on this machine or on others; None when none
-    does.
+    `winner` is the first method of this pass with a command, for this node or others; None when
+    no method has one.
     """
 
-    machine: StateNode
+    state_node: StateNode
     candidate: Candidate | None
-    methods: tuple[MethodAnswer, ...]
-    winner: Method | None = None
+    methods: tuple[MethodExplanation, ...]
+    winner: DisruptionMethod | None = None
 
 
-def explain_machine(
-    look: Pass, machine: StateNode, *, methods: Sequence[Method] = METHODS
-) -> MachineAnswer:
-    """Ask every method about a machine."""
-    answers: list[MethodAnswer] = []
-    winner: Method | None = None
+def explain_state_node(
+    disruption_pass: DisruptionPass,
+    state_node: StateNode,
+    *,
+    methods: Sequence[DisruptionMethod] = METHODS,
+) -> StateNodeExplanation:
+    """Run every method and explain its verdict on a node."""
+    answers: list[MethodExplanation] = []
+    winner: DisruptionMethod | None = None
     candidate: Candidate | None = None
     for method in methods:
-        found = look.candidates(method.disruption_class)
+        found = disruption_pass.candidates(method.disruption_class)
         accepted = tuple(
-            item for item in found.candidates if accepted_or_aside(look, method, item).accepted
+            item
+            for item in found.candidates
+            if accept_or_set_aside(disruption_pass, method, item).accepted
         )
-        budgets = look.budgets(method.reason)
-        outcome = _plan(look, method, accepted, budgets) if accepted else None
+        budgets = disruption_pass.budgets(method.reason)
+        outcome = _plan(disruption_pass, method, accepted, budgets) if accepted else None
         if outcome is not None and outcome.commands and winner is None:
             winner = method
-        blocked = next((item for item in found.blocked if item.machine is machine), None)
+        blocked = next((item for item in found.blocked if item.state_node is state_node), None)
         if blocked is not None:
             answers.append(
-                MethodAnswer(
+                MethodExplanation(
                     method=method,
-                    verdict=Verdict.BLOCKED,
+                    verdict=MethodVerdict.BLOCKED,
                     eligible=len(accepted),
                     blocked=blocked,
                 )
             )
             continue
-        candidate = next(item for item in found.candidates if item.machine is machine)
-        answer = _answer(look, method, candidate, outcome, budgets)
+        candidate = next(item for item in found.candidates if item.state_node is state_node)
+        answer = _explain_method(disruption_pass, method, candidate, outcome, budgets)
         answers.append(replace(answer, eligible=len(accepted)))
-    return MachineAnswer(
-        machine=machine, candidate=candidate, methods=tuple(answers), winner=winner
+    return StateNodeExplanation(
+        state_node=state_node, candidate=candidate, methods=tuple(answers), winner=winner
     )
 
 
-def _answer(
-    look: Pass,
-    method: Method,
+def _explain_method(
+    disruption_pass: DisruptionPass,
+    method: DisruptionMethod,
     candidate: Candidate,
     outcome: MethodPlan | None,
-    budgets: Budgets,
-) -> MethodAnswer:
+    budgets: PoolBudgets,
+) -> MethodExplanation:
     budget = budgets.get(candidate.pool.name)
-    acceptance = accepted_or_aside(look, method, candidate)
+    acceptance = accept_or_set_aside(disruption_pass, method, candidate)
     if not acceptance.accepted or outcome is None:
-        return MethodAnswer(
+        return MethodExplanation(
             method=method,
-            verdict=Verdict.DECLINED,
-            declined=acceptance.declined,
+            verdict=MethodVerdict.DECLINED,
+            decline_reason=acceptance.decline_reason,
             budget=budget,
-            messages=_about(acceptance.notices, candidate),
+            messages=_messages_about(acceptance.notices, candidate),
         )
     for command in outcome.commands:
         if candidate in command.candidates:
-            return MethodAnswer(
+            return MethodExplanation(
                 method=method,
-                verdict=Verdict.CHOSEN,
+                verdict=MethodVerdict.CHOSEN,
                 budget=budget,
                 command=command,
             )
     if budget is None or budget.remaining == 0:
-        return MethodAnswer(method=method, verdict=Verdict.BUDGET, budget=budget)
-    alone = _plan(look, method, (candidate,), budgets)
-    failures = [item.notice for item in look.failed.found if item.step == method.name]
+        return MethodExplanation(method=method, verdict=MethodVerdict.BUDGET, budget=budget)
+    alone = _plan(disruption_pass, method, (candidate,), budgets)
+    failures = [item.notice for item in disruption_pass.failed.found if item.step == method.name]
     others = tuple(item.node.name for command in outcome.commands for item in command.candidates)
     if alone.commands or (others and method.consolidation_type == SEVERAL):
-        return MethodAnswer(
+        return MethodExplanation(
             method=method,
-            verdict=Verdict.LATER,
+            verdict=MethodVerdict.LATER,
             budget=budget,
             scores=alone.scores,
             command=next(iter(alone.commands), None),
             others=others,
         )
-    return MethodAnswer(
+    return MethodExplanation(
         method=method,
-        verdict=Verdict.REFUSED,
+        verdict=MethodVerdict.REFUSED,
         budget=budget,
-        messages=_about((*alone.notices, *failures), candidate),
+        messages=_messages_about((*alone.notices, *failures), candidate),
         scores=tuple(score for score in alone.scores if not score.approved),
     )
 
 
 def _plan(
-    look: Pass, method: Method, candidates: tuple[Candidate, ...], budgets: Budgets
+    disruption_pass: DisruptionPass,
+    method: DisruptionMethod,
+    candidates: tuple[Candidate, ...],
+    budgets: PoolBudgets,
 ) -> MethodPlan:
-    return run(method_steps(look, method, candidates, budgets))
+    return run_steps(isolated_plan_steps(disruption_pass, method, candidates, budgets))
 
 
-def _about(notices: Iterable[Notice], candidate: Candidate) -> tuple[str, ...]:
-    """Return what is told about a machine, each text once."""
+def _messages_about(notices: Iterable[Notice], candidate: Candidate) -> tuple[str, ...]:
+    """Return the messages about a candidate, each once."""
     texts = (item.message for item in notices if item.regarding.uid == candidate.claim.uid)
     return tuple(dict.fromkeys(texts))

@@ -1,4 +1,4 @@
-"""Commands as entries of the decision journal."""
+"""Writes commands as records of the decision journal."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.decisions import (
     DISRUPT,
     Decision,
+    DecisionCandidate,
     DecisionLaunch,
-    DecisionLook,
-    DecisionMachine,
+    DecisionMethodResult,
     DecisionPlacement,
     bounded,
     obstacles_of,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["command_decision"]
 
 _OBSTACLES: Final = ("DisruptionBlocked", "Unconsolidatable", JUDGEMENT_FAILED)
-"""Reasons of the Events that say why a machine stays."""
+"""Reasons of the Events that say why a node is not disrupted."""
 
 
 def command_decision(
@@ -40,21 +40,21 @@ def command_decision(
     obstacles: Sequence[DecisionObstacle] = (),
     currency: str = DEFAULT_CURRENCY,
 ) -> Decision:
-    """Return the record of a command; `found` is the look it comes from.
+    """Return the record of a command; `found` is the plan that it comes from.
 
-    `rejection` says why it was given up, `obstacles` what stood in its own way. Prices are in the
-    reporting currency.
+    `rejection` is the reason why it was given up, `obstacles` are those of the command itself.
+    Prices are in the reporting currency.
     """
     after = sum(planned.cheapest.price_per_hour for planned in command.replacements)
     candidates = [
-        DecisionMachine(
+        DecisionCandidate(
             node=item.node,
             node_claim=item.claim,
             node_pool=item.pool,
             price_per_hour=item.price,
             pods=item.pods,
         )
-        for item in command.proof.candidates
+        for item in command.evidence.candidates
     ]
     launches = [
         DecisionLaunch(
@@ -83,11 +83,11 @@ def command_decision(
         method=command.method,
         reason=str(command.reason),
         rejection=rejection,
-        price_per_hour_before=Price(command.proof.savings_per_hour + after, currency),
+        price_per_hour_before=Price(command.evidence.savings_per_hour + after, currency),
         price_per_hour_after=Price(after, currency),
-        alternatives=dict(command.proof.alternatives),
+        alternatives=dict(command.evidence.alternatives),
         looks=tuple(
-            DecisionLook(
+            DecisionMethodResult(
                 method=report.method.name,
                 eligible=report.eligible,
                 constrained=report.constrained,
@@ -100,7 +100,7 @@ def command_decision(
             candidates=candidates,
             launches=launches,
             placements=placements,
-            held_back=command.proof.held_back,
+            held_back=command.evidence.spared_by_budget,
             obstacles=[
                 *obstacles,
                 *obstacles_of(

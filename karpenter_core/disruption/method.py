@@ -1,4 +1,4 @@
-"""What every disruption method has in common: one file per method, tried in order."""
+"""Defines the protocol of disruption methods and the pass they run in."""
 
 from __future__ import annotations
 
@@ -12,82 +12,82 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.disruption.balanced import pool_totals
 from karpenter_core.disruption.budgets import pool_budgets
-from karpenter_core.disruption.candidates import DisruptionClass, find_candidates
-from karpenter_core.disruption.pricing import Prices
-from karpenter_core.disruption.simulation import Simulation
+from karpenter_core.disruption.candidates import DisruptionClass, evaluate_nodes
+from karpenter_core.disruption.pricing import NodePrices
+from karpenter_core.disruption.simulation import DisruptionSimulation
 from karpenter_core.scheduling.problem import SolveOptions
-from karpenter_core.state.problem import Framing
+from karpenter_core.state.provisioning_input import ProblemSettings
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.notices import Notice
-    from karpenter_core.disruption.balanced import PoolTotals, Score
+    from karpenter_core.disruption.balanced import BalancedScore, PoolTotals
     from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
-    from karpenter_core.disruption.candidates import Candidate, Candidates
+    from karpenter_core.disruption.candidates import Candidate, NodeEvaluation
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.stamp import Stamp
-    from karpenter_core.disruption.validation import Verdict
+    from karpenter_core.disruption.fingerprint import ConsolidationFingerprint
+    from karpenter_core.disruption.validation import ValidationVerdict
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
-    "Acceptance",
-    "Budgets",
-    "Declined",
+    "CandidateAcceptance",
+    "DeclineReason",
+    "DisruptionMethod",
     "DisruptionOptions",
-    "Effort",
-    "Method",
+    "DisruptionPass",
     "MethodPlan",
-    "Pass",
-    "Room",
-    "Steps",
+    "PassTimeLimit",
+    "PoolBudgets",
+    "RemainingBudgets",
+    "WorkSteps",
 ]
 
 _Result = TypeVar("_Result")
 
-Steps: TypeAlias = "Generator[int, None, _Result]"
+WorkSteps: TypeAlias = "Generator[int, None, _Result]"
 """Work done in small steps: yields units of work, returns the result."""
 
-Budgets: TypeAlias = "Mapping[str, PoolBudget]"
+PoolBudgets: TypeAlias = "Mapping[str, PoolBudget]"
 """By pool, for the reason of the method."""
 
-Room: TypeAlias = "tuple[tuple[str, int], ...]"
-"""How many nodes of each pool may be disrupted now, for the reason of a method; by pool name."""
+RemainingBudgets: TypeAlias = "tuple[tuple[str, int], ...]"
+"""Pool names with the number of nodes that may be disrupted now, for a method's reason."""
 
 VALIDATION_DELAY: Final = timedelta(seconds=15)  # upstream default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionOptions:
-    """How to disrupt; the defaults are the process' defaults."""
+    """Options of a pass; the defaults are those of the process."""
 
     validation_delay: timedelta = VALIDATION_DELAY
-    framing: Framing = field(default_factory=Framing)
+    problem_settings: ProblemSettings = field(default_factory=ProblemSettings)
     solve: SolveOptions = field(default_factory=SolveOptions)
     spot_to_spot: bool = False
     """The feature gate `SpotToSpotConsolidation`."""
     paused: bool = False
-    """Whether nothing is disrupted at all, as the setting `pause-disruption` says."""
+    """Whether disruption is paused in the whole cluster (setting `pause-disruption`)."""
     work_units: int = 4_000
-    """What the search for several nodes may spend in one look, in the solver's units of about a
-    tenth of a millisecond."""
+    """Work units, of about a tenth of a millisecond, that multi-node consolidation may spend in
+    one pass."""
 
 
 @dataclass(slots=True)
-class Effort:
-    """How much longer a look may take; set from outside when it has taken too long."""
+class PassTimeLimit:
+    """The time limit of a pass; the caller sets `is_reached` when the pass takes too long."""
 
-    is_spent: bool = False
+    is_reached: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pass:
-    """One look at the cluster: what every method is given.
+class DisruptionPass:
+    """One pass of the disruption planner: the data that every method works on.
 
-    `command_id` and `cause` go into commands; `queued` are the provider ids that earlier commands
-    are working on. `settled` are the methods, by name, that found nothing in this very state, with
-    what the budgets left them then.
+    `command_id` and `cause` go into commands; `queued` are the provider IDs that earlier commands
+    disrupt. `idle_methods` are the methods, by name, that found nothing in this same state, with
+    the budgets that remained then.
     """
 
     snapshot: Snapshot
@@ -95,61 +95,67 @@ class Pass:
     command_id: str
     cause: str = ""
     queued: frozenset[str] = frozenset()
-    settled: Mapping[str, Room] = field(default_factory=dict[str, "Room"])
-    unseen: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """By method: pools that its last look had no time for; their nodes come first in this one."""
-    resting: frozenset[str] = frozenset()
-    """Pools whose drift is left alone for a while, since replacements kept failing."""
+    idle_methods: Mapping[str, RemainingBudgets] = field(
+        default_factory=dict[str, "RemainingBudgets"]
+    )
+    unexamined_pools: Mapping[str, frozenset[str]] = field(
+        default_factory=dict[str, frozenset[str]]
+    )
+    """By method: pools that its last pass had no time for; their nodes come first in this one."""
+    drift_backoff_pools: frozenset[str] = frozenset()
+    """Pools whose drifted nodes are not replaced for a while, since replacements kept failing."""
     options: DisruptionOptions = field(default_factory=DisruptionOptions)
-    effort: Effort = field(default_factory=Effort)
-    stamp: Stamp | None = None
-    """The snapshot's, where it is known already."""
+    time_limit: PassTimeLimit = field(default_factory=PassTimeLimit)
+    fingerprint: ConsolidationFingerprint | None = None
+    """The fingerprint of the snapshot, where it is computed already."""
     cache: CatalogueCache | None = None
     failed: FailedJudgements = field(default_factory=FailedJudgements)
-    """What was set aside in this look."""
+    """Objects that were set aside in this pass."""
 
     @cached_property
-    def simulation(self) -> Simulation:
-        """The what-ifs of this look."""
-        return Simulation(
+    def simulation(self) -> DisruptionSimulation:
+        """The what-ifs of this pass."""
+        return DisruptionSimulation(
             self.snapshot,
             now=self.now,
-            framing=self.options.framing,
+            problem_settings=self.options.problem_settings,
             options=self.options.solve,
             cache=self.cache,
             failed=self.failed,
         )
 
     @cached_property
-    def prices(self) -> Prices:
-        """What machines cost."""
-        return Prices(self.snapshot, self.options.solve, well_known=self.options.framing.well_known)
+    def prices(self) -> NodePrices:
+        """Prices of nodes."""
+        return NodePrices(
+            self.snapshot, self.options.solve, well_known=self.options.problem_settings.well_known
+        )
 
     @cached_property
     def totals(self) -> Mapping[str, PoolTotals]:
-        """What pools cost and would be disturbed by, for the policy `Balanced`."""
+        """Cost and disruption cost of every pool, for the policy `Balanced`."""
         found = self.candidates(DisruptionClass.GRACEFUL).candidates
         return pool_totals(self.snapshot, found, self.prices)
 
-    def candidates(self, disruption_class: DisruptionClass) -> Candidates:
-        """Judge every machine, once for each class of methods."""
+    def candidates(self, disruption_class: DisruptionClass) -> NodeEvaluation:
+        """Evaluate every node, once for each class of methods."""
         found = self._candidates.get(disruption_class)
         if found is None:
             is_graceful = disruption_class is DisruptionClass.GRACEFUL
             known = None if is_graceful else self._candidates.get(DisruptionClass.GRACEFUL)
-            found = self._candidates[disruption_class] = find_candidates(
+            found = self._candidates[disruption_class] = evaluate_nodes(
                 self.snapshot,
                 now=self.now,
                 disruption_class=disruption_class,
                 queued=self.queued,
-                nomination_window=self.options.framing.nomination_window,
+                nomination_window=self.options.problem_settings.nomination_window,
                 paused=self.options.paused,
                 graceful=known,
                 failed=self.failed,
             )
         return found
 
-    def budgets(self, reason: DisruptionReason) -> Budgets:
+    def budgets(self, reason: DisruptionReason) -> PoolBudgets:
         """Return the budgets of all pools, counted once for each reason."""
         found = self._budgets.get(reason)
         if found is None:
@@ -159,68 +165,68 @@ class Pass:
         return found
 
     @cached_property
-    def _budgets(self) -> dict[DisruptionReason, Budgets]:
+    def _budgets(self) -> dict[DisruptionReason, PoolBudgets]:
         return {}
 
     @cached_property
-    def _candidates(self) -> dict[DisruptionClass, Candidates]:
+    def _candidates(self) -> dict[DisruptionClass, NodeEvaluation]:
         return {}
 
 
-class Declined(StrEnum):
-    """The closed list of why a method is not about a candidate; the first that holds is reported."""
+class DeclineReason(StrEnum):
+    """The closed list of reasons why a method declines a candidate; the first one is reported."""
 
     STATIC = "static"
     """Its pool has a fixed number of nodes."""
     UNKNOWN_OFFERING = "unknownOffering"
-    """Its instance type, zone or capacity type is not known, so neither is its price."""
+    """Its instance type, zone or capacity type is unknown, and so is its price."""
     DISABLED = "disabled"
-    """Its pool's `consolidateAfter` is `Never`, or it does not ask for what the method does."""
+    """Its pool's `consolidateAfter` is `Never`, or its pool does not enable the method."""
     EMPTY = "empty"
-    """Nothing on it minds its going: the method is about machines in use."""
+    """It is empty, and the method takes nodes in use."""
     NOT_EMPTY = "notEmpty"
     POLICY = "policy"
-    """Its pool consolidates empty machines only."""
+    """Its pool consolidates empty nodes only."""
     UNSETTLED = "unsettled"
     """It does not have the condition `Consolidatable`."""
     NOT_DRIFTED = "notDrifted"
     DETECT_ONLY = "detectOnly"
-    """Its pool's drift is shown and not acted on."""
+    """Its pool shows drift and does not act on it."""
     RESTING = "resting"
-    """Its pool's replacements kept failing; drift is left alone for a while."""
+    """Its pool's replacements kept failing; drift backs off for a while."""
     YOUNG = "young"
-    """It has not run for as long as its pool wants before it returns."""
+    """It is younger than the age from which its pool returns nodes."""
     FIRST_CHOICE = "firstChoice"
-    """Nothing is preferred to it."""
+    """No capacity type or pool is preferred to its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acceptance:
-    """Whether a method takes a candidate, and if not, why, and what users are told."""
+class CandidateAcceptance:
+    """Whether a method accepts a candidate; if not, the reason and the Events about it."""
 
     accepted: bool
-    declined: Declined | None = None
+    decline_reason: DeclineReason | None = None
     notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MethodPlan:
-    """What a method came to; `constrained` says that budgets held something back.
+    """The result of one method; `constrained` says that budgets kept candidates from it.
 
-    `is_cut_short` says that it would have looked at more, had there been time, and `unseen` names
-    the pools of which it has looked at nothing.
+    `is_cut_short` says that the time limit ended it early, `unexamined_pools` names the pools of
+    which it has evaluated no candidate.
     """
 
     commands: tuple[Command, ...] = ()
     constrained: bool = False
     is_cut_short: bool = False
-    unseen: frozenset[str] = frozenset()
+    unexamined_pools: frozenset[str] = frozenset()
     notices: tuple[Notice, ...] = ()
-    scores: tuple[Score, ...] = ()
-    """How moves were judged under the policy `Balanced` (for others: approved, without a score)."""
+    scores: tuple[BalancedScore, ...] = ()
+    """Scores of moves under the policy `Balanced` (for others: approved, without a score)."""
 
 
-class Method(Protocol):
+class DisruptionMethod(Protocol):
     """A way to find nodes to disrupt."""
 
     @property
@@ -230,39 +236,44 @@ class Method(Protocol):
 
     @property
     def reason(self) -> DisruptionReason:
-        """The reason budgets, conditions and Events go by."""
+        """The reason in budgets, conditions and Events."""
         ...
 
     @property
     def consolidation_type(self) -> str:
-        """The label of metrics."""
+        """The value of the metric label."""
         ...
 
     @property
     def disruption_class(self) -> DisruptionClass:
-        """How much it respects the wishes of pods."""
+        """Whether pods can block the method."""
         ...
 
     @property
     def is_validated(self) -> bool:
-        """Whether commands are looked at again after a while, before they are carried out."""
+        """Whether commands are validated again after a wait, before they are executed."""
         ...
 
     @property
-    def remembers(self) -> bool:
-        """Whether a look that found nothing need not be repeated until something has changed."""
+    def skips_unchanged_state(self) -> bool:
+        """Whether the method is skipped after it found nothing, until something has changed."""
         ...
 
-    def accept(self, candidate: Candidate, look: Pass) -> Acceptance:
-        """Say whether the method is about this candidate."""
+    def accept(self, candidate: Candidate, disruption_pass: DisruptionPass) -> CandidateAcceptance:
+        """Accept or decline a candidate."""
         ...
 
     def plan_steps(
-        self, look: Pass, candidates: tuple[Candidate, ...], budgets: Budgets
-    ) -> Steps[MethodPlan]:
+        self,
+        disruption_pass: DisruptionPass,
+        candidates: tuple[Candidate, ...],
+        budgets: PoolBudgets,
+    ) -> WorkSteps[MethodPlan]:
         """Choose among accepted candidates what to disrupt now."""
         ...
 
-    def validate_steps(self, command: Command, look: Pass) -> Steps[Verdict]:
-        """Look at a command again after the wait and say what of it still holds."""
+    def validate_steps(
+        self, command: Command, disruption_pass: DisruptionPass
+    ) -> WorkSteps[ValidationVerdict]:
+        """Validate a command again after the wait; return the part that still holds."""
         ...

@@ -1,7 +1,7 @@
-"""Money of a move: what candidates cost, and which types of a replacement are surely cheaper.
+"""Prices candidates, and limits replacements to cheaper instance types.
 
-A replacement may become any type that its claim lists, so a type is kept only if even the dearest
-offering it may be launched as costs less (`worst_launch_price`).
+A replacement may become any type that its claim lists, so a type is kept only if even the most
+expensive offering that may be launched costs less (`worst_launch_price`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import PlannedNodeClaim, SolveOptions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["FREE", "Prices", "Refused", "current_price"]
+__all__ = ["FREE", "NodePrices", "ReplacementRefusedError", "current_price"]
 
 FREE: Final = Price(0.0)
 
 
 def current_price(instance_type: InstanceType | None, zone: str, capacity_type: str) -> Price:
-    """Return what a running machine costs, be its offering available or not; 0 when unknown."""
+    """Return the price of a running node, available or not; 0 when it is unknown."""
     found = _listed_price(instance_type, zone, capacity_type)
     return FREE if found is None else found
 
@@ -57,12 +57,12 @@ def _listed_price(
     return None
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not an error
-    """A replacement is not possible; the text says why, for Events."""
+class ReplacementRefusedError(Exception):
+    """A replacement is not possible; the text is for Events."""
 
 
-class Priced(Protocol):
-    """A node that costs something: a candidate, as far as its money goes."""
+class PricedNode(Protocol):
+    """A node with a price, such as a candidate."""
 
     @property
     def price(self) -> Price:
@@ -71,7 +71,7 @@ class Priced(Protocol):
 
 
 @final
-class Prices:
+class NodePrices:
     """Compares prices in the reporting currency, and narrows replacements down by price."""
 
     def __init__(
@@ -83,38 +83,38 @@ class Prices:
         self._well_known: Final = WELL_KNOWN | well_known
         self._types: Final = dict[str, "Mapping[str, InstanceType]"]()
 
-    def of(self, candidates: Iterable[Priced]) -> float:
-        """Return what candidates cost per hour together; 0 for what nobody can price."""
-        return sum(self.of_price(candidate.price) for candidate in candidates)
+    def cost_per_hour(self, candidates: Iterable[PricedNode]) -> float:
+        """Return the total cost of candidates per hour; those without a known price count 0."""
+        return sum(self.convert(candidate.price) for candidate in candidates)
 
-    def of_price(self, price: Price) -> float:
+    def convert(self, price: Price) -> float:
         """Return a price per hour in the reporting currency; 0 when it has no rate.
 
-        A machine that cannot be priced is never replaced: nothing is cheaper than nothing.
+        A node that cannot be priced is never replaced: no replacement costs less than 0.
         """
         return price.amount * self._rates.get(price.currency, 0.0)
 
-    def unrated(self, currencies: Iterable[str]) -> str:
-        """Say which of these have no exchange rate; empty when all have one."""
+    def missing_rates_message(self, currencies: Iterable[str]) -> str:
+        """Return a message naming currencies without exchange rate; empty when all have one."""
         missing = sorted(set(currencies) - self._rates.keys())
         return f"no exchange rate from {', '.join(missing)} to {self._currency}" if missing else ""
 
-    def known(self, machine: StateNode) -> Price:
-        """Return what a machine costs by its labels, whether that can be bought now or not."""
-        found = self._listed(machine)
+    def price_of(self, state_node: StateNode) -> Price:
+        """Return the price of a node by its labels, whether its offering is available or not."""
+        found = self._listed_price_of(state_node)
         return FREE if found is None else found
 
-    def cost_of(self, machine: StateNode) -> float | None:
-        """Return the same in the reporting currency; None when it cannot be told."""
-        found = self._listed(machine)
+    def hourly_cost_of(self, state_node: StateNode) -> float | None:
+        """Return that price in the reporting currency; None when it is unknown."""
+        found = self._listed_price_of(state_node)
         if found is None or found.currency not in self._rates:
             return None
-        return self.of_price(found)
+        return self.convert(found)
 
-    def _listed(self, machine: StateNode) -> Price | None:
-        known = self._types_of_pool(machine.pool).get(machine.labels.get(INSTANCE_TYPE, ""))
+    def _listed_price_of(self, state_node: StateNode) -> Price | None:
+        known = self._types_of_pool(state_node.pool).get(state_node.labels.get(INSTANCE_TYPE, ""))
         return _listed_price(
-            known, machine.labels.get(ZONE, ""), machine.labels.get(CAPACITY_TYPE, "")
+            known, state_node.labels.get(ZONE, ""), state_node.labels.get(CAPACITY_TYPE, "")
         )
 
     def types_of(self, planned: PlannedNodeClaim) -> tuple[InstanceType, ...]:
@@ -126,16 +126,17 @@ class Prices:
         """Tell whether a replacement may be launched as spot."""
         return _requirements(planned).get(CAPACITY_TYPE).has(SPOT)
 
-    def narrowed(
+    def limited_by_price(
         self, planned: PlannedNodeClaim, *, below_price: float, only_spot: bool = False
     ) -> PlannedNodeClaim:
-        """Return a replacement with only the types that surely cost less than a price per hour.
+        """Return a replacement with only the types that always cost less than a price per hour.
 
-        One that might be spot or on demand becomes spot, so that a failed launch of spot does not
-        end in something dearer than what it replaces. With `only_spot` it is spot in any case.
+        One that allows spot and on-demand is narrowed to spot where it can be, so that a failed
+        spot launch does not end in an on-demand node that costs more than the candidates. With
+        `only_spot` it is spot in any case.
 
         Raises:
-            Refused: no type is left, or too few for `minValues`.
+            ReplacementRefusedError: no type is left, or too few for `minValues`.
         """
         requirements = _requirements(planned)
         capacity_types = requirements.get(CAPACITY_TYPE)
@@ -150,14 +151,16 @@ class Prices:
         kept = self._cheaper(self.types_of(planned), requirements, below_price)
         return self._replacement(planned, kept, requirements)
 
-    def without(self, planned: PlannedNodeClaim, ceilings: Mapping[str, float]) -> PlannedNodeClaim:
-        """Return a replacement without the types that are no improvement on what is there.
+    def limited_by_ceilings(
+        self, planned: PlannedNodeClaim, ceilings: Mapping[str, float]
+    ) -> PlannedNodeClaim:
+        """Return a replacement without types that cost as much as a listed candidate's type.
 
-        `ceilings` are the current prices of the types among the candidates. Whatever costs as much
-        as the cheapest of those that the replacement lists as well would only swap machines.
+        `ceilings` are the current prices of the candidates' types. A type that costs as much as
+        the cheapest of those that the replacement lists too would only swap nodes.
 
         Raises:
-            Refused: no type is left, or too few for `minValues`.
+            ReplacementRefusedError: no type is left, or too few for `minValues`.
         """
         shared = [ceilings[name] for name in planned.instance_types if name in ceilings]
         if not shared:
@@ -166,12 +169,12 @@ class Prices:
         kept = self._cheaper(self.types_of(planned), requirements, min(shared))
         return self._replacement(planned, kept, requirements)
 
-    def limited(self, planned: PlannedNodeClaim, most_types: int) -> PlannedNodeClaim:
+    def limited_to_cheapest(self, planned: PlannedNodeClaim, max_types: int) -> PlannedNodeClaim:
         """Return a replacement with its cheapest types only, but enough for `minValues`."""
         requirements = _requirements(planned)
         types = self._ordered(self.types_of(planned), requirements)
         needed = count_min_values(types, requirements).needed
-        return self._replacement(planned, types[: max(most_types, needed)], requirements)
+        return self._replacement(planned, types[: max(max_types, needed)], requirements)
 
     def _cheaper(
         self, types: Sequence[InstanceType], requirements: Requirements, below_price: float
@@ -190,7 +193,7 @@ class Prices:
         requirements: Requirements,
     ) -> PlannedNodeClaim:
         if not types:
-            raise Refused("Can't replace with a cheaper node")
+            raise ReplacementRefusedError("Can't replace with a cheaper node")
         ordered = self._ordered(types, requirements)
         names = frozenset(it.name for it in ordered)
         listed = requirements.get(INSTANCE_TYPE)
@@ -201,10 +204,10 @@ class Prices:
         )
         satisfied = count_min_values(ordered, requirements)
         if not satisfied:
-            raise Refused(f"Filtering by price: {satisfied}")
+            raise ReplacementRefusedError(f"Filtering by price: {satisfied}")
         offering = cheapest_offering(ordered[0], requirements, well_known=self._well_known)
         if offering is None:
-            raise Refused("Can't replace with a cheaper node")
+            raise ReplacementRefusedError("Can't replace with a cheaper node")
         return replace(
             planned,
             instance_types=tuple(it.name for it in ordered),
@@ -213,7 +216,7 @@ class Prices:
                 instance_type=ordered[0].name,
                 zone=offering.zone,
                 capacity_type=offering.capacity_type,
-                price_per_hour=self.of_price(offering.price),
+                price_per_hour=self.convert(offering.price),
             ),
             capacity_max=element_max(it.capacity for it in ordered),
         )
@@ -230,7 +233,7 @@ class Prices:
         return tuple(sorted(types, key=rank))
 
     def _rate(self, instance_type: InstanceType) -> float:
-        """Return the exchange rate of a type's prices; without one it is never cheaper."""
+        """Return the exchange rate of a type's prices; infinite without one, so never cheaper."""
         currencies = {offering.price.currency for offering in instance_type.offerings}
         return max((self._rates.get(currency, inf) for currency in currencies), default=1.0)
 

@@ -1,79 +1,94 @@
-"""The second look at a consolidation: it must still hold, on the cluster as it is now.
+"""Validates a consolidation command again after the waiting time.
 
-A small command holds as a whole or not at all, as in the reference. Of a large one something has
-nearly always changed after the wait: one of its machines has got a pod, a pod has gone elsewhere
-than was thought. What is left of it then is judged anew, as a set, and shortened until it holds.
+A small command holds as a whole or not at all, as in the reference. In a large one something has
+nearly always changed after the wait: one of its nodes has a new pod, or a pod went to another node
+than planned. The remaining candidates are evaluated again as a set, which is shortened until it
+holds.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.disruption.balanced import is_approved, scores
+from karpenter_core.disruption.balanced import balanced_scores, is_approved
 from karpenter_core.disruption.consolidation import (
-    Move,
-    best_move,
-    renewed,
-    still_accepted,
-    within_budgets,
+    DisruptionMove,
+    accepted_candidates,
+    evaluate_move,
+    split_by_budgets,
+    with_new_move,
 )
-from karpenter_core.disruption.validation import Rejection, Verdict
+from karpenter_core.disruption.validation import CommandRejection, ValidationVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import Method, Pass, Steps
+    from karpenter_core.disruption.method import DisruptionMethod, DisruptionPass, WorkSteps
 
 __all__ = ["revalidate_steps"]
 
 SMALLEST_SHORTENED: Final = 4
-"""Machines of a command that is large enough to be shortened."""
+"""Number of candidates from which a command may be shortened."""
 UNITS_PER_QUESTION: Final = 10
 
 
-def revalidate_steps(method: Method, command: Command, look: Pass) -> Steps[Verdict]:
-    """Ask again what was asked, and take the new answer if it is of the same kind.
+def revalidate_steps(
+    method: DisruptionMethod, command: Command, disruption_pass: DisruptionPass
+) -> WorkSteps[ValidationVerdict]:
+    """Evaluate a command's move again, and take the new move if it is equivalent.
 
-    Candidates must have remained ones, their budgets must have room, and what is to be launched
-    must be something that the new answer allows too.
+    Candidates must still be accepted and within budget, and the new move must allow the
+    replacements that the command launches.
     """
     asked = len(command.candidates)
-    alive = still_accepted(method, command, look)
-    kept, _ = within_budgets(alive, look.budgets(method.reason))
+    alive = accepted_candidates(method, command, disruption_pass)
+    kept, _ = split_by_budgets(alive, disruption_pass.budgets(method.reason))
     is_large = asked >= SMALLEST_SHORTENED
     least = 2 if is_large else asked
     if len(alive) < least:
-        return Verdict(rejection=Rejection.CHURN, failed=asked)
+        return ValidationVerdict(rejection=CommandRejection.CHURN, failed_candidates=asked)
     if len(kept) < least:
-        return Verdict(rejection=Rejection.BUDGET, failed=asked)
-    yield from look.simulation.prepare_steps(peaceful=True)
+        return ValidationVerdict(rejection=CommandRejection.BUDGET, failed_candidates=asked)
+    yield from disruption_pass.simulation.prepare_steps(avoid_unsettled=True)
     move = yield from (
-        _shortened_steps(command, look, kept) if is_large else _whole_steps(command, look, kept)
+        _reduced_command_steps(command, disruption_pass, kept)
+        if is_large
+        else _full_command_steps(command, disruption_pass, kept)
     )
     if move is None:
-        return Verdict(rejection=Rejection.SCHEDULING, failed=asked)
-    return Verdict(command=renewed(command, move, look), failed=asked - len(move.candidates))
+        return ValidationVerdict(rejection=CommandRejection.SCHEDULING, failed_candidates=asked)
+    return ValidationVerdict(
+        command=with_new_move(command, move, disruption_pass),
+        failed_candidates=asked - len(move.candidates),
+    )
 
 
-def _whole_steps(command: Command, look: Pass, kept: Sequence[Candidate]) -> Steps[Move | None]:
-    """Return the new answer if it is like the old one."""
-    move = best_move(look, kept, most_claims=_most_claims(command, len(kept)))
+def _full_command_steps(
+    command: Command, disruption_pass: DisruptionPass, kept: Sequence[Candidate]
+) -> WorkSteps[DisruptionMove | None]:
+    """Return the new move if it is equivalent to the command."""
+    move = evaluate_move(disruption_pass, kept, max_claims=_most_claims(command, len(kept)))
     yield UNITS_PER_QUESTION
-    return move if isinstance(move, Move) and _is_alike(command, move) else None
+    return move if isinstance(move, DisruptionMove) and _is_equivalent(command, move) else None
 
 
-def _shortened_steps(command: Command, look: Pass, kept: Sequence[Candidate]) -> Steps[Move | None]:
-    """Return the new answer for as many of the candidates as need no more than was planned."""
+def _reduced_command_steps(
+    command: Command, disruption_pass: DisruptionPass, kept: Sequence[Candidate]
+) -> WorkSteps[DisruptionMove | None]:
+    """Return the new move of as many candidates as need no more replacements than planned."""
     count = len(kept)
     while count >= 2:  # noqa: PLR2004 - one is for the method that takes single machines
-        move = best_move(look, kept[:count], most_claims=_most_claims(command, count))
+        move = evaluate_move(disruption_pass, kept[:count], max_claims=_most_claims(command, count))
         yield UNITS_PER_QUESTION
         if (
-            isinstance(move, Move)
+            isinstance(move, DisruptionMove)
             and len(move.replacements) <= len(command.replacements)
-            and (len(move.candidates) == len(command.candidates) or _is_approved(move, look))
+            and (
+                len(move.candidates) == len(command.candidates)
+                or _is_approved(move, disruption_pass)
+            )
         ):
             return move
         count = count * 3 // 4
@@ -81,17 +96,21 @@ def _shortened_steps(command: Command, look: Pass, kept: Sequence[Candidate]) ->
 
 
 def _most_claims(command: Command, candidates: int) -> int:
-    """Return what the first look asked for: one new machine, or as many as there are old ones."""
+    """Return the most new nodes that the first pass allowed: one, or one for each candidate."""
     return candidates if len(command.replacements) > 1 else 1
 
 
-def _is_approved(move: Move, look: Pass) -> bool:
-    """Tell whether what is left of a move is worth it still, by the policy of its pools."""
-    return is_approved(scores(move.candidates, move.savings_per_hour, look.totals, look.prices))
+def _is_approved(move: DisruptionMove, disruption_pass: DisruptionPass) -> bool:
+    """Tell whether the policies of its pools still approve a shortened move."""
+    return is_approved(
+        balanced_scores(
+            move.candidates, move.savings_per_hour, disruption_pass.totals, disruption_pass.prices
+        )
+    )
 
 
-def _is_alike(command: Command, move: Move) -> bool:
-    """Tell whether a new answer needs as many machines, of which the old ones are examples."""
+def _is_equivalent(command: Command, move: DisruptionMove) -> bool:
+    """Tell whether a new move needs as many nodes and allows the command's instance types."""
     if len(command.replacements) != len(move.replacements):
         return False
     if len(command.replacements) != 1:

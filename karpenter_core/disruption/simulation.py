@@ -1,7 +1,7 @@
-"""One look's what-ifs: where the pods of candidates would go, and what that would take.
+"""Answers the what-ifs of one pass: where the pods of candidates would go.
 
-The cluster is compiled once for a look, by the first method that asks. What a question costs does
-not depend on the size of the cluster then (`docs/design/whatif.md`).
+The cluster is compiled once for a pass, by the first method that needs it. After that the cost of
+a what-if does not depend on the size of the cluster (`docs/design/whatif.md`).
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.isolation import isolate_steps
 from karpenter_core.scheduling.problem import ReservationPolicy
 from karpenter_core.scheduling.whatif.what_if import WhatIf
-from karpenter_core.state.leaving import leaving_problem
+from karpenter_core.state.disruption_problem import build_disruption_problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping
     from datetime import datetime, timedelta
 
     from karpenter_core.disruption.candidates import Candidate
-    from karpenter_core.scheduling.problem import Problem, SolveOptions
-    from karpenter_core.scheduling.whatif.what_if import Verdict
-    from karpenter_core.state.problem import Framing
+    from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
+    from karpenter_core.scheduling.whatif.what_if import WhatIfVerdict
+    from karpenter_core.state.provisioning_input import ProblemSettings
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["Simulation", "leftover_message"]
+__all__ = ["DisruptionSimulation", "unplaced_pods_message"]
 
-WHAT_IF: Final = "disruption"
-"""The step, in what is told of nodes that cannot be asked about."""
+SIMULATION_STEP: Final = "disruption"
+"""The step that reports of nodes which cannot be evaluated name."""
 
 _NAMED_PODS: Final = 5  # upstream's number
 
 
 @final
-class Simulation:
+class DisruptionSimulation:
     """Answers what-ifs about one snapshot."""
 
     def __init__(
@@ -47,66 +47,68 @@ class Simulation:
         snapshot: Snapshot,
         *,
         now: datetime,
-        framing: Framing,
+        problem_settings: ProblemSettings,
         options: SolveOptions,
         cache: CatalogueCache | None = None,
         failed: FailedJudgements | None = None,
     ) -> None:
-        """`failed` is told of what cannot be judged and is left out."""
+        """`failed` receives the objects that cannot be evaluated and are left out."""
         self._snapshot: Final = snapshot
         self._now: Final = now
-        self._framing: Final = framing
+        self._problem_settings: Final = problem_settings
         self._options: Final = replace(options, reservations=ReservationPolicy.FALLBACK)
         self._cache: Final = cache
         self._whatif: WhatIf | None = None
-        self._peaceful = False
+        self._avoid_unsettled = False
         self._failed: Final = FailedJudgements() if failed is None else failed
-        self._odd: Final = dict[str, str]()
+        self._unevaluated_nodes: Final = dict[str, str]()
 
-    def prepare_steps(self, *, peaceful: bool | None) -> Generator[int, None, None]:
-        """Compile in small steps, if that has not happened; yields units of work.
+    def prepare_steps(self, *, avoid_unsettled: bool | None) -> Generator[int, None, None]:
+        """Compile in small steps, unless that is done already; yields units of work.
 
-        A `peaceful` simulation puts no pods on machines that are still inside their pool's
-        `consolidateAfter`; what came to rest there would be disturbed in vain. None leaves that as
-        it is: a change of it reads every machine and places every pending pod anew.
+        With `avoid_unsettled` no pods are put on nodes that are still inside their pool's
+        `consolidateAfter`. None keeps the present value: changing it reads every node and places
+        every pending pod again.
         """
         if self._whatif is None:
             problem, movable = self._problem()
             yield 5
-            self._whatif, self._peaceful = self._made(problem, movable, self._cache), False
-        if peaceful is not None and peaceful != self._peaceful:
-            self._whatif.bar(_unsettled(self._snapshot) if peaceful else ())
-            self._peaceful = peaceful
+            self._whatif, self._avoid_unsettled = self._build(problem, movable, self._cache), False
+        if avoid_unsettled is not None and avoid_unsettled != self._avoid_unsettled:
+            self._whatif.exclude_nodes(_unsettled(self._snapshot) if avoid_unsettled else ())
+            self._avoid_unsettled = avoid_unsettled
         try:
             yield from _settled_steps(self._whatif)
         except Exception as error:
             self._whatif = yield from self._isolated_steps(error)
 
-    def forget(self) -> None:
-        """Have everything computed anew: something failed on the way, and left it half done."""
+    def reset(self) -> None:
+        """Discard everything computed, after a failure that may have left it incomplete."""
         self._whatif = None
 
-    def _problem(self) -> tuple[Problem, Mapping[str, frozenset[str]]]:
+    def _problem(self) -> tuple[SchedulingProblem, Mapping[str, frozenset[str]]]:
         own = FailedJudgements()
-        asked = leaving_problem(self._snapshot, now=self._now, framing=self._framing, failed=own)
+        asked = build_disruption_problem(
+            self._snapshot, now=self._now, problem_settings=self._problem_settings, failed=own
+        )
         for item in own.found:
             self._failed.add(item)
             if item.regarding.kind == "Node":
-                self._odd.setdefault(item.regarding.name, item.message)
+                self._unevaluated_nodes.setdefault(item.regarding.name, item.message)
         return asked
 
-    def _made(
+    def _build(
         self,
-        problem: Problem,
+        problem: SchedulingProblem,
         movable: Mapping[str, Collection[str]],
         cache: CatalogueCache | None,
     ) -> WhatIf:
         return WhatIf(problem, movable, self._options, cache=cache)
 
     def _isolated_steps(self, error: Exception) -> Generator[int, None, WhatIf]:
-        """Compile without what cannot be judged; nodes that have such pods are not asked about."""
+        """Compile without what cannot be evaluated; nodes with such pods are refused later."""
         problem, movable = self._problem()
-        barred = _unsettled(self._snapshot) if self._peaceful else []
+        excluded = _unsettled(self._snapshot) if self._avoid_unsettled else []
         waiting = {pod.uid for pod in problem.pods}
         leaving = [
             pod
@@ -116,15 +118,15 @@ class Simulation:
         ]
         cache = CatalogueCache()
 
-        def solving(part: Problem) -> Generator[int, None, WhatIf]:
+        def solving(part: SchedulingProblem) -> Generator[int, None, WhatIf]:
             kept = {pod.uid for pod in part.pods}
             pods = tuple(pod for pod in part.pods if pod.uid in waiting)
-            made = self._made(
+            made = self._build(
                 replace(part, pods=pods),
                 {node.name: kept & set(movable.get(node.name, ())) for node in part.nodes},
                 cache,
             )
-            made.bar(barred)
+            made.exclude_nodes(excluded)
             yield from _settled_steps(made)
             return made
 
@@ -135,60 +137,62 @@ class Simulation:
             self._failed.add(item)
         gone = {node.name for node in problem.nodes} - {node.name for node in found.problem.nodes}
         odd = {
-            pod.uid: failure_message(WHAT_IF, text)
+            pod.uid: failure_message(SIMULATION_STEP, text)
             for pod, text in zip(found.pods, found.errors, strict=True)
         }
         for node in problem.nodes:
             texts = [odd[pod.uid] for pod in node.pods if pod.uid in odd]
             if texts:
-                self._odd.setdefault(node.name, texts[0])
+                self._unevaluated_nodes.setdefault(node.name, texts[0])
             elif node.name in gone:
-                self._odd.setdefault(node.name, "set aside, since it could not be judged")
+                self._unevaluated_nodes.setdefault(
+                    node.name, "set aside, since it could not be judged"
+                )
         return found.result
 
-    def _refuse_odd(self, names: Iterable[str]) -> None:
+    def _reject_unevaluated(self, names: Iterable[str]) -> None:
         for name in names:
-            if name in self._odd:
-                raise SchedulingError(self._odd[name])
+            if name in self._unevaluated_nodes:
+                raise SchedulingError(self._unevaluated_nodes[name])
 
     def evaluate(
         self,
         candidates: Iterable[Candidate],
         *,
         below_price: float = inf,
-        most_claims: int | None = None,
-    ) -> Verdict:
-        """Say what happens when candidates go all at once; see `WhatIf.evaluate`.
+        max_claims: int | None = None,
+    ) -> WhatIfVerdict:
+        """Return the verdict on removing all candidates at once; see `WhatIf.evaluate`.
 
         Raises:
             SchedulingError: one of them, or a pod on it, was set aside.
         """
         names = _names(candidates)
-        self._refuse_odd(names)
-        return self._ready.evaluate(names, below_price=below_price, most_claims=most_claims)
+        self._reject_unevaluated(names)
+        return self._ready.evaluate(names, below_price=below_price, max_claims=max_claims)
 
     def push(self, candidate: Candidate) -> bool:
-        """Take a candidate away for the questions that follow, if that needs nothing new.
+        """Remove a candidate for the following what-ifs, if its pods fit on existing nodes.
 
         Raises:
             SchedulingError: it, or a pod on it, was set aside.
         """
-        self._refuse_odd(_names((candidate,)))
+        self._reject_unevaluated(_names((candidate,)))
         return self._ready.push(_names((candidate,))).fits
 
     def pop(self) -> None:
-        """Take back the last push that succeeded."""
+        """Undo the last push that succeeded."""
         self._ready.pop()
 
-    def unready_destination(self, verdict: Verdict) -> str:
-        """Say on which machine that is not initialised a verdict puts pods; empty when on none.
+    def unready_destination(self, verdict: WhatIfVerdict) -> str:
+        """Return a message naming an uninitialised node that receives pods; empty for none.
 
-        Such a machine may never come up, and what was disrupted for its sake would have no place.
+        Such a node may never become ready, and the pods moved to it would have no place.
         """
         for name in verdict.moves:
-            machine = self._snapshot.state_node(name)
-            if machine is not None and machine.managed and not machine.initialized:
-                return f"would schedule against uninitialized {_both_names(machine)}"
+            state_node = self._snapshot.state_node(name)
+            if state_node is not None and state_node.managed and not state_node.initialized:
+                return f"would schedule against uninitialized {_both_names(state_node)}"
         return ""
 
     @property
@@ -204,8 +208,8 @@ def _settled_steps(whatif: WhatIf) -> Generator[int, None, None]:
     yield 5
 
 
-def leftover_message(verdict: Verdict) -> str:
-    """Say which pods would find no place; the first five are named."""
+def unplaced_pods_message(verdict: WhatIfVerdict) -> str:
+    """Return a message naming the first five pods that would find no place."""
     keys = sorted(pod.key for pod in verdict.left)
     text = ", ".join(
         f"{key} => no place on any node, nor on one that could be made"
@@ -218,29 +222,29 @@ def leftover_message(verdict: Verdict) -> str:
 
 
 def _names(candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    return tuple(candidate.machine.name for candidate in candidates)
+    return tuple(candidate.state_node.name for candidate in candidates)
 
 
-def _both_names(machine: StateNode) -> str:
-    names = [f"nodeclaim/{machine.claim.name}"] if machine.claim is not None else []
-    names += [f"node/{machine.node.name}"] if machine.node is not None else []
+def _both_names(state_node: StateNode) -> str:
+    names = [f"nodeclaim/{state_node.claim.name}"] if state_node.claim is not None else []
+    names += [f"node/{state_node.node.name}"] if state_node.node is not None else []
     return ", ".join(names)
 
 
 def _unsettled(snapshot: Snapshot) -> list[str]:
-    """Return the machines that are to be left in peace for a while yet."""
+    """Return the nodes that are still inside their pool's `consolidateAfter`."""
     return [
-        machine.name
-        for machine in snapshot.state_nodes
-        if machine.claim is not None
-        and machine.initialized
-        and _has_window(snapshot, machine)
-        and not is_true(machine.claim.status.conditions, CONSOLIDATABLE)
+        state_node.name
+        for state_node in snapshot.state_nodes
+        if state_node.claim is not None
+        and state_node.initialized
+        and _has_window(snapshot, state_node)
+        and not is_true(state_node.claim.status.conditions, CONSOLIDATABLE)
     ]
 
 
-def _has_window(snapshot: Snapshot, machine: StateNode) -> bool:
-    pool = snapshot.node_pools.get(machine.pool)
+def _has_window(snapshot: Snapshot, state_node: StateNode) -> bool:
+    pool = snapshot.node_pools.get(state_node.pool)
     window: timedelta | None = None
     if pool is not None:
         window = pool.spec.disruption.consolidate_after.timedelta

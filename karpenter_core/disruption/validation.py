@@ -1,4 +1,4 @@
-"""Looking at a command again before it is carried out: the cluster went on meanwhile."""
+"""Defines the result of validating a command again."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from karpenter_core.disruption.command import Command
 
-__all__ = ["Rejection", "Verdict"]
+__all__ = ["CommandRejection", "ValidationVerdict"]
 
 
-class Rejection(StrEnum):
+class CommandRejection(StrEnum):
     """Why a command was given up."""
 
     CHURN = "churn"
     """Its candidates are no longer what they were."""
     BUDGET = "budget"
-    """They are expected to take pods now, or their pool's budget is used up."""
+    """They expect pods now, or their pool's budget is used up."""
     SCHEDULING = "scheduling"
-    """Their pods would no longer fit where they were to go."""
+    """Their pods no longer find the planned places."""
     VETO = "veto"
     """A plug-in keeps them."""
     CONFLICT = "conflict"
-    """They could not be marked: gone, or somebody else's already."""
+    """They could not be marked: gone, or already marked by another process."""
     LAUNCH = "launch"
-    """Their replacements may not, or could not, be ordered."""
+    """Their replacements were refused or could not be created."""
     STALE = "stale"
-    """The API server has not shown some kind recently: what the command rests on may be old."""
+    """The state of some kind may be stale: the API server has not shown it recently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Verdict:
-    """What is left of a command: all of it, a part, or nothing with the reason why.
+class ValidationVerdict:
+    """The validated command, whole or shortened, or the reason of its rejection.
 
-    `failed` counts the candidates by which the metric of failed validations grows.
+    `failed_candidates` is added to the metric of failed validations.
     """
 
     command: Command | None = None
-    rejection: Rejection | None = None
-    failed: int = 0
+    rejection: CommandRejection | None = None
+    failed_candidates: int = 0

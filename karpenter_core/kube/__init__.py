@@ -1,1 +1,1 @@
-"""Talking to Kubernetes: transport, informers, the one door for writes, the lease."""
+"""Access to Kubernetes: transport, informers, the writer, Events, the lease."""

@@ -1,4 +1,4 @@
-"""The verbs of the Kubernetes API over a transport: bytes out and in, failures as typed errors."""
+"""Sends the verbs of the Kubernetes API and raises failures as typed errors."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from karpenter_core.errors import (
     TooManyRequestsError,
 )
 from karpenter_core.kube.resources import LEASES, PODS, ResourceKind
-from karpenter_core.kube.transport import Request, Response, Transport
+from karpenter_core.kube.transport import ApiRequest, ApiResponse, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     from karpenter_core.clock import Clock
-    from karpenter_core.kube.fence import Fence
-    from karpenter_core.kube.limits import Limiter
+    from karpenter_core.kube.fence import WriteFence
     from karpenter_core.kube.metrics import KubeMetrics
+    from karpenter_core.kube.rate_limits import RequestLimiter
 
-__all__ = ["PAGE_SIZE", "Apis", "Body", "KubeApi", "PatchStyle", "error_of"]
+__all__ = ["PAGE_SIZE", "Body", "ClusterApis", "KubeApi", "PatchStyle", "error_of"]
 
 PAGE_SIZE: Final = 500  # objects a page; what client-go's pager asks for
 
@@ -58,7 +58,7 @@ class KubeApi:
         transport: Transport,
         *,
         clock: Clock,
-        limiter: Limiter | None = None,
+        limiter: RequestLimiter | None = None,
         metrics: KubeMetrics | None = None,
     ) -> None:
         self._transport: Final = transport
@@ -66,7 +66,7 @@ class KubeApi:
         self._limiter: Final = limiter
         self._metrics: Final = metrics
 
-    def fenced(self, fence: Fence) -> KubeApi:
+    def with_fence(self, fence: WriteFence) -> KubeApi:
         """Return the same API server for writers: the fence is asked when a request's turn comes.
 
         Asked any earlier it tells nothing: a request may wait for seconds in the token bucket, or
@@ -79,7 +79,7 @@ class KubeApi:
         self, kind: ResourceKind, name: str, *, namespace: str = "", subresource: str = ""
     ) -> bytes:
         """Return one object."""
-        target = _Target(kind, namespace, name, subresource)
+        target = _RequestTarget(kind, namespace, name, subresource)
         return await self._send("get", target, "GET")
 
     async def list_page(
@@ -99,7 +99,7 @@ class KubeApi:
             labelSelector=label_selector,
             fieldSelector=field_selector,
         )
-        return await self._send("list", _Target(kind, namespace), "GET", query=query)
+        return await self._send("list", _RequestTarget(kind, namespace), "GET", query=query)
 
     async def list_pages(
         self, kind: ResourceKind, *, namespace: str = "", limit: int = PAGE_SIZE
@@ -125,7 +125,7 @@ class KubeApi:
         subresource: str = "",
     ) -> bytes:
         """Create an object (or post to a subresource of one) and return the answer."""
-        target = _Target(kind, namespace, name, subresource)
+        target = _RequestTarget(kind, namespace, name, subresource)
         return await self._send("create", target, "POST", body=_encode(body))
 
     async def patch(
@@ -142,7 +142,7 @@ class KubeApi:
         """Patch an object; with `resource_version` only if that is still its version."""
         if resource_version is not None:
             body = _locked(body, style, resource_version)
-        target = _Target(kind, namespace, name, subresource)
+        target = _RequestTarget(kind, namespace, name, subresource)
         return await self._send(
             "patch", target, "PATCH", body=_encode(body), content_type=_PATCH_TYPES[style]
         )
@@ -156,11 +156,10 @@ class KubeApi:
         uid: str | None = None,
         resource_version: str | None = None,
         grace_seconds: int | None = None,
-        propagation: str | None = None,
     ) -> bytes:
         """Delete an object, if UID and version are still these; returns it or a Status."""
-        options = _delete_options(uid, resource_version, grace_seconds, propagation)
-        target = _Target(kind, namespace, name)
+        options = _delete_options(uid, resource_version, grace_seconds)
+        target = _RequestTarget(kind, namespace, name)
         return await self._send("delete", target, "DELETE", body=_encode(options))
 
     async def evict(
@@ -177,7 +176,7 @@ class KubeApi:
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": _delete_options(uid, None, grace_seconds, None),
+            "deleteOptions": _delete_options(uid, None, grace_seconds),
         }
         await self.create(PODS, eviction, namespace=namespace, name=name, subresource="eviction")
 
@@ -200,10 +199,10 @@ class KubeApi:
             sendInitialEvents="true" if send_initial_events else "",
             resourceVersionMatch="NotOlderThan" if send_initial_events else "",
         )
-        target = _Target(kind, namespace)
+        target = _RequestTarget(kind, namespace)
         if self._limiter is not None:
             await self._limiter.acquire()
-        request = Request(method="GET", path=target.path, query=query)
+        request = ApiRequest(method="GET", path=target.path, query=query)
         try:
             async with self._transport.stream(request) as (response, lines):
                 self._count(response.status, "GET")
@@ -215,7 +214,7 @@ class KubeApi:
                 self._count(0, "GET")
             raise
 
-    async def request(self, request: Request) -> Response:
+    async def request(self, request: ApiRequest) -> ApiResponse:
         """Send any other request; an error status is the caller's to judge."""
         if self._limiter is not None:
             await self._limiter.acquire()
@@ -228,7 +227,7 @@ class KubeApi:
     async def _send(
         self,
         verb: str,
-        target: _Target,
+        target: _RequestTarget,
         method: str,
         *,
         query: Mapping[str, str] | None = None,
@@ -238,7 +237,7 @@ class KubeApi:
         if self._limiter is not None:
             await self._limiter.acquire()
         started = self._clock.monotonic()
-        request = Request(
+        request = ApiRequest(
             method=method,
             path=target.path,
             query=query or {},
@@ -264,7 +263,7 @@ class KubeApi:
             code = str(status) if status else "<error>"  # client-go's word for "no answer"
             self._metrics.requests.labels(code, method).inc()
 
-    def _observe(self, verb: str, target: _Target, seconds: float) -> None:
+    def _observe(self, verb: str, target: _RequestTarget, seconds: float) -> None:
         if self._metrics is not None:
             kind = target.kind
             labels = (verb.upper(), kind.group, kind.version, kind.plural, target.subresource)
@@ -275,8 +274,8 @@ _BAD_REQUEST: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """What a request is about, for its URL and for error messages."""
+class _RequestTarget:
+    """The target of a request, for its URL and for error messages."""
 
     kind: ResourceKind
     namespace: str = ""
@@ -303,7 +302,7 @@ class _FencedLimiter:
 
     __slots__ = ("_fence", "_limiter")
 
-    def __init__(self, limiter: Limiter | None, fence: Fence) -> None:
+    def __init__(self, limiter: RequestLimiter | None, fence: WriteFence) -> None:
         self._limiter: Final = limiter
         self._fence: Final = fence
 
@@ -313,7 +312,7 @@ class _FencedLimiter:
         self._fence.check()
 
 
-class Apis:
+class ClusterApis:
     """Which cluster keeps which kind.
 
     Usually one. With two kubeconfigs, our own kinds and the leases live in the `objects` cluster,
@@ -369,8 +368,8 @@ _status_decoder: Final = msgspec.json.Decoder(_Status)
 _list_head: Final = msgspec.json.Decoder(_ListHead)
 
 
-def error_of(response: Response, subject: str) -> ApiError:
-    """Turn an error response into the typed error; `subject` says what was tried on what."""
+def error_of(response: ApiResponse, subject: str) -> ApiError:
+    """Turn an error response into the typed error; `subject` names the verb and the target."""
     try:
         status = _status_decoder.decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError):  # a proxy's page, not the API server's word
@@ -385,7 +384,7 @@ def error_of(response: Response, subject: str) -> ApiError:
     )
 
 
-def _retry_after(response: Response, status: _Status) -> timedelta | None:
+def _retry_after(response: ApiResponse, status: _Status) -> timedelta | None:
     header = response.headers.get("retry-after", "")
     if header.isascii() and header.isdigit():
         return timedelta(seconds=int(header))
@@ -417,7 +416,6 @@ def _delete_options(
     uid: str | None,
     resource_version: str | None,
     grace_seconds: int | None,
-    propagation: str | None,
 ) -> dict[str, Any]:
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
     wanted = {"uid": uid, "resourceVersion": resource_version}
@@ -425,6 +423,4 @@ def _delete_options(
         options["preconditions"] = preconditions
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
-    if propagation is not None:
-        options["propagationPolicy"] = propagation
     return options

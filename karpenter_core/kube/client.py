@@ -1,4 +1,4 @@
-"""Sends requests to an API server over HTTP, with the official client's credentials and TLS."""
+"""Sends requests to an API server over HTTP with the official client."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from karpenter_core.kube.transport import (
     LINE_TOO_LONG,
     NO_ANSWER,
     UNREACHABLE,
-    Request,
-    Response,
+    ApiRequest,
+    ApiResponse,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class HttpTransport:
         data = configuration.ca_cert_data
         return data if isinstance(data, str) else ""
 
-    async def request(self, request: Request) -> Response:
+    async def request(self, request: ApiRequest) -> ApiResponse:
         """Send a request and read the whole answer."""
         response = await self._request_once(request)
         if response.status == _UNAUTHORIZED and await self._login.renew():
@@ -100,8 +100,8 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(
-        self, request: Request
-    ) -> AsyncGenerator[tuple[Response, AsyncIterator[bytes]]]:
+        self, request: ApiRequest
+    ) -> AsyncGenerator[tuple[ApiResponse, AsyncIterator[bytes]]]:
         """Send a request and iterate over the lines of its answer."""
         import aiohttp
 
@@ -126,19 +126,19 @@ class HttpTransport:
         await self._login.close()
         await self._session.close()
 
-    async def _request_once(self, request: Request) -> Response:
+    async def _request_once(self, request: ApiRequest) -> ApiResponse:
         import aiohttp
 
         limits = aiohttp.ClientTimeout(total=_REQUEST_SECONDS, sock_connect=_CONNECT_SECONDS)
         try:
             async with await self._send(request, limits) as answer:
                 body = await answer.read()
-                return Response(status=answer.status, body=body, headers=_headers(answer))
+                return ApiResponse(status=answer.status, body=body, headers=_headers(answer))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _no_answer(error, self.host) from error
 
     async def _send(
-        self, request: Request, limits: aiohttp.ClientTimeout
+        self, request: ApiRequest, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = {**self._headers, "Accept": request.accept}
         if request.body:
@@ -158,7 +158,7 @@ class HttpTransport:
             allow_redirects=False,
         )
 
-    async def _error_response(self, answer: aiohttp.ClientResponse) -> Response:
+    async def _error_response(self, answer: aiohttp.ClientResponse) -> ApiResponse:
         import aiohttp
 
         body = b""
@@ -167,7 +167,7 @@ class HttpTransport:
                 body = await answer.read()
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise _no_answer(error, self.host) from error
-        return Response(status=answer.status, body=body, headers=_headers(answer))
+        return ApiResponse(status=answer.status, body=body, headers=_headers(answer))
 
     def _open_session(self) -> aiohttp.ClientSession:
         import aiohttp

@@ -1,13 +1,13 @@
-"""Records when the API server last told of a kind, and says whether that is recent enough.
+"""Records the API server's last contact for each kind, and judges its age.
 
 A contact is a complete list, a watch event or a bookmark. An accepted request, an open connection
-or a page of a list is none: none of them proves that what is held is what the server has now.
+or a page of a list is no contact: it does not prove that the held objects are the server's.
 
 kube-apiserver sends bookmarks about once a minute, but only of versions beyond the one at which a
 watch began. A kind in which nothing changes may therefore be silent for as long as its watch lasts,
-and such silence looks like that of a broken connection. After `quiet_seconds` without a word the
-informer asks for a complete list: one that shows what is held is a contact; one that shows more has
-to be followed by the watch within `reply_seconds`, or the watch is given up.
+and this silence looks like that of a broken connection. After `quiet_seconds` of silence the informer
+requests a complete list. A list that equals the held objects is a contact; if it shows more, the watch
+must show the same within `reply_seconds`, or the watch is ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.kube.resources import ResourceKind
 
-__all__ = ["Contact", "ContactTimes", "StaleKind"]
+__all__ = ["ContactTimes", "LastContact", "StaleKind"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +30,9 @@ class ContactTimes:
     """How long a kind may be silent."""
 
     fresh_seconds: float = 90.0
-    """A kind is fresh for so long after the last contact."""
+    """Time after the last contact during which a kind counts as fresh."""
     quiet_seconds: float = 70.0
-    """After so long without a contact a list is asked for; more than a bookmark's 60 s."""
+    """Silence after which a list is requested; longer than the 60 s between bookmarks."""
     reply_seconds: float = 5.0
     """A new watch has so long to speak before a list is asked for, and so long to show what a list
     has shown."""
@@ -49,22 +49,22 @@ class ContactTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleKind:
-    """A kind of which nothing has been heard for too long."""
+    """A kind whose last contact is too long ago."""
 
     kind: ResourceKind
     seconds: float | None
     """Time since the last contact; None when there was none."""
-    trouble: str = ""
+    problem: str = ""
 
     def __str__(self) -> str:
-        """Return the kind, for how long it is silent, and why if that is known."""
+        """Return the kind, the length of its silence, and the reason if it is known."""
         since = "never listed" if self.seconds is None else f"silent for {self.seconds:.0f} s"
-        return f"{self.kind.plural} ({since}{': ' if self.trouble else ''}{self.trouble})"
+        return f"{self.kind.plural} ({since}{': ' if self.problem else ''}{self.problem})"
 
 
 @final
-class Contact:
-    """The last contact about one kind; calls `on_fresh` when one ends a time without."""
+class LastContact:
+    """The last contact of one kind; calls `on_fresh` when a contact makes a stale kind fresh."""
 
     __slots__ = ("_at", "_clock", "_on_fresh", "times")
 
@@ -93,11 +93,11 @@ class Contact:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the last contact is recent enough to act on what is held."""
+        """Whether the last contact is recent enough to act on the held objects."""
         age = self.age_seconds
         return age is not None and age <= self.times.fresh_seconds
 
-    def note(self) -> None:
+    def record(self) -> None:
         """Record a contact."""
         was_fresh = self.is_fresh
         self._at = self._clock.monotonic()
@@ -105,6 +105,6 @@ class Contact:
             self._on_fresh()
 
     def next_probe_at(self, opened: float) -> float:
-        """Return when a list is to be asked for, of a watch that was begun at `opened`."""
+        """Return when to request a list to check a watch that was opened at `opened`."""
         earliest = opened + self.times.reply_seconds
         return earliest if self._at is None else max(earliest, self._at + self.times.quiet_seconds)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
-from karpenter_core.kube.limits import TokenBucket
+from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import EVENTS
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.notices import Notice
     from karpenter_core.clock import Clock
-    from karpenter_core.kube.api import Apis
+    from karpenter_core.kube.api import ClusterApis
     from karpenter_core.kube.metrics import KubeMetrics
 
-__all__ = ["BUCKETS", "COMPONENT", "EVENT_BURST", "EVENT_QPS", "Recorder"]
+__all__ = ["COMPONENT", "EVENT_BURST", "EVENT_QPS", "RATE_LIMITS", "EventRecorder"]
 
 COMPONENT: Final = "karpenter"
-BUCKETS: Final[Mapping[str, tuple[float, int]]] = {
+RATE_LIMITS: Final[Mapping[str, tuple[float, int]]] = {
     "nominated": (5.0, 10),  # upstream
     "conditions": (5.0, 20),
 }
@@ -52,7 +52,7 @@ _log = structlog.stdlib.get_logger("kube.events")
 
 
 @dataclass(frozen=True, slots=True)
-class _Posted:
+class _PostedEvent:
     """An Event on the server that may be counted up."""
 
     name: str
@@ -60,7 +60,7 @@ class _Posted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _QueuedEvent:
     """A notice that waits to be posted, when it was published, and its own name's ending."""
 
     notice: Notice
@@ -68,21 +68,23 @@ class _Entry:
     suffix: str
 
 
-class Recorder:
+class EventRecorder:
     """Turns notices into core/v1 Events. Give it API clients with limiters of their own."""
 
-    def __init__(self, apis: Apis, *, clock: Clock, metrics: KubeMetrics | None = None) -> None:
+    def __init__(
+        self, apis: ClusterApis, *, clock: Clock, metrics: KubeMetrics | None = None
+    ) -> None:
         self._apis: Final = apis
         self._clock: Final = clock
         self._metrics: Final = metrics
-        self._queue: Final[asyncio.Queue[_Entry]] = asyncio.Queue(_QUEUE_LENGTH)
+        self._queue: Final[asyncio.Queue[_QueuedEvent]] = asyncio.Queue(_QUEUE_LENGTH)
         self._recent: Final[OrderedDict[str, float]] = OrderedDict()
-        self._most = _REMEMBERED
+        self._capacity = _REMEMBERED
         """When what has expired is looked for next: each search takes as long as there are keys."""
-        self._posted: Final[OrderedDict[tuple[str, ...], _Posted]] = OrderedDict()
+        self._posted: Final[OrderedDict[tuple[str, ...], _PostedEvent]] = OrderedDict()
         self._buckets: Final = {
-            name: TokenBucket(clock, rate=rate, burst=burst)
-            for name, (rate, burst) in BUCKETS.items()
+            name: AsyncTokenBucket(clock, rate=rate, burst=burst)
+            for name, (rate, burst) in RATE_LIMITS.items()
         }
         self._sequence = 0
 
@@ -97,12 +99,12 @@ class Recorder:
         self._sequence += 1
         unique = int(now.timestamp() * 1_000_000) * 1_000 + self._sequence % 1_000
         try:
-            self._queue.put_nowait(_Entry(notice, now, f"{unique:x}"))
+            self._queue.put_nowait(_QueuedEvent(notice, now, f"{unique:x}"))
         except asyncio.QueueFull:
             self._drop("queue-full", notice)
 
     async def run(self) -> None:
-        """Post what is queued, until cancelled."""
+        """Post queued Events, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_WORKERS):
                 group.create_task(self._work())
@@ -130,19 +132,19 @@ class Recorder:
             return False
         self._recent[key] = now + notice.window.total_seconds()
         self._recent.move_to_end(key)
-        if len(self._recent) > self._most:
+        if len(self._recent) > self._capacity:
             self._forget(now)
-            self._most = max(_REMEMBERED, 2 * len(self._recent))
+            self._capacity = max(_REMEMBERED, 2 * len(self._recent))
         return True
 
     def _forget(self, now: float) -> None:
-        """Drop what has expired; if that is too little, the oldest."""
+        """Drop expired entries; if they are too few, the oldest ones."""
         for key in [key for key, until in self._recent.items() if until <= now]:
             del self._recent[key]
         while len(self._recent) > _REMEMBERED * 4:
             self._recent.popitem(last=False)
 
-    async def _post(self, entry: _Entry) -> None:
+    async def _post(self, entry: _QueuedEvent) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 await self._post_once(entry)
@@ -155,7 +157,7 @@ class Recorder:
             else:
                 return
 
-    async def _post_once(self, entry: _Entry) -> None:
+    async def _post_once(self, entry: _QueuedEvent) -> None:
         """Count up the same Event if it was posted before, else create one."""
         notice = entry.notice
         regarding = notice.regarding
@@ -172,13 +174,13 @@ class Recorder:
             except NotFoundError:
                 del self._posted[key]  # Events expire on the server
             else:
-                self._posted[key] = _Posted(posted.name, posted.count + 1)
+                self._posted[key] = _PostedEvent(posted.name, posted.count + 1)
                 return
         name = f"{regarding.name[:_NAME_LENGTH]}.{entry.suffix}"
         with suppress(ConflictError):  # it is there: the answer to an earlier attempt was lost
             manifest = _manifest(entry, namespace, name)
             await api.create(EVENTS, manifest, namespace=namespace)
-        self._posted[key] = _Posted(name, 1)
+        self._posted[key] = _PostedEvent(name, 1)
         if len(self._posted) > _REMEMBERED:
             self._posted.popitem(last=False)
 
@@ -188,7 +190,7 @@ class Recorder:
         _log.debug("did not send an event", cause=cause, reason=notice.reason, error=str(error))
 
 
-def _manifest(entry: _Entry, namespace: str, name: str) -> dict[str, Any]:
+def _manifest(entry: _QueuedEvent, namespace: str, name: str) -> dict[str, Any]:
     notice, regarding = entry.notice, entry.notice.regarding
     moment = _timestamp(entry.at)
     return {
@@ -214,7 +216,7 @@ def _manifest(entry: _Entry, namespace: str, name: str) -> dict[str, Any]:
 
 
 def _cut(message: str) -> str:
-    """Shorten to what the API server takes, never within a character."""
+    """Shorten to the API server's limit, never within a character."""
     encoded = message.encode()
     if len(encoded) <= _MESSAGE_BYTES:
         return message

@@ -1,4 +1,4 @@
-"""Runs the credential plug-in of a kubeconfig user (`exec`) and kills one that hangs.
+"""Runs a kubeconfig's credential plug-in (`exec`) and kills one that hangs.
 
 The official client runs plug-ins too, but loses sight of the process: a plug-in that waits for a
 dead network blocks its caller for ever, and outlives it when the caller gives up.
@@ -34,7 +34,7 @@ _SHOWN: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a plug-in returned: a token, a client certificate with its key, or both."""
+    """Credentials of a plug-in: a token, a client certificate with its key, or both."""
 
     token: str = ""
     certificate: str = ""
@@ -67,7 +67,7 @@ class ExecPlugin:
 
     @property
     def is_current(self) -> bool:
-        """Whether the last credentials are good for some minutes more, by their own word."""
+        """Whether the last credentials stay valid for some minutes, by their expiry time."""
         expires = None if self._last is None else self._last.expires
         return expires is not None and self._clock.now() < expires - _RENEW_BEFORE
 
@@ -163,7 +163,7 @@ def _expiry(value: object) -> datetime | None:
 
 
 def _kill(process: asyncio.subprocess.Process, *, with_children: bool) -> None:
-    """End a plug-in that was given up, with what it has started: a child may hold its output."""
+    """Kill a plug-in and its child processes, which may hold its output open."""
     with suppress(ProcessLookupError, PermissionError):
         if with_children:
             os.killpg(process.pid, signal.SIGKILL)

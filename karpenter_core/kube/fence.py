@@ -1,7 +1,7 @@
-"""Stops every write of a process that does not lead any more.
+"""Refuses writes of a process that has lost the leader election.
 
-A process that was stopped for half a minute wakes up in the middle of a write, long before any task
-could tell it that another one leads now; so each write asks the clock.
+A process that was suspended for half a minute may continue in the middle of a write, before any of
+its tasks notices that another process leads now; so each write checks the clock.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from karpenter_core.errors import FencedError
 if TYPE_CHECKING:
     from karpenter_core.clock import Clock
 
-__all__ = ["AlwaysLeader", "Fence", "LeaseFence"]
+__all__ = ["AlwaysLeaderFence", "LeaseFence", "WriteFence"]
 
 
-class Fence(Protocol):
+class WriteFence(Protocol):
     """Whether this process may write now."""
 
     def check(self) -> None:
@@ -28,7 +28,7 @@ class Fence(Protocol):
         ...
 
 
-class AlwaysLeader:
+class AlwaysLeaderFence:
     """The fence of a process that runs without leader election."""
 
     __slots__ = ()

@@ -1,14 +1,13 @@
-"""Lists one kind and follows it from there.
+"""Lists and watches one kind, and reports every change exactly once.
 
-The contract: every object is observed, every change of it once, every disappearance once, however
-often the connection breaks, and also of what this process wrote before any watch showed it. A
-stream that ends is resumed from the last resourceVersion; where
-that is no longer kept (410) the kind is listed again, and while that goes on the old objects stay;
-then the two are compared by UID and resourceVersion, and only differences are told.
+The contract: the sink gets every object, every change and every deletion once, however often the
+connection breaks, including changes that this process wrote itself. A stream that ends is resumed
+from the last resourceVersion. If the server no longer keeps that version (410), the kind is listed
+again; the old objects stay meanwhile, and only differences by UID and resourceVersion are passed on.
 
-The silence of a stream proves nothing (see `kube.contact`): it is checked against a list. A list
-that is older than what is held comes from a server that was restored from a backup, and is told
-whole: see `Observed.authoritative`.
+A silent stream proves nothing (see `kube.contact`), so it is checked against a list. A list that is
+older than the held objects comes from a server that was restored from a backup, and is passed on
+whole: see `ObjectObserved.authoritative`.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ import structlog
 
 from karpenter_core.errors import ApiError, BadInputError, GoneError, NotFoundError
 from karpenter_core.kube.api import PAGE_SIZE
-from karpenter_core.kube.contact import Contact, ContactTimes
-from karpenter_core.kube.listing import gather, is_restored, shows_only_held
-from karpenter_core.kube.pacing import Backoff, given_up_when, time_limit
+from karpenter_core.kube.contact import ContactTimes, LastContact
+from karpenter_core.kube.listing import add_initial_event, is_fully_held, is_restored
+from karpenter_core.kube.pacing import JitteredBackoff, cancel_when_raised, time_limit
 from karpenter_core.kube.transport import LINE_TOO_LONG
 from karpenter_core.kube.wire.codecs import uid_of, version_of
-from karpenter_core.state.events import Observed, Removed
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,11 +36,11 @@ if TYPE_CHECKING:
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.resources import ResourceKind
     from karpenter_core.kube.wire.codecs import Codec, InvalidObject, WatchEvent
-    from karpenter_core.state.events import Object
+    from karpenter_core.state.events import StateObject
 
 __all__ = ["Informer", "Sink"]
 
-Sink: TypeAlias = "Callable[[Observed | Removed], None]"
+Sink: TypeAlias = "Callable[[ObjectObserved | ObjectRemoved], None]"
 
 _BACKOFF_BASE_SECONDS: Final = 0.8  # client-go's reflector: 0.8 s to 30 s
 _BACKOFF_CAP_SECONDS: Final = 30.0
@@ -62,7 +61,7 @@ _log = structlog.stdlib.get_logger("kube.informer")
 
 
 class Informer:
-    """Follows one kind and tells `sink` what changes; `sink` must not block."""
+    """Lists and watches one kind and passes changes to `sink`, which must not block."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class Informer:
         times: ContactTimes | None = None,
         on_fresh: Callable[[], None] | None = None,
     ) -> None:
-        """`on_fresh` is called when a contact ends a time without."""
+        """`on_fresh` is called when a contact makes the stale kind fresh."""
         self.kind: Final = kind
         self.synced: Final = asyncio.Event()
         self._codec: Final = codec
@@ -89,30 +88,30 @@ class Informer:
         self._metrics: Final = metrics
         self._on_invalid: Final = on_invalid or _log_invalid
         self._jitter: Final = jitter or random.Random().random  # noqa: S311 - spreads retries only
-        self._backoff: Final = Backoff(
+        self._backoff: Final = JitteredBackoff(
             self._jitter, base=_BACKOFF_BASE_SECONDS, cap=_BACKOFF_CAP_SECONDS
         )
         self._watch_list = watch_list
         self._resource: Final = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
-        self._store: dict[str, Object] = {}
+        self._store: dict[str, StateObject] = {}
         self._invalid: dict[str, InvalidObject] = {}
-        self._written: dict[str, Object] = {}
+        self._written: dict[str, StateObject] = {}
         self._version = ""
         self._reached_version = 0
         self._refused_at = ""
         self._trouble = ""
-        self._contact: Final = Contact(clock, times or ContactTimes(), on_fresh)
+        self._contact: Final = LastContact(clock, times or ContactTimes(), on_fresh)
         if metrics is not None:
             metrics.informer_age.labels(kind.kind).set_function(self._contact.age_or_infinity)
 
     @property
     def resource_version(self) -> str:
-        """The version up to which everything is known; empty before the first list."""
+        """The resourceVersion up to which all changes were seen; empty before the first list."""
         return self._version
 
     @property
-    def trouble(self) -> str:
-        """What stands between this informer and the API server now; empty when all is well."""
+    def problem(self) -> str:
+        """The current problem of list or watch; empty if there is none."""
         return self._trouble
 
     @property
@@ -129,7 +128,7 @@ class Informer:
         """Count the objects held."""
         return len(self._store)
 
-    def note_written(self, written: Object) -> None:
+    def note_written(self, written: StateObject) -> None:
         """Take note of the answer to a write of ours, which the state knows already.
 
         What was made and has vanished while the stream was broken appears in no listing, before or
@@ -139,11 +138,11 @@ class Informer:
         if uid in self._store or uid in self._invalid:
             return
         if self._version and version_of(written) <= int(self._version):
-            self._fire(Removed(written))  # the stream is past it: it came and went
+            self._emit(ObjectRemoved(written))  # the stream is past it: it came and went
         else:
             self._written[uid] = written
 
-    async def read_all(self) -> tuple[list[Object], list[InvalidObject]]:
+    async def read_all(self) -> tuple[list[StateObject], list[InvalidObject]]:
         """Ask the API server for every object there is now, past the watch; the rare way.
 
         Returns the objects and those that cannot be read.
@@ -158,8 +157,8 @@ class Informer:
         objects = [found for page in pages for found in page.objects]
         return objects, [found for page in pages for found in page.invalid]
 
-    async def read_now(self, field_selector: str) -> tuple[list[Object], list[InvalidObject]]:
-        """Ask the API server for the objects of a selection now, and tell what the watch owes.
+    async def read_now(self, field_selector: str) -> tuple[list[StateObject], list[InvalidObject]]:
+        """List the objects of a selection now, and pass on what the watch has not shown yet.
 
         Returns the objects and those that cannot be read.
 
@@ -170,18 +169,18 @@ class Informer:
         page = self._codec.decode_list(body)
         if not self._version or int(page.resource_version or 0) > int(self._version):
             for found in page.objects:
-                self._note_found(found)
+                self._apply_ahead_of_watch(found)
         return list(page.objects), list(page.invalid)
 
-    def _note_found(self, found: Object) -> None:
-        """Tell of an object that a list has shown ahead of the watch."""
+    def _apply_ahead_of_watch(self, found: StateObject) -> None:
+        """Pass on an object that a list has shown before the watch."""
         uid = uid_of(found)
         known = self._store.get(uid) or self._written.get(uid)
         if known is not None and version_of(known) >= version_of(found):
             return
         if uid not in self._store and uid not in self._invalid:
             self._written[uid] = found  # like what we wrote: a later listing may not show it
-        self._fire(Observed(found))
+        self._emit(ObjectObserved(found))
 
     async def run(self) -> None:
         """List and follow until cancelled."""
@@ -193,15 +192,15 @@ class Informer:
             except NotFoundError as error:
                 self._version = ""
                 pause = _MISSING_KIND_SECONDS * (0.5 + 0.5 * self._jitter())
-                self._note(error, f"waiting for {self._resource} to be installed")
+                self._log_problem_once(error, f"waiting for {self._resource} to be installed")
             except ApiError as error:
                 pause = error.retry_after.total_seconds() if error.retry_after else 0.0
-                self._judge(error)
+                self._must_list_again(error)
             except BadInputError as error:
                 self._version = ""
-                self._note(error, "the answer cannot be read; listing again")
+                self._log_problem_once(error, "the answer cannot be read; listing again")
             except TimeoutError as error:
-                self._note(error, "the watch is stuck; reconnecting")
+                self._log_problem_once(error, "the watch is stuck; reconnecting")
             if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
                 self._backoff.reset()
             await self._clock.sleep(pause or self._backoff.next_delay())
@@ -225,7 +224,7 @@ class Informer:
 
     async def _list(self) -> None:
         for limit in _LIST_LIMITS:
-            objects: dict[str, Object] = {}
+            objects: dict[str, StateObject] = {}
             invalid: dict[str, InvalidObject] = {}
             version = ""
             try:
@@ -255,7 +254,7 @@ class Informer:
             if initial:
                 lines = await self._read_initial(stack.enter_async_context(stream))
             async with (
-                given_up_when(self._check_silence),
+                cancel_when_raised(self._check_silence),
                 time_limit(self._clock, seconds + _WATCH_GRACE_SECONDS),
             ):
                 if lines is None:
@@ -264,11 +263,11 @@ class Informer:
                     self._apply(self._codec.decode_event(line))
 
     async def _read_initial(self, opening: Awaitable[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
-        """Gather the initial events of a watch and put them in the place of what is held.
+        """Collect the initial events of a watch and replace the held objects by them.
 
         The time limit is the server's alone: cut off while telling, some would never be told.
         """
-        objects: dict[str, Object] = {}
+        objects: dict[str, StateObject] = {}
         invalid: dict[str, InvalidObject] = {}
         try:
             async with time_limit(self._clock, _INITIAL_EVENTS_SECONDS):
@@ -308,10 +307,10 @@ class Informer:
                 continue
             if owed:
                 raise TimeoutError(owed)
-            self._reached()
+            self._record_contact()
 
     async def _is_behind(self) -> str:
-        """Compare what is held with a complete list; return what is wrong, empty when they agree.
+        """Compare the held objects with a complete list; return the difference, empty if none.
 
         Nothing is taken over from the list: the watch has to prove that it works.
         """
@@ -320,7 +319,7 @@ class Informer:
             page = self._codec.decode_list(body)
             if int(page.resource_version or 0) < self._reached_version:
                 raise GoneError("the API server has gone back to an older version", status=410)
-            if not shows_only_held(page, held=self._store, invalid=self._invalid):
+            if not is_fully_held(page, held=self._store, invalid=self._invalid):
                 return "the watch does not show what has changed"
             count += len(page.objects) + len(page.invalid)
             await asyncio.sleep(0)
@@ -330,7 +329,7 @@ class Informer:
     async def _gather_initial(
         self,
         lines: AsyncIterator[bytes],
-        objects: dict[str, Object],
+        objects: dict[str, StateObject],
         invalid: dict[str, InvalidObject],
     ) -> str:
         """Read up to the bookmark that ends the initial events and return its version."""
@@ -340,14 +339,14 @@ class Informer:
                 raise event.error
             if event.initial_events_end:
                 return event.resource_version
-            gather(event, objects, invalid)
+            add_initial_event(event, objects, invalid)
         message = f"watch {self.kind.plural}: the stream ended within its initial events"
         raise ApiError(message, status=0)
 
     async def _replace(
-        self, objects: dict[str, Object], invalid: dict[str, InvalidObject], version: str
+        self, objects: dict[str, StateObject], invalid: dict[str, InvalidObject], version: str
     ) -> None:
-        """Put a complete listing in the place of what is held and tell the differences."""
+        """Replace the held objects by a complete listing and pass on the differences."""
         before = self._store
         restored = is_restored(
             objects,
@@ -365,29 +364,29 @@ class Informer:
         for found in invalid.values():
             self._report(found)
         self._invalid = invalid
-        changes: list[Observed | Removed] = [
-            Removed(gone) for uid, gone in before.items() if uid not in self._store
+        changes: list[ObjectObserved | ObjectRemoved] = [
+            ObjectRemoved(gone) for uid, gone in before.items() if uid not in self._store
         ]
-        changes += [Removed(gone) for gone in self._take_vanished(version, restored=restored)]
+        changes += [ObjectRemoved(gone) for gone in self._take_vanished(version, restored=restored)]
         changes += [
-            Observed(found, authoritative=restored)
+            ObjectObserved(found, authoritative=restored)
             for uid, found in objects.items()
             if restored or uid not in before or version_of(before[uid]) != version_of(found)
         ]
         for index, change in enumerate(changes, start=1):
-            self._fire(change)
+            self._emit(change)
             if index % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         if self._metrics is not None:
             self._metrics.informer_relists.labels(self.kind.kind).inc()
-        self._reached()
+        self._record_contact()
         self._count()
         if not self.synced.is_set():
             self.synced.set()
             _log.debug("synced", kind=self.kind.kind, objects=len(objects))
 
-    def _take_vanished(self, version: str, *, restored: bool) -> list[Object]:
-        """Return what we wrote before this listing was made and it does not show."""
+    def _take_vanished(self, version: str, *, restored: bool) -> list[StateObject]:
+        """Return objects that we wrote before this listing and that it does not show."""
         shown = self._store.keys() | self._invalid.keys()
         later = {
             uid: found
@@ -404,7 +403,7 @@ class Informer:
         if event.error is not None:
             self._note_refusal(event.error)
             raise event.error
-        self._reached()
+        self._record_contact()
         if event.resource_version:
             self._version = event.resource_version
             self._reached_version = int(event.resource_version)
@@ -418,12 +417,12 @@ class Informer:
         self._written.pop(uid, None)
         if event.type == "DELETED":
             self._store.pop(uid, None)
-            self._fire(Removed(event.object))
+            self._emit(ObjectRemoved(event.object))
         else:
             known = self._store.get(uid)
             self._store[uid] = event.object
             if known is None or version_of(known) != version_of(event.object):
-                self._fire(Observed(event.object))
+                self._emit(ObjectObserved(event.object))
         self._count()
 
     def _apply_invalid(self, found: InvalidObject, *, deleted: bool) -> None:
@@ -436,10 +435,10 @@ class Informer:
             self._invalid.pop(found.uid, None)
             known = self._store.pop(found.uid, written)
             if known is not None:
-                self._fire(Removed(known))
+                self._emit(ObjectRemoved(known))
         self._count()
 
-    def _fire(self, change: Observed | Removed) -> None:
+    def _emit(self, change: ObjectObserved | ObjectRemoved) -> None:
         try:
             self._sink(change)
         except Exception:
@@ -452,14 +451,14 @@ class Informer:
             self._on_invalid(found)
 
     def _note_refusal(self, error: ApiError) -> None:
-        """List again where the server cannot go on from a version, told so twice by its stream."""
+        """List again if the server has refused twice to resume the watch from one version."""
         if error.status < _SERVER_ERROR:
             return
         if self._refused_at == self._version:
             self._version = ""
         self._refused_at = self._version
 
-    def _judge(self, error: ApiError) -> None:
+    def _must_list_again(self, error: ApiError) -> None:
         """Decide whether to resume from where we were, or to list again."""
         temporary = error.status in {0, 429} or error.status >= _SERVER_ERROR
         too_new = error.status == _TOO_NEW or "too large resource version" in str(error).lower()
@@ -468,22 +467,22 @@ class Informer:
         if isinstance(error, GoneError):
             _log.debug("too old to resume; listing again", kind=self.kind.kind)
         else:
-            self._note(error, "disconnected; retrying")
+            self._log_problem_once(error, "disconnected; retrying")
 
-    def _note(self, error: Exception, what: str) -> None:
-        """Say once per outage what is wrong."""
+    def _log_problem_once(self, error: Exception, what: str) -> None:
+        """Log a problem once per outage."""
         self._fail("watch")
         text = str(error) or type(error).__name__
         if not self._trouble:
             _log.warning(what, kind=self.kind.kind, error=text)
         self._trouble = text
 
-    def _reached(self) -> None:
+    def _record_contact(self) -> None:
         """Note a complete list, an event or a bookmark."""
         if self._trouble:
             _log.info("connected again", kind=self.kind.kind)
             self._trouble = ""
-        self._contact.note()
+        self._contact.record()
 
     def _fail(self, step: str) -> None:
         if self._metrics is not None:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from karpenter_core.clock import Clock
-    from karpenter_core.kube.api import Apis
+    from karpenter_core.kube.api import ClusterApis
     from karpenter_core.kube.informer import Sink
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.resources import ResourceKind
     from karpenter_core.kube.wire.codecs import Codecs, InvalidObject
-    from karpenter_core.state.events import Object
+    from karpenter_core.state.events import StateObject
 
 __all__ = ["Informers"]
 
@@ -28,7 +28,7 @@ class Informers:
 
     def __init__(
         self,
-        apis: Apis,
+        apis: ClusterApis,
         codecs: Codecs,
         *,
         clock: Clock,
@@ -63,8 +63,8 @@ class Informers:
         """Return a kind's informer."""
         return self._informers[kind]
 
-    def note_written(self, kind: ResourceKind, written: Object) -> None:
-        """Take note of the answer to a write of ours; kinds that nobody follows are left out."""
+    def note_written(self, kind: ResourceKind, written: StateObject) -> None:
+        """Record the response to one of our writes; kinds without an informer are ignored."""
         informer = self._informers.get(kind)
         if informer is not None:
             informer.note_written(written)
@@ -87,9 +87,9 @@ class Informers:
         return {kind: informer.age_seconds for kind, informer in self._informers.items()}
 
     def stale(self) -> tuple[StaleKind, ...]:
-        """Return the kinds of which nothing has been heard for too long."""
+        """Return the kinds whose last contact is too long ago."""
         return tuple(
-            StaleKind(kind=kind, seconds=informer.age_seconds, trouble=informer.trouble)
+            StaleKind(kind=kind, seconds=informer.age_seconds, problem=informer.problem)
             for kind, informer in self._informers.items()
             if not informer.is_fresh
         )

@@ -1,8 +1,8 @@
-"""Leader election on a Lease.
+"""Elects a leader by a Lease.
 
-Ours instead of the client's, for three reasons: it lives by the monotonic clock, it gives the
-lease back on shutdown (so that a rolling update does not wait for it to run out), and it knows at
-any moment whether it still holds it: the `LeaseFence` stands before every write.
+We use our own implementation instead of the client's, for three reasons: it uses the monotonic clock,
+it releases the lease on shutdown (so that a rolling update does not wait for its expiry), and it knows
+at any moment whether it holds the lease: the `LeaseFence` checks this before every write.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ class LeaseElector:
         times: ElectionTimes | None = None,
         labels: Mapping[str, str] | None = None,
         jitter: Callable[[], float] | None = None,
-        fit: Callable[[], Awaitable[None]] | None = None,
+        wait_until_fit: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`fit` returns when this process may stand for election; a leader is not asked."""
-        self._fit: Final = fit
+        """`wait_until_fit` returns when this process may stand for election; a leader is not asked."""
+        self._wait_until_fit: Final = wait_until_fit
         self._api: Final = api
         self._clock: Final = clock
         self._namespace: Final = namespace
@@ -112,7 +112,7 @@ class LeaseElector:
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last looked at."""
+        """The holder of the lease at the last read."""
         return self._lease.spec.holder_identity if self._lease else ""
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -141,16 +141,16 @@ class LeaseElector:
     async def acquire(self) -> None:
         """Wait until the lease is ours."""
         _log.info("waiting for the leader lease", lease=self._name, namespace=self._namespace)
-        await self._until_fit()
+        await self._stand_by_until_fit()
         while not await self._attempt(self._times.renew_deadline_seconds):
             spread = 1.0 + 1.2 * self._jitter()  # client-go's jitter factor
             await self._clock.sleep(self._times.retry_seconds * spread)
-            await self._until_fit()
+            await self._stand_by_until_fit()
         _log.info("became the leader", identity=self._identity)
 
-    async def _until_fit(self) -> None:
-        if self._fit is not None:
-            await self._fit()
+    async def _stand_by_until_fit(self) -> None:
+        if self._wait_until_fit is not None:
+            await self._wait_until_fit()
 
     async def release(self) -> None:
         """Close the fence and, if the lease is ours, let the next one take it at once."""
@@ -168,7 +168,7 @@ class LeaseElector:
             _log.info("released the leader lease", identity=self._identity)
 
     async def _keep(self) -> None:
-        """Renew until that fails for too long or somebody else holds the lease."""
+        """Renew until that fails for too long or another process holds the lease."""
         pause = self._times.retry_seconds
         while True:
             await self._clock.sleep(min(pause, self.fence.seconds_left))

@@ -1,4 +1,4 @@
-"""Compares listings of a kind with what is held of it."""
+"""Compares a listing of a kind with the objects that an informer holds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from karpenter_core.kube.wire.codecs import uid_of, version_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.kube.wire.codecs import InvalidObject, Page, WatchEvent
-    from karpenter_core.state.events import Object
+    from karpenter_core.kube.wire.codecs import InvalidObject, ListPage, WatchEvent
+    from karpenter_core.state.events import StateObject
 
-__all__ = ["gather", "is_restored", "shows_only_held"]
+__all__ = ["add_initial_event", "is_fully_held", "is_restored"]
 
 
-def shows_only_held(
-    page: Page, *, held: Mapping[str, Object], invalid: Mapping[str, InvalidObject]
+def is_fully_held(
+    page: ListPage, *, held: Mapping[str, StateObject], invalid: Mapping[str, InvalidObject]
 ) -> bool:
-    """Tell whether every object of a page is held in the same version."""
+    """Tell whether the informer holds every object of a page in the same version."""
     return all(
         uid not in invalid and uid in held and version_of(held[uid]) == version_of(found)
         for found in page.objects
@@ -30,14 +30,14 @@ def shows_only_held(
 
 
 def is_restored(
-    objects: Mapping[str, Object],
+    objects: Mapping[str, StateObject],
     *,
     version: str,
     reached: int,
-    held: Mapping[str, Object],
+    held: Mapping[str, StateObject],
     invalid: Mapping[str, InvalidObject],
 ) -> bool:
-    """Tell whether a complete listing belies what was told up to the version `reached`.
+    """Tell whether a complete listing contradicts the changes seen up to the version `reached`.
 
     A server that was restored from a backup may number on from where the backup ended, or from
     far beyond. The first is seen by the listing's version. The second only by its objects: they
@@ -56,8 +56,8 @@ def is_restored(
     return False
 
 
-def gather(
-    event: WatchEvent, objects: dict[str, Object], invalid: dict[str, InvalidObject]
+def add_initial_event(
+    event: WatchEvent, objects: dict[str, StateObject], invalid: dict[str, InvalidObject]
 ) -> None:
     """Take one initial event into a listing in the making."""
     if event.invalid is not None:

@@ -1,12 +1,12 @@
-"""Finds a cluster and keeps our credentials for it valid for months.
+"""Finds a cluster and keeps the credentials for it valid for months.
 
 The official client reads kubeconfigs (contexts, OIDC, TLS) and service-account files; this module
 adds what a long-running process needs: failures as one clear error, and credentials that are
 renewed. A kubeconfig's token is otherwise read once and then runs out.
 
-Renewal runs beside the requests, in a task with a time limit. A request waits for it a moment only
-and then goes with the credentials that there are, since those are renewed minutes before they run
-out; else one hanging plug-in would cost the leader lease.
+Renewal runs in the background, in a task with a time limit. A request waits for it only shortly and
+is then sent with the present credentials, which are valid for some minutes more; otherwise one hanging
+plug-in would lose the leader lease.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Login:
             self._looked_at = self.clock.monotonic()  # a hanging plug-in rests between two tries
 
     def _note_failure(self, why: object) -> None:
-        """Say once that the old credentials are used on; the server decides what they are worth."""
+        """Log once that the old credentials stay in use; the server may still accept them."""
         if not self._is_failing:
             message = "could not renew credentials; the old ones are used on"
             _log.warning(message, error=str(why))

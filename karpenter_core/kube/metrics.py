@@ -1,4 +1,4 @@
-"""Metrics of the kube layer, on a registry that the process hands in."""
+"""Metrics of the kube layer, on a registry that the process passes in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests (files, offline input, tests) read through the same codecs as the API server's bytes."""
+"""Reads manifests (files, tests) by the codecs of the API server's bytes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from karpenter_core.kube.wire.codecs import Codecs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.state.events import Object
+    from karpenter_core.state.events import StateObject
 
 __all__ = ["view_from_manifest"]
 
 
-def view_from_manifest(manifest: Mapping[str, Any], codecs: Codecs | None = None) -> Object:
+def view_from_manifest(manifest: Mapping[str, Any], codecs: Codecs | None = None) -> StateObject:
     """Read a manifest into the view or model that a watch would have given.
 
     What only a server knows is filled in: a UID made of kind, namespace and name, the namespace

@@ -1,4 +1,4 @@
-"""How long to wait: back-off with full jitter, and time limits on a Clock."""
+"""Back-off with full jitter, and time limits on a Clock."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
 
-__all__ = ["Backoff", "given_up_when", "time_limit"]
+__all__ = ["JitteredBackoff", "cancel_when_raised", "time_limit"]
 
 
-class Backoff:
+class JitteredBackoff:
     """Waits that double from `base` to `cap` seconds, each drawn between nothing and that."""
 
     __slots__ = ("_base", "_cap", "_failures", "_jitter")
@@ -54,8 +54,8 @@ async def time_limit(clock: Clock, seconds: float) -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def given_up_when(check: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
-    """Run `check` beside the block; what it raises ends the block, and is raised in its place."""
+async def cancel_when_raised(check: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+    """Run `check` beside the block; an error of `check` cancels the block and is raised."""
     loop = asyncio.get_running_loop()
     raised: list[Exception] = []
     try:

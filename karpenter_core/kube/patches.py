@@ -1,7 +1,7 @@
-"""Merge patches (RFC 7386) as pure functions of before and after.
+"""Computes merge patches (RFC 7386) from the states before and after.
 
 We patch our own fields only, and never send an object back that was read: a field that we do not
-know must survive us. A merge patch replaces lists whole, so a patch that holds one also carries
+know must survive us. A merge patch replaces lists whole, so a patch with a list also carries
 the resourceVersion that it was computed from, and a stale one is refused instead of undoing
 somebody else's entry.
 """
@@ -17,18 +17,26 @@ import msgspec
 if TYPE_CHECKING:
     from karpenter_core.api.base import KubernetesObject
 
-__all__ = ["Json", "Part", "Patch", "apply_merge_patch", "holds_list", "merge_patch", "patch_for"]
+__all__ = [
+    "Json",
+    "ObjectPart",
+    "VersionedPatch",
+    "apply_merge_patch",
+    "holds_list",
+    "merge_patch",
+    "patch_for",
+]
 
 Json: TypeAlias = "Mapping[str, Any]"
-Part: TypeAlias = Literal["metadata", "spec", "status"]
+ObjectPart: TypeAlias = Literal["metadata", "spec", "status"]
 
 # What the API server owns in metadata; the rest is ours to change.
 _OWN_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patch:
-    """A merge patch and, where it replaces a list, the version it stands on."""
+class VersionedPatch:
+    """A merge patch and, if it replaces a list, the resourceVersion it was computed from."""
 
     body: Mapping[str, Any]
     resource_version: str | None = None
@@ -54,7 +62,7 @@ def merge_patch(before: Json, after: Json) -> dict[str, Any]:
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """Return what a merge patch makes of `target`, as RFC 7386 section 2 defines it."""
+    """Apply a merge patch to `target`, as RFC 7386 section 2 defines it."""
     changes = _as_object(patch)
     if changes is None:
         return patch
@@ -76,8 +84,11 @@ def holds_list(patch: Any) -> bool:
 
 
 def patch_for(
-    before: KubernetesObject, after: KubernetesObject, *, parts: tuple[Part, ...] = ("metadata",)
-) -> Patch | None:
+    before: KubernetesObject,
+    after: KubernetesObject,
+    *,
+    parts: tuple[ObjectPart, ...] = ("metadata",),
+) -> VersionedPatch | None:
     """Return the patch from one version of an object of ours to the next, or None if equal.
 
     `metadata` and `spec` travel together; `status` is a write of its own (its subresource).
@@ -87,10 +98,12 @@ def patch_for(
     if not body:
         return None
     locked = holds_list(body)
-    return Patch(body=body, resource_version=before.metadata.resource_version if locked else None)
+    return VersionedPatch(
+        body=body, resource_version=before.metadata.resource_version if locked else None
+    )
 
 
-def _parts_of(resource: KubernetesObject, parts: tuple[Part, ...]) -> dict[str, Any]:
+def _parts_of(resource: KubernetesObject, parts: tuple[ObjectPart, ...]) -> dict[str, Any]:
     dump = resource.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(parts))
     if "metadata" in dump:
         metadata: dict[str, Any] = dump["metadata"]

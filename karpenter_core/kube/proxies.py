@@ -1,4 +1,4 @@
-"""Chooses the HTTP proxy of a URL from the environment, by the rules of Go's clients.
+"""Chooses the HTTP proxy of a URL from the environment, by Go's rules.
 
 Karpenter, kubectl and the cloud controllers of a cluster read `HTTPS_PROXY` and `NO_PROXY` as Go
 does. The Python HTTP clients differ: none of them knows IPv6 ranges or a port in `NO_PROXY`, and
@@ -112,7 +112,7 @@ class _HostPort:
 
 
 def _split_port(entry: str) -> _HostPort:
-    """Split `host:port` and `[address]:port`; anything else is a host as it stands."""
+    """Split `host:port` and `[address]:port`; any other text is a host."""
     host, colon, port = entry.rpartition(":")
     if not colon:
         return _HostPort(entry)

@@ -1,4 +1,4 @@
-"""Where each kind lives in the API."""
+"""The API path and the scope of each kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "STORAGE_CLASSES",
     "VOLUME_ATTACHMENTS",
     "ResourceKind",
-    "custom",
+    "custom_kind",
 ]
 
 
@@ -61,7 +61,7 @@ class ResourceKind:
         return "/".join(parts)
 
 
-def custom(resource: CustomResource) -> ResourceKind:
+def custom_kind(resource: CustomResource) -> ResourceKind:
     """Return the place of one of our own kinds."""
     return ResourceKind(
         resource.group,

@@ -1,4 +1,4 @@
-"""Builds the TLS context of a session, again when a file behind it changes.
+"""Builds the TLS context of a session, again when one of its files changes.
 
 Certificates of clients and authorities are renewed in place: by the kubelet for projected volumes,
 by agents for kubeconfigs. Connections that are open go on; new ones use the new files.
@@ -95,7 +95,7 @@ class TlsFiles:
 
 
 def _stamp(path: str) -> _Stamp:
-    """Return what tells a file from the one that it replaces; links are followed."""
+    """Return a stamp that differs when a file was replaced; links are followed."""
     try:
         found = Path(path).stat()
     except OSError:

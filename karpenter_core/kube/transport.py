@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-__all__ = ["LINE_TOO_LONG", "NO_ANSWER", "UNREACHABLE", "Request", "Response", "Transport"]
+__all__ = ["LINE_TOO_LONG", "NO_ANSWER", "UNREACHABLE", "ApiRequest", "ApiResponse", "Transport"]
 
 # Reasons of an ApiError with status 0.
 UNREACHABLE: Final = "Unreachable"
@@ -25,7 +25,7 @@ LINE_TOO_LONG: Final = "LineTooLong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ApiRequest:
     """One HTTP request to an API server; `path` starts with a slash and holds no query."""
 
     method: str
@@ -37,8 +37,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """What came back; headers in lower case."""
+class ApiResponse:
+    """A response; header names are in lower case."""
 
     status: int
     body: bytes
@@ -48,7 +48,7 @@ class Response:
 class Transport(Protocol):
     """How requests reach an API server."""
 
-    async def request(self, request: Request) -> Response:
+    async def request(self, request: ApiRequest) -> ApiResponse:
         """Send a request and read the whole answer.
 
         Raises:
@@ -57,8 +57,8 @@ class Transport(Protocol):
         ...
 
     def stream(
-        self, request: Request
-    ) -> AbstractAsyncContextManager[tuple[Response, AsyncIterator[bytes]]]:
+        self, request: ApiRequest
+    ) -> AbstractAsyncContextManager[tuple[ApiResponse, AsyncIterator[bytes]]]:
         """Send a request and iterate over the lines of its answer (a watch).
 
         The response's body is empty unless its status is an error.

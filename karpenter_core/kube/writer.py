@@ -1,8 +1,8 @@
-"""The one door for writes.
+"""Sends every write to Kubernetes: fences, counts and folds it into the state.
 
-Whatever this process changes in Kubernetes goes through here, so that it can be counted, held back
-by the lease's fence, disturbed on purpose by a test, and folded into the state at once: the next
-decision sees its own writes without waiting for the watch.
+All writes of this process to Kubernetes go through here, so that they are counted, refused by the
+fence after the lease is lost, failed on purpose by tests, and folded into the state at once: the next
+decision sees them without waiting for the watch.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import msgspec
 from karpenter_core.errors import ApiError, TooManyRequestsError
 from karpenter_core.kube.resources import NODES, PODS, ResourceKind
 from karpenter_core.kube.transport import UNREACHABLE
-from karpenter_core.state.events import Wrote
+from karpenter_core.state.events import ObjectWritten
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.clock import Clock
-    from karpenter_core.kube.api import Apis, KubeApi
-    from karpenter_core.kube.fence import Fence
+    from karpenter_core.kube.api import ClusterApis, KubeApi
+    from karpenter_core.kube.fence import WriteFence
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.wire.codecs import Codecs
-    from karpenter_core.state.events import Object
+    from karpenter_core.state.events import StateObject
 
-__all__ = ["Faults", "ProviderNodeWriter", "Verb", "WriteOp", "Writer"]
+__all__ = ["KubeWriter", "ProviderNodeWriter", "WriteAttempt", "WriteFaults", "WriteVerb"]
 
-Verb: TypeAlias = Literal["create", "patch", "delete", "evict"]
+WriteVerb: TypeAlias = Literal["create", "patch", "delete", "evict"]
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 5
@@ -42,10 +42,10 @@ _SERVER_ERROR: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOp:
+class WriteAttempt:
     """One attempt at a write, as fault injection sees it: before it is sent, and after."""
 
-    verb: Verb
+    verb: WriteVerb
     kind: ResourceKind
     name: str
     namespace: str = ""
@@ -54,23 +54,23 @@ class WriteOp:
     """`request`: raising loses the request. `reply`: it was done, raising loses the answer."""
 
 
-Faults: TypeAlias = "Callable[[WriteOp], Awaitable[None]]"
+WriteFaults: TypeAlias = "Callable[[WriteAttempt], Awaitable[None]]"
 
 
-class Writer:
+class KubeWriter:
     """Creates, patches, deletes and evicts; fenced, counted, folded."""
 
     def __init__(
         self,
-        apis: Apis,
+        apis: ClusterApis,
         codecs: Codecs,
         *,
         clock: Clock,
-        fence: Fence,
-        sink: Callable[[Wrote], None],
-        on_written: Callable[[ResourceKind, Object], None] | None = None,
+        fence: WriteFence,
+        sink: Callable[[ObjectWritten], None],
+        on_written: Callable[[ResourceKind, StateObject], None] | None = None,
         metrics: KubeMetrics | None = None,
-        faults: Faults | None = None,
+        faults: WriteFaults | None = None,
         jitter: Callable[[], float] | None = None,
     ) -> None:
         self._apis: Final = apis
@@ -82,18 +82,21 @@ class Writer:
         self._metrics: Final = metrics
         self._faults: Final = faults
         self._jitter: Final = jitter or random.Random().random  # noqa: S311 - spreads retries only
-        self.counts: Final[Counter[tuple[Verb, str, str]]] = Counter()
+        self.counts: Final[Counter[tuple[WriteVerb, str, str]]] = Counter()
         """Requests sent, by verb, kind and subresource."""
 
     async def create(
         self, kind: ResourceKind, manifest: Mapping[str, Any], *, namespace: str = ""
-    ) -> Object:
+    ) -> StateObject:
         """Create an object from a manifest and return it as the server stored it."""
         metadata = manifest.get("metadata", {})
         name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
-        op = WriteOp(verb="create", kind=kind, name=name, namespace=namespace)
+        op = WriteAttempt(verb="create", kind=kind, name=name, namespace=namespace)
         return self._fold(
-            kind, await self._do(op, lambda api: api.create(kind, manifest, namespace=namespace))
+            kind,
+            await self._send_with_retries(
+                op, lambda api: api.create(kind, manifest, namespace=namespace)
+            ),
         )
 
     async def patch(
@@ -105,12 +108,12 @@ class Writer:
         namespace: str = "",
         subresource: str = "",
         resource_version: str | None = None,
-    ) -> Object:
+    ) -> StateObject:
         """Merge-patch an object and return it; with `resource_version` under optimistic lock."""
-        op = WriteOp(
+        op = WriteAttempt(
             verb="patch", kind=kind, name=name, namespace=namespace, subresource=subresource
         )
-        body = await self._do(
+        body = await self._send_with_retries(
             op,
             lambda api: api.patch(
                 kind,
@@ -133,15 +136,15 @@ class Writer:
         uid: str | None = None,
         resource_version: str | None = None,
         grace_seconds: int | None = None,
-    ) -> Object | None:
+    ) -> StateObject | None:
         """Delete an object; returns it while finalizers or a grace period hold it, else None.
 
         Raises:
             NotFoundError: it is gone.
             ConflictError: UID or version are not these any more.
         """
-        op = WriteOp(verb="delete", kind=kind, name=name, namespace=namespace)
-        body = await self._do(
+        op = WriteAttempt(verb="delete", kind=kind, name=name, namespace=namespace)
+        body = await self._send_with_retries(
             op,
             lambda api: api.delete(
                 kind,
@@ -166,36 +169,36 @@ class Writer:
                 has too much to do.
             NotFoundError, ConflictError: the pod is gone, or another one has its name.
         """
-        op = WriteOp(
+        op = WriteAttempt(
             verb="evict",
             kind=PODS,
             name=pod.name,
             namespace=pod.namespace,
             subresource="eviction",
         )
-        await self._do(
+        await self._send_with_retries(
             op,
             lambda api: api.evict(
                 pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=grace_seconds
             ),
         )
 
-    def _fold(self, kind: ResourceKind, body: bytes) -> Object:
+    def _fold(self, kind: ResourceKind, body: bytes) -> StateObject:
         written = self._codecs.for_kind(kind).decode(body)
-        self._sink(Wrote(written))
+        self._sink(ObjectWritten(written))
         if self._on_written is not None:
             self._on_written(kind, written)
         return written
 
-    async def _do(
+    async def _send_with_retries(
         self,
-        op: WriteOp,
+        op: WriteAttempt,
         send: Callable[[KubeApi], Awaitable[T]],
         *,
         repeatable: bool = False,
     ) -> T:
         """Send, and send again only where that cannot do a thing twice."""
-        api = self._apis.api_for(op.kind).fenced(self._fence)
+        api = self._apis.api_for(op.kind).with_fence(self._fence)
         for attempt in range(_ATTEMPTS):
             try:
                 return await self._send(op, lambda: send(api))
@@ -207,7 +210,7 @@ class Writer:
         message = "unreachable: the last attempt returns or raises"
         raise AssertionError(message)
 
-    async def _send(self, op: WriteOp, send: Callable[[], Awaitable[T]]) -> T:
+    async def _send(self, op: WriteAttempt, send: Callable[[], Awaitable[T]]) -> T:
         self._fence.check()
         outcome = "failed"
         try:
@@ -229,7 +232,7 @@ class Writer:
                 self._metrics.writes.labels(*labels).inc()
 
     def _retry_delay(
-        self, op: WriteOp, error: ApiError, attempt: int, *, repeatable: bool
+        self, op: WriteAttempt, error: ApiError, attempt: int, *, repeatable: bool
     ) -> float | None:
         """Say how long to wait before the same request again; None means: raise."""
         if attempt + 1 >= _ATTEMPTS:
@@ -241,16 +244,16 @@ class Writer:
         never_sent = error.status == 0 and error.reason == UNREACHABLE
         in_doubt = error.status == 0 or error.status >= _SERVER_ERROR
         if never_sent or (in_doubt and repeatable):
-            return self._jitter() * min(_BASE_DELAY_SECONDS * 2**attempt, _MAX_DELAY_SECONDS)
+            return self._jitter() * _BASE_DELAY_SECONDS * 2**attempt
         return None
 
 
 class ProviderNodeWriter:
-    """The narrow door for providers: Nodes only, through the same writer."""
+    """Writes Nodes for providers, through the process' writer."""
 
     __slots__ = ("_writer",)
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: KubeWriter) -> None:
         self._writer: Final = writer
 
     async def create(self, manifest: Mapping[str, object]) -> NodeView:
@@ -277,7 +280,7 @@ class ProviderNodeWriter:
 _NOT_FOUND: Final = 404
 
 
-def _as_node(written: Object) -> NodeView:
+def _as_node(written: StateObject) -> NodeView:
     from karpenter_core.api.records import NodeView
 
     if not isinstance(written, NodeView):

@@ -1,1 +1,1 @@
-"""Pure: what the next step in the life of a NodePool, NodeClaim or Node is."""
+"""Computes the next step of NodePools, NodeClaims and Nodes."""

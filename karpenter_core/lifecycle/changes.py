@@ -1,13 +1,14 @@
-"""What a step of a life cycle asks for: new objects, patches, Events, numbers, another look.
+"""Defines the result of a lifecycle step: objects, patches, Events, metrics.
 
-A step is a function of objects and the time to a `Step`. It does nothing; whoever called it turns
-the difference into as few writes as it takes.
+A step is a pure function of objects and the time that returns a `LifecycleStep`. The caller turns the
+difference between the old and the new objects into as few writes as possible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -22,15 +23,16 @@ if TYPE_CHECKING:
     from karpenter_core.api.notices import Notice
     from karpenter_core.api.records import NodeView, Taint
     from karpenter_core.errors import OfferingKey
-    from karpenter_core.state.events import Event
+    from karpenter_core.state.events import StateEvent
 
 __all__ = [
-    "Fact",
     "Json",
+    "LifecycleMetric",
+    "LifecycleStep",
     "MergePatch",
+    "MetricUpdate",
     "NodePatch",
-    "Step",
-    "followed_by",
+    "merge_steps",
     "metadata_patch",
     "soonest",
     "status_patch",
@@ -39,18 +41,37 @@ __all__ = [
 Json: TypeAlias = "Mapping[str, Json] | list[Json] | str | int | float | bool | None"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """A number for a metric, named as `Metrics` names it; counters add it, histograms take it."""
+class LifecycleMetric(StrEnum):
+    """A metric that a step may change, by the attribute of `Metrics` that holds it."""
 
-    metric: str
+    NODECLAIMS_CREATED = "nodeclaims_created"
+    NODECLAIMS_TERMINATED = "nodeclaims_terminated"
+    NODECLAIMS_DISRUPTED = "nodeclaims_disrupted"
+    NODECLAIMS_HELD_BACK = "nodeclaims_held_back"
+    NODECLAIMS_UNHEALTHY_DISRUPTED = "nodeclaims_unhealthy_disrupted"
+    NODECLAIMS_INSTANCE_TERMINATION_DURATION = "nodeclaims_instance_termination_duration"
+    NODECLAIMS_TERMINATION_DURATION = "nodeclaims_termination_duration"
+    NODES_CREATED = "nodes_created"
+    NODES_DRAINED = "nodes_drained"
+    NODES_TERMINATED = "nodes_terminated"
+    NODES_TERMINATION_DURATION = "nodes_termination_duration"
+    NODES_LIFETIME_DURATION = "nodes_lifetime_duration"
+    PODS_DRAINED = "pods_drained"
+    PODS_DISRUPTION_INITIATED = "pods_disruption_initiated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricUpdate:
+    """A number for a metric; counters add it, histograms and summaries observe it."""
+
+    metric: LifecycleMetric
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     value: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePatch:
-    """A JSON merge patch; with a resource version when it replaces a list others write to too."""
+    """A JSON merge patch; with a resource version if it replaces a list that has other writers."""
 
     body: Mapping[str, Json]
     resource_version: str | None = None
@@ -58,7 +79,7 @@ class MergePatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePatch:
-    """What a Node is to gain and to lose; taints are known by key and effect."""
+    """Additions to and removals from a Node; taints are identified by key and effect."""
 
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     remove_labels: tuple[str, ...] = ()
@@ -70,7 +91,7 @@ class NodePatch:
     owner: OwnerView | None = None
 
     def merged(self, later: NodePatch | None) -> NodePatch:
-        """Return one patch for two, the later of which wins."""
+        """Return both patches as one; where they conflict, the later one wins."""
         if later is None:
             return self
         return NodePatch(
@@ -84,11 +105,11 @@ class NodePatch:
             ),
             annotations={**self.annotations, **later.annotations},
             add_taints=(
-                *(t for t in self.add_taints if not _among(t, later.remove_taints)),
+                *(t for t in self.add_taints if not _has_taint(t, later.remove_taints)),
                 *later.add_taints,
             ),
             remove_taints=(
-                *(t for t in self.remove_taints if not _among(t, later.add_taints)),
+                *(t for t in self.remove_taints if not _has_taint(t, later.add_taints)),
                 *later.remove_taints,
             ),
             add_finalizers=(
@@ -103,10 +124,10 @@ class NodePatch:
         )
 
     def applied_to(self, node: NodeView) -> NodeView:
-        """Return the node as it will be; the same object when it is so already."""
-        taints = tuple(t for t in node.taints if not _among(t, self.remove_taints))
+        """Return the node with the patch applied; the same object when nothing changes."""
+        taints = tuple(t for t in node.taints if not _has_taint(t, self.remove_taints))
         for taint in self.add_taints:
-            if not _among(taint, taints):  # the API server refuses a Node that has one twice
+            if not _has_taint(taint, taints):  # the API server refuses a Node that has one twice
                 taints += (taint,)
         finalizers = tuple(f for f in node.finalizers if f not in self.remove_finalizers)
         finalizers = tuple(dict.fromkeys((*finalizers, *self.add_finalizers)))
@@ -127,7 +148,7 @@ class NodePatch:
         return node if _same(node, patched) else patched
 
     def merge_patch(self, node: NodeView) -> MergePatch | None:
-        """Return what to send so that the node becomes so; None when it is so already."""
+        """Return the JSON patch to send for the node; None when nothing changes."""
         patched = self.applied_to(node)
         if patched is node:
             return None
@@ -155,36 +176,36 @@ class NodePatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What came of one step.
+class LifecycleStep:
+    """The result of one step: the claim as it should be, and what follows from it.
 
-    `claim` is the claim as it should be (the very object given in when nothing changes). With
-    `delete` set the claim is to be deleted, for that reason. `error` is to be retried with
-    back-off; the rest of the step holds all the same.
+    `claim` is the object passed in when nothing changes. With `delete` set, the claim is to be
+    deleted for that reason. `error` is retried with back-off; the rest of the step is applied all
+    the same.
     """
 
     claim: NodeClaim
     node: NodePatch | None = None
     notices: tuple[Notice, ...] = ()
-    facts: tuple[Fact, ...] = ()
-    events: tuple[Event, ...] = ()
-    """To be folded into the state."""
+    metric_updates: tuple[MetricUpdate, ...] = ()
+    events: tuple[StateEvent, ...] = ()
+    """Events for the cluster state."""
     exhausted: tuple[OfferingKey, ...] = ()
-    """Offerings that turned out to be out of stock."""
+    """Offerings that the cloud reported as unavailable."""
     exhausted_for: str = ""
-    """The NodeClass from which alone `exhausted` cannot be had; empty for all."""
+    """The only NodeClass for which `exhausted` is unavailable; empty for all NodeClasses."""
     delete: str = ""
     requeue_after: timedelta | None = None
     error: Exception | None = None
 
 
-def followed_by(first: Step, later: Step) -> Step:
-    """Return two steps as one; `later` was computed from the claim that `first` left."""
-    return Step(
+def merge_steps(first: LifecycleStep, later: LifecycleStep) -> LifecycleStep:
+    """Return two steps as one; `later` was computed from the claim of `first`."""
+    return LifecycleStep(
         claim=later.claim,
         node=first.node.merged(later.node) if first.node is not None else later.node,
         notices=(*first.notices, *later.notices),
-        facts=(*first.facts, *later.facts),
+        metric_updates=(*first.metric_updates, *later.metric_updates),
         events=(*first.events, *later.events),
         exhausted=(*first.exhausted, *later.exhausted),
         exhausted_for=first.exhausted_for or later.exhausted_for,
@@ -195,12 +216,12 @@ def followed_by(first: Step, later: Step) -> Step:
 
 
 def soonest(*delays: timedelta | None) -> timedelta | None:
-    """Return the shortest of some delays."""
+    """Return the shortest delay; None when there is none."""
     return min((delay for delay in delays if delay is not None), default=None)
 
 
 def metadata_patch(old: NodeClaim, new: NodeClaim) -> MergePatch | None:
-    """Return what to send so that labels, annotations and finalizers become the new ones."""
+    """Return the patch of labels, annotations and finalizers; None when nothing changed."""
     if new.metadata is old.metadata:
         return None
     metadata: dict[str, Json] = {}
@@ -208,7 +229,7 @@ def metadata_patch(old: NodeClaim, new: NodeClaim) -> MergePatch | None:
         metadata["labels"] = changed
     if changed := _changed(old.metadata.annotations, new.metadata.annotations):
         metadata["annotations"] = changed
-    # Whoever writes a deadline first is right: repair sets a much tighter one than we would.
+    # The first writer of a deadline wins: repair sets a much earlier one than termination would.
     locked = TERMINATION_TIMESTAMP in changed
     if old.metadata.finalizers != new.metadata.finalizers:
         metadata["finalizers"] = list(new.metadata.finalizers) or None
@@ -224,11 +245,11 @@ def metadata_patch(old: NodeClaim, new: NodeClaim) -> MergePatch | None:
 def status_patch(
     old: NodeClaim, new: NodeClaim, *, resource_version: str | None = None
 ) -> MergePatch | None:
-    """Return what to send so that the status becomes the new one.
+    """Return the patch of a claim's status; None when nothing changed.
 
-    `resource_version` is that of the claim as last written, when its metadata was patched first.
+    `resource_version` is the one that a patch of the metadata, sent before, has returned.
     """
-    if new.status is old.status:  # a draining node asks once a second
+    if new.status is old.status:  # cheap: a draining node comes here once a second
         return None
     before = old.status.model_dump(mode="json", exclude_defaults=True)
     after = new.status.model_dump(mode="json", exclude_defaults=True)
@@ -245,7 +266,7 @@ def status_patch(
 
 
 def _difference(old: Json, new: Json) -> Json:
-    """Return what turns one value into the other; of a map, what is gone is said too."""
+    """Return the merge patch from one value to the other; keys that are gone become null."""
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return new
     return {
@@ -255,7 +276,7 @@ def _difference(old: Json, new: Json) -> Json:
     }
 
 
-def _among(taint: Taint, taints: tuple[Taint, ...]) -> bool:
+def _has_taint(taint: Taint, taints: tuple[Taint, ...]) -> bool:
     return any(t.key == taint.key and t.effect == taint.effect for t in taints)
 
 

@@ -1,11 +1,11 @@
-"""Setting things on a NodeClaim: copies with one condition, label or annotation changed."""
+"""Makes copies of NodeClaims with a condition, label or annotation changed."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
-from karpenter_core.api.conditions import FALSE, TRUE, find
+from karpenter_core.api.conditions import FALSE, TRUE, find_condition
 from karpenter_core.api.labels import CAPACITY_TYPE, NODE_POOL, ZONE
 from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS
 
@@ -17,36 +17,37 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
 
 __all__ = [
-    "CLOCKS_DIFFER",
+    "CLOCK_SKEW",
     "condition_of",
-    "cut",
     "disrupted_labels",
-    "initialise",
+    "is_in_future",
     "metric_labels",
-    "redated",
-    "restamped",
+    "truncate_message",
     "with_condition",
     "with_conditions",
+    "with_current_generation",
+    "with_initial_conditions",
     "with_metadata",
+    "with_past_transition_time",
     "without_condition",
 ]
 
-CLOCKS_DIFFER: Final = timedelta(minutes=1)
-"""By how much the clocks of two processes may differ without either being wrong."""
+CLOCK_SKEW: Final = timedelta(minutes=1)
+"""The clocks of two processes may differ by this much without either being wrong."""
 MAX_MESSAGE: Final = 300
-"""Length at which texts of clouds are cut (upstream default)."""
+"""Length to which a cloud's messages are cut (upstream default)."""
 
 
 def condition_of(claim: NodeClaim, condition_type: str) -> Condition | None:
     """Return one condition of a claim."""
-    return find(claim.status.conditions, condition_type)
+    return find_condition(claim.status.conditions, condition_type)
 
 
-def initialise(claim: NodeClaim, *, now: datetime) -> NodeClaim:
-    """Return the claim with every condition that must be there.
+def with_initial_conditions(claim: NodeClaim, *, now: datetime) -> NodeClaim:
+    """Return the claim with every condition that a NodeClaim must have.
 
-    A condition that is new is dated by the controller's clock, by which the time limits of launch and
-    registration pass. The API server's, which dated the creation of the claim, may show hours less.
+    A new condition is dated by the controller's clock, which also measures the time limits of launch
+    and registration. The API server's clock, which dated the claim's creation, may be hours behind.
     """
     return with_conditions(
         claim,
@@ -68,7 +69,7 @@ def with_condition(
     reason: str = "",
     message: str = "",
 ) -> NodeClaim:
-    """Return the claim with one condition set; a reason that is not given is the type's name."""
+    """Return the claim with one condition set; the reason defaults to the condition's type."""
     return with_conditions(
         claim,
         NODE_CLAIM_CONDITIONS.set(
@@ -84,11 +85,11 @@ def with_condition(
     )
 
 
-def restamped(claim: NodeClaim, now: datetime) -> NodeClaim:
-    """Return the claim with what is settled of its stages observed at its generation.
+def with_current_generation(claim: NodeClaim, now: datetime) -> NodeClaim:
+    """Return the claim with its finished stages marked as observed at its current generation.
 
-    A stage that is True or False is not judged again, yet `Ready` counts it only when it was judged
-    at the current generation.
+    A stage that is True or False is not evaluated again, yet `Ready` counts it only when it was
+    observed at the current generation.
     """
     generation = claim.metadata.generation
     settled = [
@@ -98,7 +99,7 @@ def restamped(claim: NodeClaim, now: datetime) -> NodeClaim:
     ]
     if all(item.observed_generation == generation for item in settled):
         return claim
-    # All but one at once, so that `Ready` is judged once and does not waver on the way.
+    # All but the last at once, so that `Ready` is computed once and does not flip in between.
     last = settled[-1]
     others = {item.type for item in settled[:-1]}
     bumped = tuple(
@@ -115,8 +116,21 @@ def restamped(claim: NodeClaim, now: datetime) -> NodeClaim:
     )
 
 
-def redated(claim: NodeClaim, condition_type: str, now: datetime) -> NodeClaim:
-    """Return the claim with one condition as it is, but since now."""
+def is_in_future(at: datetime, now: datetime) -> bool:
+    """Tell whether a time is so far ahead that a clock must have been set back since it was noted."""
+    return at - now > CLOCK_SKEW
+
+
+def with_past_transition_time(claim: NodeClaim, condition_type: str, now: datetime) -> NodeClaim:
+    """Return the claim with a condition that is dated in the future dated now instead.
+
+    The clock was ahead when the condition was set and has been corrected since. The same object is
+    returned when the condition is missing or its date is plausible.
+    """
+    condition = condition_of(claim, condition_type)
+    since = None if condition is None else condition.last_transition_time
+    if since is None or not is_in_future(since, now):
+        return claim
     return with_conditions(
         claim,
         tuple(
@@ -136,7 +150,7 @@ def without_condition(claim: NodeClaim, condition_type: str) -> NodeClaim:
 
 
 def with_conditions(claim: NodeClaim, conditions: tuple[Condition, ...]) -> NodeClaim:
-    """Return the claim with these conditions; the same object when they are its own."""
+    """Return the claim with these conditions; the same object when nothing changed."""
     if conditions is claim.status.conditions or conditions == claim.status.conditions:
         return claim
     status = claim.status.model_copy(update={"conditions": conditions})
@@ -164,7 +178,7 @@ def with_metadata(
 
 
 def metric_labels(claim: NodeClaim, *names: str) -> dict[str, str]:
-    """Return labels of metrics out of the claim's labels: `nodepool`, `capacity_type`, `zone`."""
+    """Return the metric labels `nodepool`, `capacity_type` and `zone` from the claim's labels."""
     keys = {"nodepool": NODE_POOL, "capacity_type": CAPACITY_TYPE, "zone": ZONE}
     return {name: claim.metadata.labels.get(keys[name], "") for name in names}
 
@@ -172,7 +186,7 @@ def metric_labels(claim: NodeClaim, *names: str) -> dict[str, str]:
 def disrupted_labels(
     claim: NodeClaim, reason: str, *, consolidation_policy: str = ""
 ) -> dict[str, str]:
-    """Return the labels under which a claim that we delete is counted."""
+    """Return the metric labels under which a claim that this controller deletes is counted."""
     period = claim.spec.termination_grace_period
     if period is None:
         mode = "graceful"
@@ -186,6 +200,6 @@ def disrupted_labels(
     }
 
 
-def cut(text: str) -> str:
-    """Shorten a cloud's text to what fits a condition or an Event."""
+def truncate_message(text: str) -> str:
+    """Shorten a cloud's message so that it fits a condition or an Event."""
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."

@@ -1,1 +1,1 @@
-"""The process: settings, logging, servers, leader election and the wiring of it all."""
+"""The process: settings, logging, servers, leader election and wiring."""

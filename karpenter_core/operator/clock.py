@@ -1,4 +1,4 @@
-"""The machine's clock, and ids that nobody else has."""
+"""The system's clock, and unique ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SystemClock", "random_id"]
 
 @final
 class SystemClock:
-    """Time as the machine tells it."""
+    """The system's wall clock and monotonic clock."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Asks the API server what bootstrapping instances must know of their cluster, until it answers.
+"""Fetches the facts about the cluster that bootstrapping instances need.
 
-A refusal or an outage at the start tells nothing of the cluster. Such a fact stays unknown, with
-the reason, and is asked for again; providers that need it wait (`ClusterFacts.check_known`) or ask
-their own cloud. Only 404 means that the cluster does not have it.
+A refusal or an outage at the start says nothing about the cluster. Such a fact stays unknown, with
+the reason, and is requested again; providers that need it wait (`ClusterFacts.check_known`) or ask
+their own cloud. Only a 404 means that the cluster does not have it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import structlog
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.api import error_of
 from karpenter_core.kube.pacing import time_limit
-from karpenter_core.kube.transport import Request
+from karpenter_core.kube.transport import ApiRequest
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -71,8 +71,8 @@ _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Source(Generic[_Answer]):
-    """One object of the API server, and what is known of it."""
+class _FactSource(Generic[_Answer]):
+    """One object of the API server, and the facts read from it."""
 
     path: str
     kind: type[_Answer]
@@ -84,7 +84,7 @@ class _Source(Generic[_Answer]):
     """Why the last question was not answered."""
 
     def why_unknown(self) -> str:
-        """Return why there is no answer at all; empty when there is one."""
+        """Return why there is no answer; empty if there is one."""
         return "" if self.answer is not None else self.problem or "not asked for yet"
 
 
@@ -96,17 +96,17 @@ class ClusterFactsReader:
         self._transport: Final = transport
         self._clock: Final = clock
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
-        self._version: Final = _Source(
+        self._version: Final = _FactSource(
             path=_VERSION,
             kind=_Version,
             permission="get of the URL /version (ClusterRole system:discovery)",
         )
-        self._dns: Final = _Source(
+        self._dns: Final = _FactSource(
             path=DNS_SERVICE,
             kind=_Service,
             permission='get of services "kube-dns" in the namespace kube-system',
         )
-        self._ranges: Final = _Source(
+        self._ranges: Final = _FactSource(
             path=_SERVICE_CIDRS,
             kind=_ServiceCidr,
             permission='get of servicecidrs.networking.k8s.io "kubernetes"',
@@ -115,7 +115,7 @@ class ClusterFactsReader:
         self._publish()
 
     async def read(self) -> None:
-        """Ask once for everything, and write down what was answered."""
+        """Request all facts once, and store the answers."""
         await asyncio.gather(
             self._ask(self._version), self._ask(self._dns), self._ask(self._ranges)
         )
@@ -127,7 +127,7 @@ class ClusterFactsReader:
             await self._clock.sleep(RETRY_SECONDS if self.facts.unknown else REFRESH_SECONDS)
             await self.read()
 
-    async def _ask(self, source: _Source[_Answer]) -> None:
+    async def _ask(self, source: _FactSource[_Answer]) -> None:
         try:
             async with time_limit(self._clock, ASK_SECONDS):
                 source.answer = await self._fetch(source)
@@ -138,9 +138,9 @@ class ClusterFactsReader:
                 self._log.info("the cluster has answered", path=source.path)
             source.problem = ""
 
-    async def _fetch(self, source: _Source[_Answer]) -> _Answer:
+    async def _fetch(self, source: _FactSource[_Answer]) -> _Answer:
         try:
-            response = await self._transport.request(Request(method="GET", path=source.path))
+            response = await self._transport.request(ApiRequest(method="GET", path=source.path))
             if response.status >= _BAD_REQUEST:
                 raise error_of(response, f"get {source.path}")
         except ApiError as error:
@@ -150,7 +150,7 @@ class ClusterFactsReader:
             return source.kind()
         return msgspec.json.decode(response.body, type=source.kind)
 
-    def _note_problem(self, source: _Source[_Answer], problem: str) -> None:
+    def _note_problem(self, source: _FactSource[_Answer], problem: str) -> None:
         if source.problem != problem:
             self._log.warning(
                 "could not ask the cluster for this; asking again",
@@ -161,7 +161,7 @@ class ClusterFactsReader:
         source.problem = problem
 
     def _publish(self) -> None:
-        """Write into the facts what is known; why something is not comes last."""
+        """Publish the known facts; the reasons for unknown ones come last."""
         facts = self.facts
         unknown: dict[str, str] = {}
         if (version := self._version.answer) is not None:
@@ -195,7 +195,7 @@ def _family_of(facts: ClusterFacts) -> str:
     return "IPv6" if is_ipv6 else "IPv4"
 
 
-def _reason(source: _Source[_Answer], error: Exception) -> str:
+def _reason(source: _FactSource[_Answer], error: Exception) -> str:
     if isinstance(error, ApiError) and error.status in _REFUSALS:
         return f"{error} (allow {source.permission})"
     if isinstance(error, TimeoutError):
@@ -206,7 +206,7 @@ def _reason(source: _Source[_Answer], error: Exception) -> str:
 
 
 def _is_address(text: str) -> bool:
-    """Whether a service has an address: `None` is the word for a headless one."""
+    """Whether a Service has an address; headless Services have the text `None`."""
     return _is_ipv6(text) is not None
 
 

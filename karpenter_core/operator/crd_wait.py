@@ -1,4 +1,4 @@
-"""Wait until the API server knows the kinds that this process works on."""
+"""Waits until the API server serves the kinds that this process works on."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
-    from karpenter_core.kube.api import Apis
+    from karpenter_core.kube.api import ClusterApis
     from karpenter_core.kube.resources import ResourceKind
 
-__all__ = ["CrdWait"]
+__all__ = ["CrdWaiter"]
 
 RETRY_SECONDS: Final = 2.0
 
 
 @final
-class CrdWait:
-    """Looks for kinds until all are served; says meanwhile what is missing."""
+class CrdWaiter:
+    """Polls until all kinds are served, and logs the missing ones meanwhile."""
 
-    def __init__(self, apis: Apis, kinds: Iterable[ResourceKind], *, clock: Clock) -> None:
+    def __init__(self, apis: ClusterApis, kinds: Iterable[ResourceKind], *, clock: Clock) -> None:
         self._apis = apis
         self._kinds = tuple(kinds)
         self._clock = clock
@@ -37,7 +37,7 @@ class CrdWait:
     async def run(self) -> None:
         """Return once every kind is served."""
         while True:
-            problem = await self._look()
+            problem = await self._missing_kinds()
             if problem is None:
                 break
             if problem != self.problem:
@@ -48,7 +48,7 @@ class CrdWait:
             self._log.info("custom resources are served", kinds=len(self._kinds))
         self.problem = None
 
-    async def _look(self) -> str | None:
+    async def _missing_kinds(self) -> str | None:
         missing: list[str] = []
         for kind in self._kinds:
             try:

@@ -1,4 +1,4 @@
-"""Writes the metrics of a registry in Prometheus' text format, piece by piece.
+"""Writes the metrics of a registry in Prometheus' text format, in pieces.
 
 A large cluster has a hundred mebibytes of it. In pieces, neither the whole text is ever in memory,
 nor does one operation hold the interpreter for longer than a piece takes.

@@ -1,7 +1,7 @@
-"""The decision journal as a file of JSON Lines, bounded in size, written by a thread of its own.
+"""Appends the decision journal to a size-limited file from its own thread.
 
-Nothing that is wrong with the file reaches the controllers: a disk that is full or hangs costs
-entries, which a metric counts and one log line announces, and nothing else.
+Problems of the file never reach the controllers: if the disk is full or hangs, entries are lost, a
+metric counts them, and one log line reports it.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class JournalFile:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     def start(self) -> None:
-        """Begin to write what is kept."""
+        """Start to write queued entries."""
         self._thread.start()
 
-    def keep(self, decision: Decision) -> None:
+    def write(self, decision: Decision) -> None:
         """Write a decision soon; never waits, never raises."""
         try:
             self._queue.put_nowait(decision)
@@ -62,7 +62,7 @@ class JournalFile:
             self._lost.labels(reason="queue_full").inc()
 
     def close(self) -> None:
-        """Write what waits, for a moment at most."""
+        """Write queued entries, for a short time at most."""
         with suppress(queue.Full):
             self._queue.put_nowait(None)
         if self._thread.is_alive():
@@ -78,11 +78,11 @@ class JournalFile:
                 self._failed(error)
             else:
                 self._succeeded()
-        self._let_go()
+        self._close_file()
 
     def _append(self, line: bytes) -> None:
         if self._file is not None and self._size + len(line) > self._max_bytes:
-            self._let_go()
+            self._close_file()
             self._path.replace(self._path.with_name(f"{self._path.name}.1"))
         if self._file is None:
             self._open()
@@ -94,21 +94,21 @@ class JournalFile:
             rest = rest[written:]
 
     def _open(self) -> None:
-        """Open the file; what a full disk left of a line is ended, so that the next one is whole."""
+        """Open the file; end a line that a full disk cut off, so that the next one is whole."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
             self._size += os.write(self._file, b"\n")
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         if self._file is not None:
             with suppress(OSError):
                 os.close(self._file)
             self._file = None
 
     def _failed(self, error: OSError) -> None:
-        self._let_go()
+        self._close_file()
         self._lost.labels(reason="write_failed").inc()
         if not self._is_broken:
             self._is_broken = True

@@ -1,4 +1,4 @@
-"""What is served under /debug/decisions: the last decisions, newest first."""
+"""Serves the last decisions as JSON under /debug/decisions, newest first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from karpenter_core.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.controllers.journal import Journal
+    from karpenter_core.controllers.decision_journal import DecisionJournal
 
 __all__ = ["PATH", "decisions_page"]
 
@@ -22,7 +22,7 @@ _PARAMETERS: Final = frozenset({"limit", "kind"})
 _KINDS: Final = (DISRUPT, PROVISION)
 
 
-def decisions_page(journal: Journal, query: Mapping[str, str]) -> bytes:
+def decisions_page(journal: DecisionJournal, query: Mapping[str, str]) -> bytes:
     """Return the last decisions as JSON, as many and of the kind that the query asks for.
 
     Raises:

@@ -1,4 +1,4 @@
-"""From a command line to a running process: plug-ins, settings, logs, connections, signals."""
+"""Builds a process from a command line: plug-ins, settings, logs, signals."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from karpenter_core.errors import SettingsError
 from karpenter_core.operator.clock import SystemClock, random_id
 from karpenter_core.operator.cluster_facts import ClusterFactsReader
 from karpenter_core.operator.logs import commit, configure_logs
-from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
-from karpenter_core.operator.settings import Settings, load_settings, selected_plugins
+from karpenter_core.operator.process_platform import ProcessPlatform
+from karpenter_core.operator.settings import Settings
+from karpenter_core.operator.settings_loader import load_settings, selected_plugins
 from karpenter_core.provider.contract import ClusterFacts
 from karpenter_core.provider.host.manager import load_plugins
 
@@ -47,7 +48,7 @@ async def run_from_command_line(
     *,
     contact: ContactTimes | None = None,
 ) -> int:
-    """Run the controller as told by flags and environment; return the exit code.
+    """Run the controller with the given flags and environment; return the exit code.
 
     `contact` says how long kinds may be silent; tests that wait for it give less.
 
@@ -91,7 +92,7 @@ async def run_process(
     contact: ContactTimes | None = None,
 ) -> int:
     """Connect, run until `stop` is set, and return the exit code."""
-    from karpenter_core.kube.memory import tune_gc
+    from karpenter_core.kube.garbage_collector import tune_gc
 
     if settings.enable_profiling:
         from karpenter_core.operator.profiling import start_profiling
@@ -103,7 +104,7 @@ async def run_process(
     ports = replace(await _connect(settings, environment), contact=contact)
     process = Process(settings, plugins, ports, registry=registry)
     _describe(process)
-    undo = tune_gc(clock=process.ports.clock, metrics=process.kube_metrics)
+    undo = tune_gc(clock=process.platform.clock, metrics=process.kube_metrics)
     try:
         return await process.run(stop)
     finally:
@@ -123,7 +124,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
     loop.add_signal_handler(signal.SIGINT, interrupt)
 
 
-async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
+async def _connect(settings: Settings, environment: Mapping[str, str]) -> ProcessPlatform:
     from karpenter_core.controllers.planner import ThreadPlanner
     from karpenter_core.kube.client import connect
     from karpenter_core.kube.lease import default_identity
@@ -143,7 +144,7 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Ports:
     facts = ClusterFacts(name=settings.cluster_name, endpoint=nodes.host, ca_bundle=nodes.ca_pem)
     reader = ClusterFactsReader(nodes, facts, clock=clock)
     await reader.read()
-    return Ports(
+    return ProcessPlatform(
         clock=clock,
         new_id=random_id,
         executor=ThreadExecutor(),
@@ -193,6 +194,6 @@ def _describe(process: Process) -> None:
         "starting",
         version=__version__,
         providers=list(process.providers.names),
-        cluster=process.ports.cluster.endpoint,
-        kubernetes=process.ports.cluster.version,
+        cluster=process.platform.cluster.endpoint,
+        kubernetes=process.platform.cluster.version,
     )

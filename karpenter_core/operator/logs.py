@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, aligned text for a terminal, the same fields in both.
+"""Formats log lines: JSON for programs, aligned text for a terminal.
 
 Keys are Karpenter's (`level` in upper case, `time`, `logger`, `message`, `commit`), so existing
 log pipelines go on working. Identical lines are sampled: the first hundred in a second, then every
@@ -39,7 +39,7 @@ def commit() -> str:
 
 
 def configure_logs(settings: Settings) -> Callable[[], None]:
-    """Send log lines where the settings say; call what is returned to close the files.
+    """Send log lines to the configured outputs; the returned function closes the files.
 
     Raises:
         SettingsError: a file cannot be opened.
@@ -99,7 +99,7 @@ class _Tee:
         return len(text)
 
     def close(self) -> None:
-        """Close the files among the streams; what is logged later is lost."""
+        """Close the files among the streams; later log lines are lost."""
         for stream in (*self._streams, *self._errors):
             if stream not in {sys.stdout, sys.stderr}:
                 with suppress(OSError):  # of a full disk: what was buffered is lost

@@ -1,7 +1,7 @@
-"""What worker threads may ask of the event loop.
+"""Lets worker threads call functions on the event loop.
 
-The state belongs to the event loop: a thread that looked at it while something is folded in would
-see half of a change, and could make the loop lose the other half. So threads do not look; they ask.
+The state belongs to the event loop: a thread that read it during a change would see half of the
+change, and could make the loop lose the other half. So threads call the loop instead.
 """
 
 from __future__ import annotations

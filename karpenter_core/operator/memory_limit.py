@@ -1,9 +1,9 @@
-"""Keeps memory below `--memory-limit`: collects and returns what is unused before the limit is hit.
+"""Frees unused memory before the process reaches `--memory-limit`.
 
-Karpenter hands the limit to Go's collector, which works harder above 90 % of it. Python has no such
-switch, so this task does by hand what helps here: it returns freed memory to the system, and runs a
-full collection when that is not enough. A process that needs what it holds is still ended by the
-kernel at the limit; the warning before says why.
+Karpenter passes the limit to Go's collector, which works harder above 90 % of it. Python has no such
+setting, so this task returns freed memory to the system above 90 %, and runs a full collection if that
+is not enough. A process that really needs more memory is still killed by the kernel at the limit; a
+warning is logged before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["MemoryLimit", "resident_bytes", "return_memory"]
 
 SOFT_SHARE: Final = 0.9  # upstream's share
 PERIOD_SECONDS: Final = 10.0
-REST_SECONDS: Final = 600.0
+PAUSE_SECONDS: Final = 600.0
 """Pause after a collection: it stops the whole process, for a second or more in a large cluster."""
 _STATM: Final = Path("/proc/self/statm")
 
@@ -92,4 +92,4 @@ class MemoryLimit:
                 resident_bytes=resident,
                 limit_bytes=self._limit_bytes,
             )
-        return REST_SECONDS
+        return PAUSE_SECONDS

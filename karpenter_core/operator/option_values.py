@@ -1,4 +1,4 @@
-"""Reads the text of one option: its type, its range, and what happens to text that is unreadable.
+"""Parses and checks the text of one option.
 
 An option of Karpenter's keeps Karpenter's rule: an unreadable variable falls back to the default;
 here with a warning. Any other option refuses the start: a limit that silently becomes "no limit",
@@ -19,7 +19,15 @@ from karpenter_core.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FALSE_TEXTS", "TRUE_TEXTS", "Given", "Option", "Value", "read_option", "value_text"]
+__all__ = [
+    "FALSE_TEXTS",
+    "TRUE_TEXTS",
+    "OptionText",
+    "ProcessOption",
+    "Value",
+    "read_option",
+    "value_text",
+]
 
 Value: TypeAlias = str | float | bool | timedelta
 
@@ -30,7 +38,7 @@ _LARGEST: Final = 2**63 - 1  # Go's int64; also keeps later arithmetic with floa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class ProcessOption:
     """One option; the type of `default` decides how text is read."""
 
     flag: str
@@ -57,7 +65,7 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """What a value of this option may be, as the end of "must be ..."."""
+        """The allowed values of this option, as the end of "must be ..."."""
         if self.choices:
             return "one of " + ", ".join(f'"{choice}"' for choice in self.choices if choice)
         match self.default:
@@ -82,7 +90,7 @@ class Option:
         return f" of {value_text(self.minimum)} or more"
 
 
-class Given(NamedTuple):
+class OptionText(NamedTuple):
     """The text of an option, and the flag or variable that it was given by."""
 
     text: str
@@ -91,7 +99,7 @@ class Given(NamedTuple):
 
 
 def read_option(
-    option: Option, given: Given, warn: Callable[[str], None], *, default: str
+    option: ProcessOption, option_text: OptionText, warn: Callable[[str], None], *, default: str
 ) -> Value | None:
     """Return the value of a text; None stands for the default, which warnings name `default`.
 
@@ -99,13 +107,13 @@ def read_option(
         SettingsError: the text is no value of the option, and the option has no fallback.
     """
     if option.without_effect:
-        warn(f"{given.source}: has no effect: {option.without_effect}")
+        warn(f"{option_text.source}: has no effect: {option.without_effect}")
     try:
-        value = _read(option.default, given)
+        value = _read(option.default, option_text)
         _check_range(option, value)
     except ValueError as error:
-        message = f'{given.source}: must be {option.allowed}, not "{given.text}"'
-        if given.by_flag or option.choices or not option.falls_back:
+        message = f'{option_text.source}: must be {option.allowed}, not "{option_text.text}"'
+        if option_text.by_flag or option.choices or not option.falls_back:
             raise SettingsError(message) from error
         warn(f"{message}; the default{f' {default}' if default else ''} is used")
         return None
@@ -119,11 +127,11 @@ def value_text(value: Value) -> str:
     return format_duration(value) if isinstance(value, timedelta) else str(value)
 
 
-def _read(default: Value, given: Given) -> Value:
-    text = given.text
+def _read(default: Value, option_text: OptionText) -> Value:
+    text = option_text.text
     match default:
         case bool():
-            return _read_truth(text, only_go_flags=given.by_flag)
+            return _read_truth(text, only_go_flags=option_text.by_flag)
         case int():
             return _read_whole_number(text.strip())
         case float():
@@ -156,7 +164,7 @@ def _read_number(text: str) -> float:
     return number
 
 
-def _check_range(option: Option, value: Value) -> None:
+def _check_range(option: ProcessOption, value: Value) -> None:
     if option.choices and value not in option.choices:
         raise ValueError(value)
     if option.minimum is not None and value < option.minimum:  # pyright: ignore[reportOperatorIssue] - one type, by declaration

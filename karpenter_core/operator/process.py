@@ -1,10 +1,10 @@
-"""The process: what `karpenter run` starts, in which order, and how it ends.
+"""Runs the process: its order of start, the election, and its end.
 
-Plug-ins start first, since a bad setting should end the process before it has done anything. Then
-it waits for its kinds to be served, watches, and stands for election. A standby watches too, so
-that it is warm; it writes nothing. Whoever loses the lease ends with exit code 1, as upstream does,
-and is started again: what it remembers (open launches, nominations) belongs to a term that is over,
-and a new process begins with an empty ledger instead of a stale one.
+Plug-ins start first, since a bad setting should end the process before it has any effect. Then the
+process waits until its kinds are served, starts its watches, and takes part in the election. A standby
+watches too, so that it can lead at once; it writes nothing. A process that loses the lease ends with
+exit code 1, as upstream does, and is restarted: its memory (open launches, nominations) belongs to a
+term that is over, and the new process begins with an empty ledger instead of a stale one.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.api.labels import node_class_label
-from karpenter_core.controllers.feed import Feed
-from karpenter_core.controllers.freshness import Consumer, Freshness
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.freshness import FreshnessConsumer, FreshnessGuard
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.passes import gauge_setter
-from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.controllers.passes import pass_failure_gauge
+from karpenter_core.controllers.reconciler import ControllerRuntime
 from karpenter_core.controllers.tasks import PluginTasks
 from karpenter_core.errors import FencedError
-from karpenter_core.kube.api import Apis, KubeApi
-from karpenter_core.kube.events import EVENT_BURST, EVENT_QPS, Recorder
-from karpenter_core.kube.fence import AlwaysLeader
+from karpenter_core.kube.api import ClusterApis, KubeApi
+from karpenter_core.kube.events import EVENT_BURST, EVENT_QPS, EventRecorder
+from karpenter_core.kube.fence import AlwaysLeaderFence
 from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.lease import LeaseElector
-from karpenter_core.kube.limits import TokenBucket
 from karpenter_core.kube.metrics import KubeMetrics
-from karpenter_core.kube.resources import custom
+from karpenter_core.kube.rate_limits import AsyncTokenBucket
+from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
-from karpenter_core.kube.writer import ProviderNodeWriter, Writer
-from karpenter_core.operator.crd_wait import CrdWait
+from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
+from karpenter_core.operator.crd_wait import CrdWaiter
 from karpenter_core.operator.journal_file import JournalFile
 from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.memory_limit import MemoryLimit
-from karpenter_core.operator.servers import Check, Servers
-from karpenter_core.operator.wiring import ControllerParts, build_controllers
+from karpenter_core.operator.servers import HttpServers, ReadinessCheck
+from karpenter_core.operator.wiring import ControllerDependencies, build_controllers
 from karpenter_core.provider.contract import ProviderContext
 from karpenter_core.provider.host.facade import Providers
 from karpenter_core.state.builder import StateBuilder
-from karpenter_core.state.events import Synced
+from karpenter_core.state.events import InformersSynced
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.reconciler import Controller
     from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.wire.codecs import InvalidObject
-    from karpenter_core.operator.ports import Ports
+    from karpenter_core.operator.process_platform import ProcessPlatform
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.manager import Plugins
 
@@ -79,79 +79,79 @@ class Process:
         self,
         settings: Settings,
         plugins: Plugins,
-        ports: Ports,
+        platform: ProcessPlatform,
         *,
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.settings: Final = settings
-        self.ports: Final = ports
+        self.platform: Final = platform
         self.metrics: Final = Metrics(
             registry,
             node_class_labels=[node_class_label(*kind) for kind in sorted(plugins.owners)],
-            now=ports.clock.monotonic,
+            now=platform.clock.monotonic,
         )
-        self.runtime: Final = Runtime(
-            clock=ports.clock,
-            new_id=ports.new_id,
+        self.runtime: Final = ControllerRuntime(
+            clock=platform.clock,
+            new_id=platform.new_id,
             metrics=self.metrics,
             cpu_requests=settings.cpu_requests,
-            jitter=ports.jitter or Random().random,  # noqa: S311 - spreads retries only
+            jitter=platform.jitter or Random().random,  # noqa: S311 - spreads retries only
         )
-        self.runtime.passes.subscribe(gauge_setter(self.metrics))
+        self.runtime.passes.subscribe(pass_failure_gauge(self.metrics))
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
         self.apis: Final = self._connect()
         self._elector: Final = self._stand_for_election()
-        fence = AlwaysLeader() if self._elector is None else self._elector.fence
+        fence = AlwaysLeaderFence() if self._elector is None else self._elector.fence
         self._fence: Final = fence
         self.kube_metrics.leader.labels(settings.leader_election_name).set_function(
             lambda: float(self.is_leading)
         )
         self.providers: Final = Providers(
             plugins,
-            executor=ports.executor,
-            clock=ports.clock,
+            executor=platform.executor,
+            clock=platform.clock,
             fence=fence,
             registry=self.metrics.registry,
         )
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
-        self.feed: Final = Feed(StateBuilder(plugins.owners), ports.clock)
+        self.cluster_state: Final = ClusterState(StateBuilder(plugins.owners), platform.clock)
         codecs = Codecs(models.values(), with_selectors=bool(settings.scheduler_config))
         self.informers: Final = Informers(
             self.apis,
             codecs,
-            clock=ports.clock,
-            sink=self.feed.fold,
+            clock=platform.clock,
+            sink=self.cluster_state.fold,
             metrics=self.kube_metrics,
             on_invalid=self._log_invalid,
-            jitter=ports.jitter,
-            times=ports.contact,
+            jitter=platform.jitter,
+            times=platform.contact,
         )
-        self.freshness: Final = Freshness(
+        self.freshness: Final = FreshnessGuard(
             self.informers,
             metrics=self.metrics,
             node_class_groups=frozenset(group for group, _ in plugins.owners),
         )
-        self.writer: Final = Writer(
+        self.kube_writer: Final = KubeWriter(
             self.apis,
             codecs,
-            clock=ports.clock,
+            clock=platform.clock,
             fence=fence,
-            sink=self.feed.fold,
+            sink=self.cluster_state.fold,
             on_written=self.informers.note_written,
             metrics=self.kube_metrics,
-            faults=ports.faults,
-            jitter=ports.jitter,
+            faults=platform.faults,
+            jitter=platform.jitter,
         )
-        self.recorder: Final = Recorder(
-            self._apis_for_events(), clock=ports.clock, metrics=self.kube_metrics
+        self.recorder: Final = EventRecorder(
+            self._apis_for_events(), clock=platform.clock, metrics=self.kube_metrics
         )
-        self._crds: Final = CrdWait(
+        self._crds: Final = CrdWaiter(
             self.apis,
-            (NODE_POOLS, NODE_CLAIMS, *(custom(model.resource) for model in models.values())),
-            clock=ports.clock,
+            (NODE_POOLS, NODE_CLAIMS, *(custom_kind(model.resource) for model in models.values())),
+            clock=platform.clock,
         )
         self._tasks: list[PluginTasks] = []
         self.servers: Final = self._make_servers()
@@ -167,7 +167,7 @@ class Process:
         Raises:
             KarpenterError: it cannot start with these settings or plug-ins.
         """
-        if self.ports.serves_http:
+        if self.platform.serves_http:
             await self.servers.start()
         if self._journal_file is not None:
             self._journal_file.start()
@@ -175,7 +175,7 @@ class Process:
         reading = self._start_reading_facts()
         try:
             await self.providers.start(self._context_for)
-            return await self._until_stopped(stop)
+            return await self._run_until_stopped(stop)
         finally:
             if reading is not None:
                 reading.cancel()
@@ -187,11 +187,11 @@ class Process:
             await self.servers.stop()
 
     def _start_reading_facts(self) -> asyncio.Task[None] | None:
-        """Go on asking for what the cluster has not told yet, also as a standby."""
-        reader = self.ports.facts_reader
+        """Keep reading facts that are not known yet, also as a standby."""
+        reader = self.platform.facts_reader
         return None if reader is None else asyncio.create_task(reader.run())
 
-    async def _until_stopped(self, stop: asyncio.Event) -> int:
+    async def _run_until_stopped(self, stop: asyncio.Event) -> int:
         serving = asyncio.create_task(self._serve())
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -233,13 +233,13 @@ class Process:
     def watch_memory(self, group: asyncio.TaskGroup) -> None:
         """Start the watch over memory, if there is a limit."""
         if self.settings.memory_limit > 0:
-            limit = MemoryLimit(self.settings.memory_limit, clock=self.ports.clock)
+            limit = MemoryLimit(self.settings.memory_limit, clock=self.platform.clock)
             group.create_task(limit.run(), name="memory")
 
     async def _note_sync(self) -> None:
         await self.informers.wait_synced()
-        self.feed.fold(Synced())
-        snapshot = self.feed.snapshot()
+        self.cluster_state.fold(InformersSynced())
+        snapshot = self.cluster_state.snapshot()
         self._log.info("watching", nodes=len(snapshot.nodes), pods=len(snapshot.pods))
 
     def _leader_work(self, tasks: PluginTasks) -> Callable[[], Awaitable[None]]:
@@ -252,69 +252,69 @@ class Process:
 
         return lead
 
-    def _controller_parts(self) -> ControllerParts:
-        return ControllerParts(
+    def _controller_parts(self) -> ControllerDependencies:
+        return ControllerDependencies(
             settings=self.settings,
-            ports=self.ports,
+            platform=self.platform,
             runtime=self.runtime,
             providers=self.providers,
-            feed=self.feed,
+            cluster_state=self.cluster_state,
             informers=self.informers,
             freshness=self.freshness,
-            writer=self.writer,
+            kube_writer=self.kube_writer,
             publish=self.recorder.publish,
         )
 
-    def _connect(self) -> Apis:
+    def _connect(self) -> ClusterApis:
         rate, burst = self.settings.kube_client_qps, self.settings.kube_client_burst
         return self._apis_with(rate=float(rate), burst=burst)
 
-    def _apis_for_events(self) -> Apis:
+    def _apis_for_events(self) -> ClusterApis:
         return self._apis_with(rate=EVENT_QPS, burst=EVENT_BURST)
 
-    def _apis_with(self, *, rate: float, burst: int) -> Apis:
+    def _apis_with(self, *, rate: float, burst: int) -> ClusterApis:
         """Return clients of both clusters that may send so many requests a second, each."""
-        clock = self.ports.clock
+        clock = self.platform.clock
 
         def api(transport: Transport) -> KubeApi:
-            limiter = TokenBucket(clock, rate=rate, burst=burst)
+            limiter = AsyncTokenBucket(clock, rate=rate, burst=burst)
             return KubeApi(transport, clock=clock, limiter=limiter, metrics=self.kube_metrics)
 
-        workload = None if self.ports.workload is None else api(self.ports.workload)
+        workload = None if self.platform.workload is None else api(self.platform.workload)
         groups = frozenset(group for group, _ in self._plugins.owners)
-        return Apis(api(self.ports.objects), workload, node_class_groups=groups)
+        return ClusterApis(api(self.platform.objects), workload, node_class_groups=groups)
 
     def _stand_for_election(self) -> LeaseElector | None:
         if self.settings.disable_leader_election:
             return None
         return LeaseElector(
-            KubeApi(self.ports.lease, clock=self.ports.clock, metrics=self.kube_metrics),
-            clock=self.ports.clock,
-            namespace=self.settings.leader_election_namespace or self.ports.namespace,
-            identity=self.ports.identity,
+            KubeApi(self.platform.lease, clock=self.platform.clock, metrics=self.kube_metrics),
+            clock=self.platform.clock,
+            namespace=self.settings.leader_election_namespace or self.platform.namespace,
+            identity=self.platform.identity,
             name=self.settings.leader_election_name,
-            times=self.ports.election,
+            times=self.platform.election,
             labels=self.settings.leader_election_labels,
-            jitter=self.ports.jitter,
-            fit=self._fit_to_lead,
+            jitter=self.platform.jitter,
+            wait_until_fit=self._wait_until_fresh,
         )
 
-    async def _fit_to_lead(self) -> None:
+    async def _wait_until_fresh(self) -> None:
         """Wait until the state is recent enough to act on."""
-        await self.freshness.wait(Consumer.LEADERSHIP)
+        await self.freshness.wait_until_fresh(FreshnessConsumer.LEADERSHIP)
 
     def _context_for(self, plugin: str) -> ProviderContext:
         loop = asyncio.get_running_loop()
         specs = self._plugins.settings().get(plugin, ())
         return ProviderContext(
             settings=self.settings.of_plugin(specs),
-            clock=self.ports.clock,
-            cache_folder=self.ports.cache_folder,
+            clock=self.platform.clock,
+            cache_folder=self.platform.cache_folder,
             metrics=self.metrics.registry,
-            cluster=self.ports.cluster,
-            nodes=ProviderNodeWriter(self.writer),
-            read_nodes=on_loop(lambda: self.feed.snapshot().nodes),
-            read_claims=on_loop(lambda: self.feed.snapshot().node_claims),
+            cluster=self.platform.cluster,
+            nodes=ProviderNodeWriter(self.kube_writer),
+            read_nodes=on_loop(lambda: self.cluster_state.snapshot().nodes),
+            read_claims=on_loop(lambda: self.cluster_state.snapshot().node_claims),
             wake=lambda task: loop.call_soon_threadsafe(self._wake_task, plugin, task) and None,
             feature_gates=self.settings.feature_gates,
             fence=self._fence,
@@ -327,8 +327,8 @@ class Process:
     def _keep_journal(self) -> JournalFile | None:
         """Count and show decisions, and write them to a file if one is asked for."""
         journal, metrics = self.runtime.journal, self.metrics
-        journal.keep(lambda item: metrics.decisions.labels(item.kind, item.method).inc())
-        journal.observe(self.providers.observe_decision)
+        journal.add_sink(lambda item: metrics.decisions.labels(item.kind, item.method).inc())
+        journal.add_observer(self.providers.observe_decision)
         if not self.settings.decision_journal:
             return None
         file = JournalFile(
@@ -336,20 +336,20 @@ class Process:
             max_bytes=self.settings.decision_journal_max_bytes,
             lost=metrics.decision_journal_lost,
         )
-        journal.keep(file.keep)
+        journal.add_sink(file.write)
         return file
 
-    def _make_servers(self) -> Servers:
+    def _make_servers(self) -> HttpServers:
         from karpenter_core.operator.profiling import profiling_routes
 
-        return Servers(
+        return HttpServers(
             registry=self.metrics.registry,
             checks=(
-                Check(name="manager", failure=self._unsynced),
-                Check(name="freshness", failure=self._stale),
-                Check(name="crd", failure=lambda: self._crds.problem),
-                Check(name="provider", failure=self._stuck),
-                Check(name="passes", failure=lambda: self.runtime.passes.problem),
+                ReadinessCheck(name="manager", failure=self._unsynced),
+                ReadinessCheck(name="freshness", failure=self._stale),
+                ReadinessCheck(name="crd", failure=lambda: self._crds.problem),
+                ReadinessCheck(name="provider", failure=self._failing_controllers),
+                ReadinessCheck(name="passes", failure=lambda: self.runtime.passes.problem),
             ),
             address=self.settings.bind_address,
             metrics_port=self.settings.metrics_port,
@@ -366,7 +366,7 @@ class Process:
         stale = [each for each in self.informers.stale() if each.seconds is not None]
         return f"not fresh: {', '.join(map(str, stale))}" if stale else None
 
-    def _stuck(self) -> str | None:
+    def _failing_controllers(self) -> str | None:
         overdue = self.providers.overdue_calls()
         return (
             f"{overdue} calls of providers do not come back" if overdue >= OVERDUE_CALLS else None
@@ -378,7 +378,7 @@ class Process:
     async def _end_recording(self, recording: asyncio.Task[None]) -> None:
         """Give Events that are queued a moment, then stop."""
         draining = asyncio.create_task(self.recorder.drain())
-        sleeping = asyncio.create_task(_sleep(self.ports.clock.sleep, DRAIN_SECONDS))
+        sleeping = asyncio.create_task(_sleep(self.platform.clock.sleep, DRAIN_SECONDS))
         await asyncio.wait({draining, sleeping}, return_when=asyncio.FIRST_COMPLETED)
         for task in (draining, sleeping, recording):
             task.cancel()
@@ -386,10 +386,10 @@ class Process:
                 await task
 
     async def _disconnect(self) -> None:
-        self.ports.planner.close()
-        self.ports.background.close()
-        self.ports.executor.close()
-        transports = {self.ports.objects, self.ports.lease, self.ports.workload} - {None}
+        self.platform.planner.close()
+        self.platform.background.close()
+        self.platform.executor.close()
+        transports = {self.platform.objects, self.platform.lease, self.platform.workload} - {None}
         for transport in transports:
             if transport is not None:
                 await transport.close()

@@ -1,4 +1,4 @@
-"""What `--enable-profiling` serves below /debug/pprof: text for people, under Go's paths."""
+"""Serves profiles as text below /debug/pprof (`--enable-profiling`)."""
 
 from __future__ import annotations
 

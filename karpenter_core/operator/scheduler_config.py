@@ -1,4 +1,4 @@
-"""The option `--scheduler-config`: the cluster's default topology spread constraints.
+"""Reads `--scheduler-config`: default topology spread constraints.
 
 The same constraints that an administrator gives the kube-scheduler's PodTopologySpread plug-in.
 A mistake stops the start: a default that is silently dropped would place pods differently from
@@ -66,7 +66,7 @@ def _document(text: str) -> object:
     import yaml
 
     class Strict(yaml.SafeLoader):
-        """Refuses keys that are there twice: which of the two counts is anybody's guess."""
+        """Refuses duplicate keys, which YAML readers treat differently."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - the library's signature
             keys = [str(key.value) for key, _ in node.value if key.tag != _MERGE]

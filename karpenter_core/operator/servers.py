@@ -1,4 +1,4 @@
-"""The process' two small HTTP servers: metrics and decisions on one port, probes on the other."""
+"""HTTP servers of the process: metrics and decisions, and probes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from aiohttp import web
     from prometheus_client import CollectorRegistry
 
-__all__ = ["Check", "Servers"]
+__all__ = ["HttpServers", "ReadinessCheck"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class ReadinessCheck:
     """One thing that readiness depends on; `failure` returns None when all is well."""
 
     name: str
@@ -24,14 +24,14 @@ class Check:
 
 
 @final
-class Servers:
+class HttpServers:
     """`/metrics` on one port; `/healthz` and `/readyz` on another (0 = a free one)."""
 
     def __init__(
         self,
         *,
         registry: CollectorRegistry,
-        checks: tuple[Check, ...],
+        checks: tuple[ReadinessCheck, ...],
         address: str = "",
         metrics_port: int = 8080,
         probe_port: int = 8081,
@@ -65,7 +65,7 @@ class Servers:
         self._runners.clear()
 
     def failures(self) -> dict[str, str]:
-        """Return what keeps the process from being ready, by check."""
+        """Return the failed readiness checks, by name."""
         found: dict[str, str] = {}
         for check in self._checks:
             failure = check.failure()

@@ -1,129 +1,73 @@
 """The options of the process: one table makes the flags, the help, the docs and the parsing.
 
-Names, variables and defaults are Karpenter's where Karpenter has the option. A flag beats its
-environment variable, which beats the default. Text that cannot be read stops the start with a
-message that names the flag or variable, the value, and what is allowed. The one exception is
-Karpenter's own rule for its own options (`falls_back`): an unreadable number, truth value or duration
-in a variable leaves the default in force; `Settings.warnings` says so.
+Names, variables and defaults are Karpenter's where Karpenter has the option. `settings_loader` reads
+them; `option_shapes` turns their values into what they stand for.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
-from ipaddress import ip_address
-from math import isfinite
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.names import parse_labels
-from karpenter_core.errors import BadInputError, SettingsError
-from karpenter_core.lifecycle.node.health_rules import HealthRule, parse_health_rules
 from karpenter_core.lifecycle.node.repair import DEFAULT_LIMIT, UnhealthyLimit
-from karpenter_core.operator.option_values import (
-    FALSE_TEXTS,
-    TRUE_TEXTS,
-    Given,
-    Option,
-    Value,
-    read_option,
-    value_text,
-)
-from karpenter_core.operator.scheduler_config import parse_scheduler_config
+from karpenter_core.operator.option_shapes import DEFAULT_CPU_REQUESTS, DEFAULT_GATES
+from karpenter_core.operator.option_values import ProcessOption, Value
 from karpenter_core.provider.contract import FeatureGates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from karpenter_core.api.records import TopologySpread
+    from karpenter_core.lifecycle.node.health_rules import HealthRule
     from karpenter_core.provider.contract import SettingSpec
 
-__all__ = [
-    "OPTIONS",
-    "FeatureGates",
-    "Option",
-    "Settings",
-    "Value",
-    "flag_name",
-    "gate_warnings",
-    "load_settings",
-    "markdown_table",
-    "options_by_plugin",
-    "parse_feature_gates",
-    "selected_plugins",
-    "value_text",
-]
+__all__ = ["OPTIONS", "Settings", "flag_name", "options_table"]
 
-DEFAULT_CPU_REQUESTS: Final = 1000  # upstream default, in milli-cores
-DEFAULT_JOURNAL_BYTES: Final = 64 * 2**20
-_CURRENCY: Final = re.compile(r"[A-Z]{3}")  # ISO 4217
-_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_OBJECT_NAME: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_HOST_NAME: Final = re.compile(
-    r"(?=.{1,253}$)[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
-    r"(\.[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?)*"
-)
-_LAST_PORT: Final = 65535
 _SHORTEST_TIMEOUT: Final = timedelta(seconds=1)
-
-
-_GATE_FIELDS: Final = {
-    "NodeRepair": "node_repair",
-    "ReservedCapacity": "reserved_capacity",
-    "SpotToSpotConsolidation": "spot_to_spot_consolidation",
-    "NodeOverlay": "node_overlay",
-    "StaticCapacity": "static_capacity",
-    "CapacityBuffer": "capacity_buffer",
-}
-NOT_BUILT: Final = frozenset({"NodeOverlay", "StaticCapacity", "CapacityBuffer"})
-"""Gates of Karpenter that are known here and change nothing yet."""
-DEFAULT_GATES: Final = ",".join(
-    f"{gate}={str(getattr(FeatureGates(), name)).lower()}" for gate, name in _GATE_FIELDS.items()
-)
-
-
+_LAST_PORT: Final = 65535
+DEFAULT_JOURNAL_BYTES: Final = 64 * 2**20
 OPTIONS: Final = (
-    Option(
+    ProcessOption(
         flag="kubeconfig",
         env="KUBECONFIG",
         default="",
         help="Kubeconfig of the cluster that holds NodePools and NodeClaims; "
         "empty = in-cluster credentials, else ~/.kube/config.",
     ),
-    Option(
+    ProcessOption(
         flag="context",
         env="KUBE_CONTEXT",
         default="",
         help="Context within the kubeconfig; empty = its current one.",
     ),
-    Option(
+    ProcessOption(
         flag="workload-kubeconfig",
         env="WORKLOAD_KUBECONFIG",
         default="",
-        help="Kubeconfig of the cluster whose pods wait and whose nodes are launched, "
-        "when it is another one.",
+        help="Kubeconfig of the cluster that runs the pods and gets the nodes, "
+        "if it is not the cluster of --kubeconfig.",
     ),
-    Option(
+    ProcessOption(
         flag="cluster-name",
         env="CLUSTER_NAME",
         default="",
-        help="Name of the cluster whose nodes are launched, by which providers tell its machines "
-        "from another cluster's; one that tags machines refuses to start without it.",
+        help="Name of the cluster that gets the nodes; providers tag its instances with it. Required "
+        "by providers that tag instances.",
     ),
-    Option(
+    ProcessOption(
         flag="providers",
         env="PROVIDERS",
         default="",
         help="Providers to load, comma separated; empty = every installed one.",
     ),
-    Option(
+    ProcessOption(
         flag="cache-folder",
         env="CACHE_FOLDER",
         default="",
-        help="Where catalogues and prices are kept between starts; empty = ~/.cache/karpenter.",
+        help="Folder that keeps catalogues and prices between starts; empty = ~/.cache/karpenter.",
     ),
-    Option(
+    ProcessOption(
         flag="karpenter-service",
         env="KARPENTER_SERVICE",
         default="",
@@ -131,13 +75,13 @@ OPTIONS: Final = (
         falls_back=True,
         without_effect="nothing here needs the name of the Service",
     ),
-    Option(
+    ProcessOption(
         flag="bind-address",
         env="BIND_ADDRESS",
         default="",
         help="Address that the metrics and probe servers bind to; empty = every interface.",
     ),
-    Option(
+    ProcessOption(
         flag="metrics-port",
         env="METRICS_PORT",
         default=8080,
@@ -146,7 +90,7 @@ OPTIONS: Final = (
         maximum=_LAST_PORT,
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="health-probe-port",
         env="HEALTH_PROBE_PORT",
         default=8081,
@@ -155,44 +99,44 @@ OPTIONS: Final = (
         maximum=_LAST_PORT,
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="decision-journal",
         env="DECISION_JOURNAL",
         default="",
-        help="File that every decision is appended to as a line of JSON; empty = the last thousand "
-        "are kept in memory alone (/debug/decisions on the metrics port).",
+        help="File that every decision is appended to as a line of JSON; empty = the last 1,000 "
+        "decisions are kept in memory only (/debug/decisions on the metrics port).",
     ),
-    Option(
+    ProcessOption(
         flag="decision-journal-max-bytes",
         env="DECISION_JOURNAL_MAX_BYTES",
         default=DEFAULT_JOURNAL_BYTES,
-        help="Size at which that file is moved to FILE.1, in place of an older one, and begun anew.",
+        help="Size in bytes at which that file is moved to FILE.1, replacing an older one.",
         minimum=1,
     ),
-    Option(
+    ProcessOption(
         flag="kube-client-qps",
         env="KUBE_CLIENT_QPS",
         default=200,
-        help="Requests per second to the API server, smoothed.",
+        help="Average limit of requests per second to the API server.",
         minimum=1,
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="kube-client-burst",
         env="KUBE_CLIENT_BURST",
         default=300,
-        help="Requests that may go to the API server at once.",
+        help="Requests that may exceed --kube-client-qps in a burst.",
         minimum=1,
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="enable-profiling",
         env="ENABLE_PROFILING",
         default=False,
         help="Serve /debug/pprof on the metrics port.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="disable-controller-warmup",
         env="DISABLE_CONTROLLER_WARMUP",
         default=True,
@@ -200,99 +144,100 @@ OPTIONS: Final = (
         falls_back=True,
         without_effect="a standby always watches, so that it can lead at once",
     ),
-    Option(
+    ProcessOption(
         flag="disable-leader-election",
         env="DISABLE_LEADER_ELECTION",
         default=False,
         help="Lead at once, without a Lease; only for a single replica.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="disable-cluster-state-observability",
         env="DISABLE_CLUSTER_STATE_OBSERVABILITY",
         default=False,
-        help="Leave out the metrics per node, NodePool and pod.",
+        help="Export no metrics of single nodes, NodePools and pods.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="leader-election-name",
         env="LEADER_ELECTION_NAME",
         default="karpenter-leader-election",
         help="Name of the Lease.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="leader-election-namespace",
         env="LEADER_ELECTION_NAMESPACE",
         default="",
         help="Namespace of the Lease; empty = the process' own, else kube-system.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="leader-election-labels",
         env="LEADER_ELECTION_LABELS",
         default="",
-        help="Labels of the Lease (key=value,...); labels that others have set stay.",
+        help="Labels of the Lease (key=value,...); other labels of the Lease are kept.",
     ),
-    Option(
+    ProcessOption(
         flag="leader-election-kubeconfig",
         env="LEADER_ELECTION_KUBECONFIG",
         default="",
-        help="Kubeconfig of the cluster that keeps the Lease, when it is another one.",
+        help="Kubeconfig of the cluster that holds the Lease, if it is not the cluster of "
+        "--kubeconfig.",
     ),
-    Option(
+    ProcessOption(
         flag="memory-limit",
         env="MEMORY_LIMIT",
         default=-1,
-        help="Memory limit of the container in bytes: above 90 % of it, unused memory is collected "
-        "and given back to the system; 0 or less = no limit.",
+        help="Memory limit of the container in bytes: above 90 % of it, unused memory is freed "
+        "and returned to the system; 0 or less = no limit.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="cpu-requests",
         env="CPU_REQUESTS",
         default=DEFAULT_CPU_REQUESTS,
-        help="CPU requests of the container in milli-cores; scales how much is done at once.",
+        help="CPU requests of the container in milli-cores; more CPU allows more concurrent work.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="log-level",
         env="LOG_LEVEL",
         default="info",
-        help="How much is logged.",
+        help="Lowest level of log lines that are written.",
         choices=("", "debug", "info", "error"),
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="log-format",
         env="LOG_FORMAT",
         default="auto",
-        help="Form of log lines; auto = console on a terminal, else JSON.",
+        help="Format of log lines; auto = console on a terminal, else JSON.",
         choices=("auto", "json", "console"),
     ),
-    Option(
+    ProcessOption(
         flag="log-output-paths",
         env="LOG_OUTPUT_PATHS",
         default="stdout",
-        help="Where log lines go: stdout, stderr or files, comma separated.",
+        help="Destinations of log lines: stdout, stderr or files, comma separated.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="log-error-output-paths",
         env="LOG_ERROR_OUTPUT_PATHS",
         default="stderr",
-        help="Where failures of logging itself go: stdout, stderr or files, comma separated.",
+        help="Destinations of errors of the logging itself: stdout, stderr or files, comma separated.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="batch-max-duration",
         env="BATCH_MAX_DURATION",
         default=timedelta(seconds=10),
-        help="Longest time pods are gathered before a scheduling pass.",
+        help="Longest time that pending pods are collected before a scheduling pass.",
         minimum=timedelta(),
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="batch-idle-duration",
         env="BATCH_IDLE_DURATION",
         default=timedelta(seconds=1),
@@ -300,137 +245,138 @@ OPTIONS: Final = (
         minimum=timedelta(),
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="preference-policy",
         env="PREFERENCE_POLICY",
         default="Respect",
-        help="Whether preferences of pods are tried before they are given up.",
+        help="Respect = preferences of pods are met where possible, Ignore = they are not considered.",
         choices=("Respect", "Ignore"),
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="min-values-policy",
         env="MIN_VALUES_POLICY",
         default="Strict",
-        help="Whether minValues of a NodePool may be relaxed when they cannot be met.",
+        help="Strict = minValues of a NodePool must be met, BestEffort = they are relaxed where they "
+        "cannot be met.",
         choices=("Strict", "BestEffort"),
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="packing",
         env="PACKING",
         default="value",
-        help="value = the cheapest valid plan, first-fit = the reference's order.",
+        help="value = the cheapest valid plan, first-fit = the plan in Karpenter's order.",
         choices=("value", "first-fit"),
     ),
-    Option(
+    ProcessOption(
         flag="currency",
         env="CURRENCY",
         default="USD",
         help="Currency that prices are compared and reported in, by its ISO 4217 code.",
     ),
-    Option(
+    ProcessOption(
         flag="exchange-rates",
         env="EXCHANGE_RATES",
         default="",
-        help="What one unit of another currency is worth, such as CNY=0.14,EUR=1.1. Without a rate "
-        "nodes are not replaced to save money (condition PricesComparable of their NodePool).",
+        help="Value of one unit of other currencies, such as CNY=0.14,EUR=1.1. Nodes priced in a "
+        "currency without a rate are not replaced to save money (condition PricesComparable of "
+        "their NodePool).",
     ),
-    Option(
+    ProcessOption(
         flag="node-fee",
         env="NODE_FEE",
         default=0.003,
-        help="What a node costs per hour beside its price, in the currency above: keeps a plan from "
-        "many small nodes where a few larger ones cost as much.",
+        help="Cost per hour that plans add to the price of each node, in the currency above, so "
+        "that a few large nodes are preferred to many small ones of the same price.",
         minimum=0,
     ),
-    Option(
+    ProcessOption(
         flag="launch-timeout",
         env="LAUNCH_TIMEOUT",
         default=timedelta(minutes=5),
-        help="How long a NodeClaim may stay without an instance before it is given up.",
+        help="Time after which a NodeClaim without an instance is deleted.",
         minimum=_SHORTEST_TIMEOUT,
     ),
-    Option(
+    ProcessOption(
         flag="registration-timeout",
         env="REGISTRATION_TIMEOUT",
         default=timedelta(minutes=15),
-        help="How long the Node of an instance may stay away before its NodeClaim is given up; "
-        "longer for machines that boot slowly.",
+        help="Time after which a NodeClaim whose instance has not registered a Node is deleted; "
+        "raise it for instances that boot slowly.",
         minimum=_SHORTEST_TIMEOUT,
     ),
-    Option(
+    ProcessOption(
         flag="out-of-service-taint",
         env="OUT_OF_SERVICE_TAINT",
         default=False,
-        help="Put node.kubernetes.io/out-of-service on a deleted node that is silent and whose "
-        "instance is gone or going, so that its volumes move at once.",
+        help="Add the taint node.kubernetes.io/out-of-service to a deleted node that no longer "
+        "reports and whose instance is terminating or gone, so that its volumes detach at once.",
     ),
-    Option(
+    ProcessOption(
         flag="ignore-dra-requests",
         env="IGNORE_DRA_REQUESTS",
         default=True,
-        help="Ignore pods that ask for devices through ResourceClaims. Must be true: such pods cannot "
-        "be scheduled yet.",
+        help="Ignore pods that request devices through ResourceClaims. Must be true: such pods are "
+        "not supported yet.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="max-nodes-total",
         env="MAX_NODES_TOTAL",
         default=0,
-        help="Nodes that the cluster may have, whoever made them, NodeClaims under way included; "
-        "0 = any number.",
+        help="Limit of nodes in the cluster, NodeClaims without a Node and nodes of other origin "
+        "included; 0 = no limit.",
         minimum=0,
     ),
-    Option(
+    ProcessOption(
         flag="launches-per-minute",
         env="LAUNCHES_PER_MINUTE",
         default=0,
-        help="NodeClaims that may be created for each NodePool within a minute; more wait for their "
-        "turn; 0 = any number.",
+        help="Limit of NodeClaims created per NodePool and minute; further ones wait; 0 = no limit.",
         minimum=0,
     ),
-    Option(
+    ProcessOption(
         flag="pause-disruption",
         env="PAUSE_DISRUPTION",
         default=False,
-        help="Disrupt nothing of our own accord; the annotation karpenter.sh/pause-disruption does "
-        "so for one NodePool, without a restart.",
+        help="Stop all voluntary disruption; the annotation karpenter.sh/pause-disruption stops "
+        "it for one NodePool, without a restart.",
     ),
-    Option(
+    ProcessOption(
         flag="repair-unhealthy-limit",
         env="REPAIR_UNHEALTHY_LIMIT",
         default=str(DEFAULT_LIMIT),
-        help="Nodes of a NodePool that may be broken while node repair still replaces them: a share "
-        "or a number; 0 = repair nothing.",
+        help="Unhealthy nodes of a NodePool, as a percentage or a number, above which node repair "
+        "replaces none of them; 0 = repair nothing.",
     ),
-    Option(
+    ProcessOption(
         flag="repair-conditions",
         env="REPAIR_CONDITIONS",
         default="",
-        help="For the gate NodeRepair: conditions of broken nodes beside those of the provider, or "
-        "instead of the same one, and how long each may last, such as "
-        "GPUFault=True:10m,Ready=Unknown:1h,KernelDeadlock=True:never.",
+        help="For the gate NodeRepair: conditions of unhealthy nodes and how long each is tolerated, "
+        "such as GPUFault=True:10m,Ready=Unknown:1h,KernelDeadlock=True:never. They add to the "
+        "conditions of the provider and override equal ones.",
     ),
-    Option(
+    ProcessOption(
         flag="act-on-rebalance",
         env="ACT_ON_REBALANCE",
         default=False,
-        help="Replace nodes that the cloud recommends to leave, instead of only noting it.",
+        help="Replace nodes for which the cloud recommends rebalancing, instead of only reporting it.",
     ),
-    Option(
+    ProcessOption(
         flag="feature-gates",
         env="FEATURE_GATES",
         default=DEFAULT_GATES,
-        help="Optional features, A=true,B=false; gates left out keep their default.",
+        help="Optional features, such as A=true,B=false; omitted gates keep their default.",
         falls_back=True,
     ),
-    Option(
+    ProcessOption(
         flag="scheduler-config",
         env="SCHEDULER_CONFIG",
         default="",
-        help="Default topology spread of the cluster's scheduler, as YAML or JSON. With it, Services "
-        "and the controllers of pods are followed too.",
+        help="Default topology spread constraints of the cluster's scheduler, as YAML or JSON. If "
+        "set, Services and the controllers of pods are watched too.",
         falls_back=True,
     ),
 )
@@ -505,280 +451,12 @@ class Settings:
         return {flag_name(spec): self.plugins.get(flag_name(spec), spec.default) for spec in specs}
 
 
-def load_settings(
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    *,
-    plugin_options: Iterable[SettingSpec] = (),
-) -> Settings:
-    """Read the options from flags and environment.
-
-    Raises:
-        SettingsError: an unknown flag, or values that cannot be used; all of them are named.
-    """
-    specs = tuple(plugin_options)
-    core = {option.flag: option for option in OPTIONS}
-    extra = _plugin_table(specs, core)
-    flags = _read_flags(arguments, core | extra)
-    problems: list[str] = []
-    warnings: list[str] = []
-    values: dict[str, object] = {}
-    for flag, option in (core | extra).items():
-        given = _given(option, flags.get(flag), environment.get(option.env))
-        is_shared = len(_defaults(flag, specs)) > 1
-        default_text = "" if is_shared else option.default_text
-        value: Value | None = None
-        try:
-            if given is not None:
-                value = read_option(option, given, warnings.append, default=default_text)
-            if value is not None or not is_shared:
-                value = option.default if value is None else value
-                values[flag] = _shaped(option, value, given, warnings)
-        except SettingsError as error:
-            problems.append(str(error))
-    if problems:
-        raise SettingsError("; ".join(problems))
-    return Settings(
-        plugins={flag: values[flag] for flag in extra if flag in values},  # pyright: ignore[reportArgumentType] - values of plug-ins are not shaped
-        warnings=tuple(warnings),
-        **{option.field: values[flag] for flag, option in core.items()},  # pyright: ignore[reportArgumentType] - the table and the fields are compared by a test
-    )
-
-
-def options_by_plugin(
-    specs: Mapping[str, Sequence[SettingSpec]],
-) -> Mapping[str, tuple[Option, ...]]:
-    """Return the options of each plug-in, with its own defaults.
-
-    Raises:
-        SettingsError: a plug-in's option clashes with another one.
-    """
-    core = {option.flag: option for option in OPTIONS}
-    _plugin_table((spec for each in specs.values() for spec in each), core)
-    return {name: tuple(_plugin_table(each, core).values()) for name, each in specs.items()}
-
-
 def flag_name(spec: SettingSpec) -> str:
     """Return a plug-in's flag without dashes in front."""
     return spec.flag.lstrip("-")
 
 
-def selected_plugins(
-    arguments: Sequence[str], environment: Mapping[str, str]
-) -> tuple[str, ...] | None:
-    """Return the plug-ins to load, read before their own options can be; None = every one."""
-    option = next(item for item in OPTIONS if item.flag == "providers")
-    text = environment.get(option.env, "")
-    for index, argument in enumerate(arguments):
-        name, separator, value = argument.lstrip("-").partition("=")
-        if name != option.flag:
-            continue
-        following = arguments[index + 1] if index + 1 < len(arguments) else ""
-        text = value if separator else following
-    return _parts(text) or None
-
-
-def parse_feature_gates(text: str) -> FeatureGates:
-    """Read `A=true,B=false`; unknown gates change nothing, missing ones keep their default.
-
-    Raises:
-        SettingsError: a value is neither true nor false.
-    """
-    chosen: dict[str, bool] = {}
-    for name, value in _gates_of(text):
-        if name not in _GATE_FIELDS:
-            continue
-        if value not in TRUE_TEXTS | FALSE_TEXTS:
-            message = f'feature-gates: {name} must be true or false, not "{value}"'
-            raise SettingsError(message)
-        chosen[_GATE_FIELDS[name]] = value in TRUE_TEXTS
-    return FeatureGates(**chosen)
-
-
-def gate_warnings(text: str) -> tuple[str, ...]:
-    """Return what of `A=true,B=false` changes nothing: gates not built yet, and unknown names."""
-    warnings: list[str] = []
-    for name, value in _gates_of(text):
-        if name not in _GATE_FIELDS:
-            near = difflib.get_close_matches(name, _GATE_FIELDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else "it changes nothing"
-            warnings.append(f'there is no gate "{name}"; {hint}')
-        elif name in NOT_BUILT and value in TRUE_TEXTS:
-            warnings.append(f"{name} is not built yet; the gate is known and changes nothing")
-    return tuple(warnings)
-
-
-def _gates_of(text: str) -> Iterator[tuple[str, str]]:
-    for part in text.split(","):
-        name, separator, value = (piece.strip() for piece in part.partition("="))
-        if name or separator:
-            yield name, value
-
-
-def _plugin_table(specs: Iterable[SettingSpec], core: Mapping[str, Option]) -> dict[str, Option]:
-    table: dict[str, Option] = {}
-    variables = {option.env: option.flag for option in core.values()}
-    for spec in specs:
-        flag = flag_name(spec)
-        known = table.get(flag)
-        if known and (known.env, type(known.default)) == (spec.env, type(spec.default)):
-            # Plug-ins may share an option, each with its own default and meaning.
-            table[flag] = replace(known, falls_back=known.falls_back and spec.falls_back)
-            continue
-        if known or flag in core:
-            message = f"option --{flag} is declared twice"
-            raise SettingsError(message)
-        if spec.env in variables:
-            message = (
-                f"variable {spec.env} is declared twice, by --{variables[spec.env]} and by --{flag}"
-            )
-            raise SettingsError(message)
-        variables[spec.env] = flag
-        table[flag] = Option(
-            flag=flag,
-            env=spec.env,
-            default=spec.default,
-            help=spec.help,
-            falls_back=spec.falls_back,
-        )
-    return table
-
-
-def _read_flags(arguments: Sequence[str], table: Mapping[str, Option]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if not argument.startswith("-") or argument in {"-", "--"}:
-            message = f'unexpected argument "{argument}"'
-            raise SettingsError(message)
-        name, separator, value = argument.lstrip("-").partition("=")
-        option = table.get(name)
-        if option is None:
-            message = f"unknown option --{name}"
-            raise SettingsError(message)
-        if not separator:
-            if isinstance(option.default, bool):
-                value = "true"
-            elif rest:
-                value = rest.pop(0)
-            else:
-                message = f"option --{name} needs a value"
-                raise SettingsError(message)
-        given[name] = value
-    return given
-
-
-def _defaults(flag: str, specs: Iterable[SettingSpec]) -> set[Value]:
-    return {spec.default for spec in specs if flag_name(spec) == flag}
-
-
-def _given(option: Option, flag: str | None, variable: str | None) -> Given | None:
-    """Return the text that counts: the flag's, else the variable's; None when neither is there."""
-    if flag is not None:
-        return Given(flag, f"--{option.flag}", by_flag=True)
-    return None if variable is None else Given(variable, option.env, by_flag=False)
-
-
-def _shaped(option: Option, value: Value, given: Given | None, warnings: list[str]) -> object:
-    """Turn the text of an option into what it stands for.
-
-    Raises:
-        SettingsError: the text does not have the form that the option needs.
-    """
-    source = option.flag if given is None else given.source
-    match option.flag:
-        case "feature-gates":
-            warnings += [f"{source}: {each}" for each in gate_warnings(str(value))]
-            return parse_feature_gates(str(value))
-        case "scheduler-config":
-            return parse_scheduler_config(str(value))
-        case "ignore-dra-requests" if value is False:
-            raise SettingsError(
-                f"{source}: must be true, not false: pods that ask for devices through "
-                "ResourceClaims cannot be scheduled yet"
-            )
-        case "cpu-requests" if isinstance(value, int) and value <= 0:
-            warnings.append(f"{source}: {value} is not above zero; {DEFAULT_CPU_REQUESTS} is used")
-            return DEFAULT_CPU_REQUESTS
-        case "log-level":
-            return value or "info"
-        case flag if flag in _SHAPES:
-            try:
-                return _SHAPES[flag](str(value))
-            except BadInputError as error:
-                raise SettingsError(f"{source}: {error}") from error
-        case _:
-            return value
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    """Read a comma separated list."""
-    return tuple(part for part in (piece.strip() for piece in text.split(",")) if part)
-
-
-def _parse_rates(text: str) -> dict[str, float]:
-    rates: dict[str, float] = {}
-    for part in _parts(text):
-        currency, _, rate = (piece.strip() for piece in part.partition("="))
-        try:
-            amount = float(rate)
-        except ValueError:
-            amount = 0.0
-        if not _CURRENCY.fullmatch(currency) or not isfinite(amount) or amount <= 0:
-            raise BadInputError(f'"{part}" is not CURRENCY=NUMBER above zero, as CNY=0.14 is')
-        if currency in rates:
-            raise BadInputError(f'"{currency}" has two rates')
-        rates[currency] = amount
-    return rates
-
-
-def _parse_currency(text: str) -> str:
-    if not _CURRENCY.fullmatch(text):
-        raise BadInputError(
-            f'must be the three capital letters of a currency, such as USD, not "{text}"'
-        )
-    return text
-
-
-def _parse_address(text: str) -> str:
-    try:
-        ip_address(text or "::")
-    except ValueError as error:
-        if not _HOST_NAME.fullmatch(text):
-            raise BadInputError(f'must be an IP address or a host name, not "{text}"') from error
-    return text
-
-
-def _parse_object_name(text: str) -> str:
-    if not _OBJECT_NAME.fullmatch(text):
-        raise BadInputError(f'must be a name of a Kubernetes object, not "{text}"')
-    return text
-
-
-def _parse_namespace(text: str) -> str:
-    if text and not _NAMESPACE.fullmatch(text):
-        raise BadInputError(f'must be the name of a namespace, not "{text}"')
-    return text
-
-
-_SHAPES: Final[Mapping[str, Callable[[str], object]]] = {
-    "providers": _parts,
-    "log-output-paths": _parts,
-    "log-error-output-paths": _parts,
-    "bind-address": _parse_address,
-    "currency": _parse_currency,
-    "exchange-rates": _parse_rates,
-    "leader-election-name": _parse_object_name,
-    "leader-election-namespace": _parse_namespace,
-    "repair-unhealthy-limit": UnhealthyLimit.parse,
-    "repair-conditions": parse_health_rules,
-    "leader-election-labels": parse_labels,
-}
-"""How texts that stand for something are read, by flag."""
-
-
-def markdown_table(options: Iterable[Option] = OPTIONS) -> str:
+def options_table(options: Iterable[ProcessOption] = OPTIONS) -> str:
     """Return the options as the table of the reference documentation."""
     lines = ["| flag | variable | default | meaning |", "|---|---|---|---|"]
     for option in options:

@@ -1,4 +1,4 @@
-"""Which controllers a leader runs, and what each of them is given."""
+"""Builds the controllers that a leader runs, with their dependencies."""
 
 from __future__ import annotations
 
@@ -6,92 +6,126 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
-from karpenter_core.controllers.apply import Hands
 from karpenter_core.controllers.catalogue.controller import CatalogueController
 from karpenter_core.controllers.disruption.controller import DisruptionController
 from karpenter_core.controllers.interruption.controller import InterruptionController
 from karpenter_core.controllers.node.eviction import EvictionQueue
-from karpenter_core.controllers.node.health import NodeHealth
+from karpenter_core.controllers.node.health import NodeHealthController
 from karpenter_core.controllers.node.termination import NodeTerminationController
 from karpenter_core.controllers.nodeclaim.drift import DriftController
-from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
-from karpenter_core.controllers.nodeclaim.instance_sync import InstanceSync
-from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
+from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollectionController
+from karpenter_core.controllers.nodeclaim.instance_sync import InstanceSyncController
+from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycleController
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
 from karpenter_core.controllers.nodepool.controller import NodePoolController
-from karpenter_core.controllers.observability.cluster import Observability
+from karpenter_core.controllers.object_writer import ObjectWriter
+from karpenter_core.controllers.observability.cluster import ClusterMetricsController
 from karpenter_core.controllers.observability.conditions import ConditionObserver
-from karpenter_core.controllers.passes import pool_teller
-from karpenter_core.controllers.provisioning.creation import ClaimCreator
+from karpenter_core.controllers.passes import pool_failure_reporter
+from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from karpenter_core.lifecycle.node.health_rules import with_rules
+from karpenter_core.lifecycle.node.health_rules import apply_health_rules
 from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
 from karpenter_core.lifecycle.nodepool.validation import LabelRules
 from karpenter_core.scheduling.problem import (
     MinValuesPolicy,
-    Packing,
+    PackingPolicy,
     PreferencePolicy,
     SolveOptions,
 )
-from karpenter_core.state.brakes import Brakes
+from karpenter_core.state.launch_limits import LaunchLimits
 from karpenter_core.state.placements import nomination_window
-from karpenter_core.state.pod_volumes import VolumesUnsupported
-from karpenter_core.state.problem import Framing
+from karpenter_core.state.pod_volumes import UnsupportedVolumes
+from karpenter_core.state.provisioning_input import ProblemSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from karpenter_core.api.notices import Notice
-    from karpenter_core.controllers.feed import Feed
-    from karpenter_core.controllers.freshness import Freshness
-    from karpenter_core.controllers.reconciler import Controller, Runtime
+    from karpenter_core.controllers.cluster_state import ClusterState
+    from karpenter_core.controllers.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciler import Controller, ControllerRuntime
     from karpenter_core.kube.informers import Informers
-    from karpenter_core.kube.writer import Writer
-    from karpenter_core.operator.ports import Ports
+    from karpenter_core.kube.writer import KubeWriter
+    from karpenter_core.operator.process_platform import ProcessPlatform
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.facade import Providers
 
-__all__ = ["ControllerParts", "build_controllers", "solve_options"]
+__all__ = ["ControllerDependencies", "build_controllers", "solve_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerParts:
+class ControllerDependencies:
     """The parts of a process that its controllers are built from."""
 
     settings: Settings
-    ports: Ports
-    runtime: Runtime
+    platform: ProcessPlatform
+    runtime: ControllerRuntime
     providers: Providers
-    feed: Feed
+    cluster_state: ClusterState
     informers: Informers
-    freshness: Freshness
-    writer: Writer
+    freshness: FreshnessGuard
+    kube_writer: KubeWriter
     publish: Callable[[Notice], None]
 
 
-def build_controllers(parts: ControllerParts) -> tuple[Controller, ...]:
-    """Return the controllers of a process, wired together."""
-    providers, runtime, settings = parts.providers, parts.runtime, parts.settings
+def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller, ...]:
+    """Return the controllers of a process, wired together, in the order they start."""
+    providers, runtime = dependencies.providers, dependencies.runtime
+    writer = ObjectWriter(
+        kube_writer=dependencies.kube_writer,
+        cluster_state=dependencies.cluster_state,
+        publish=dependencies.publish,
+        metrics=runtime.metrics,
+        owns_nodes=dependencies.platform.workload is None,
+    )
+    runtime.passes.subscribe(
+        pool_failure_reporter(dependencies.cluster_state, dependencies.publish)
+    )
+    catalogue = CatalogueController(
+        cluster_state=dependencies.cluster_state, providers=providers, runtime=runtime
+    )
+    options = _provisioning_options(dependencies)
+    creator = ClaimCreator(
+        writer=writer, runtime=runtime, launch_limits=options.problem_settings.launch_limits
+    )
+    node_pools = _node_pool_controller(dependencies, writer, catalogue, options.solve)
+    disruption = _disruption_controllers(dependencies, writer, creator, options)
+    return (
+        catalogue,
+        node_pools,
+        NodeClassController(writer=writer, providers=providers, runtime=runtime),
+        Provisioner(
+            writer=writer,
+            planner=dependencies.platform.planner,
+            creator=creator,
+            runtime=runtime,
+            options=options,
+            unevaluated_pools=catalogue.unlisted_pools,
+        ),
+        _claim_lifecycle_controller(dependencies, writer),
+        *_node_termination_controllers(dependencies, writer),
+        *_claim_upkeep_controllers(dependencies, writer),
+        *disruption,
+        *_repair_controllers(dependencies, writer),
+        InterruptionController(
+            writer=writer,
+            providers=providers,
+            runtime=runtime,
+            act_on_rebalance=dependencies.settings.act_on_rebalance,
+        ),
+        *_observability_controllers(dependencies, catalogue, options.solve),
+    )
+
+
+def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningOptions:
+    """Return how pending pods are collected and planned for."""
+    settings, providers = dependencies.settings, dependencies.providers
     labels = providers.label_classes()
-    hands = Hands(
-        writer=parts.writer,
-        feed=parts.feed,
-        publish=parts.publish,
-        metrics=parts.runtime.metrics,
-        owns_nodes=parts.ports.workload is None,
-    )
-    runtime.passes.subscribe(pool_teller(hands))
-    catalogue = CatalogueController(feed=parts.feed, providers=providers, runtime=runtime)
-    freshness = parts.freshness
-    evictions = EvictionQueue(hands=hands, runtime=runtime, freshness=freshness)
-    brakes = Brakes(
-        max_nodes_total=settings.max_nodes_total,
-        launches_per_minute=settings.launches_per_minute,
-    )
-    options = ProvisioningOptions(
+    return ProvisioningOptions(
         batch_idle=settings.batch_idle_duration,
         batch_maximum=settings.batch_max_duration,
         solve=solve_options(
@@ -100,21 +134,34 @@ def build_controllers(parts: ControllerParts) -> tuple[Controller, ...]:
                 (info.max_instance_types for info in providers.infos().values()), default=600
             ),
         ),
-        framing=Framing(
+        problem_settings=ProblemSettings(
             well_known=labels.well_known,
             aliases={**ALIASES, **labels.aliases},
             default_spread=settings.scheduler_config,
-            unsupported_volumes=VolumesUnsupported(
+            unsupported_volumes=UnsupportedVolumes(
                 topology_keys=labels.unsupported_topology_keys,
                 provisioners=labels.unsupported_provisioners,
             ),
             nomination_window=nomination_window(settings.batch_max_duration),
-            brakes=brakes,
+            launch_limits=LaunchLimits(
+                max_nodes_total=settings.max_nodes_total,
+                launches_per_minute=settings.launches_per_minute,
+            ),
         ),
     )
+
+
+def _node_pool_controller(
+    dependencies: ControllerDependencies,
+    writer: ObjectWriter,
+    catalogue: CatalogueController,
+    solve: SolveOptions,
+) -> NodePoolController:
+    """Return the controller of NodePools, which hears of problems with their catalogues."""
+    labels = dependencies.providers.label_classes()
     node_pools = NodePoolController(
-        hands=hands,
-        runtime=runtime,
+        writer=writer,
+        runtime=dependencies.runtime,
         label_rules=LabelRules(
             well_known=WELL_KNOWN | labels.well_known,
             restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
@@ -123,114 +170,122 @@ def build_controllers(parts: ControllerParts) -> tuple[Controller, ...]:
         ),
         catalogue_problem=catalogue.problem_of,
         currencies=catalogue.currencies_of,
-        solve=options.solve,
+        solve=solve,
     )
     catalogue.subscribe_problems(node_pools.wake)
-    creator = ClaimCreator(
-        hands=hands,
-        runtime=runtime,
-        brakes=brakes,
+    return node_pools
+
+
+def _claim_lifecycle_controller(
+    dependencies: ControllerDependencies, writer: ObjectWriter
+) -> Controller:
+    """Return the controller that launches, registers, initialises and ends claims."""
+    settings = dependencies.settings
+    return NodeClaimLifecycleController(
+        writer=writer,
+        providers=dependencies.providers,
+        runtime=dependencies.runtime,
+        freshness=dependencies.freshness,
+        nodes=dependencies.informers[NODES],
+        well_known=dependencies.providers.label_classes().well_known,
+        launch_timeout=settings.launch_timeout,
+        registration_timeout=settings.registration_timeout,
+        paused=settings.pause_disruption,
     )
+
+
+def _claim_upkeep_controllers(
+    dependencies: ControllerDependencies, writer: ObjectWriter
+) -> tuple[Controller, ...]:
+    """Return the controllers that keep claims and instances in line: drift, tags, leaks."""
+    providers, runtime = dependencies.providers, dependencies.runtime
+    labels = providers.label_classes()
+    return (
+        DriftController(
+            writer=writer,
+            providers=providers,
+            runtime=runtime,
+            freshness=dependencies.freshness,
+            rules=DriftRules(
+                well_known=WELL_KNOWN | labels.well_known, aliases={**ALIASES, **labels.aliases}
+            ),
+        ),
+        InstanceSyncController(
+            cluster_state=dependencies.cluster_state, providers=providers, runtime=runtime
+        ),
+        GarbageCollectionController(
+            writer=writer,
+            providers=providers,
+            runtime=runtime,
+            freshness=dependencies.freshness,
+            claims=dependencies.informers[NODE_CLAIMS],
+            pods=dependencies.informers[PODS],
+        ),
+    )
+
+
+def _node_termination_controllers(
+    dependencies: ControllerDependencies, writer: ObjectWriter
+) -> tuple[Controller, ...]:
+    """Return the controllers that evict pods and end Nodes."""
+    runtime, freshness = dependencies.runtime, dependencies.freshness
+    evictions = EvictionQueue(writer=writer, runtime=runtime, freshness=freshness)
+    return (
+        evictions,
+        NodeTerminationController(
+            writer=writer,
+            providers=dependencies.providers,
+            evictions=evictions,
+            runtime=runtime,
+            freshness=freshness,
+            pods=dependencies.informers[PODS],
+            out_of_service=dependencies.settings.out_of_service_taint,
+        ),
+    )
+
+
+def _disruption_controllers(
+    dependencies: ControllerDependencies,
+    writer: ObjectWriter,
+    creator: ClaimCreator,
+    options: ProvisioningOptions,
+) -> tuple[Controller, ...]:
+    """Return the controller that plans disruption, and the queue that carries it out."""
+    settings = dependencies.settings
     disruption = DisruptionController(
-        hands=hands,
-        providers=providers,
+        writer=writer,
+        providers=dependencies.providers,
         creator=creator,
-        planner=parts.ports.background,
-        runtime=runtime,
-        freshness=freshness,
+        planner=dependencies.platform.background,
+        runtime=dependencies.runtime,
+        freshness=dependencies.freshness,
         options=DisruptionOptions(
-            framing=options.framing,
+            problem_settings=options.problem_settings,
             solve=options.solve,
             spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
             paused=settings.pause_disruption,
         ),
     )
-    return (
-        catalogue,
-        node_pools,
-        NodeClassController(hands=hands, providers=providers, runtime=runtime),
-        Provisioner(
-            hands=hands,
-            planner=parts.ports.planner,
-            creator=creator,
-            runtime=runtime,
-            options=options,
-            unevaluated_pools=catalogue.unevaluated,
-        ),
-        NodeClaimLifecycle(
-            hands=hands,
-            providers=providers,
-            runtime=runtime,
-            freshness=freshness,
-            nodes=parts.informers[NODES],
-            well_known=labels.well_known,
-            launch_timeout=settings.launch_timeout,
-            registration_timeout=settings.registration_timeout,
-            paused=settings.pause_disruption,
-        ),
-        evictions,
-        NodeTerminationController(
-            hands=hands,
-            providers=providers,
-            evictions=evictions,
-            runtime=runtime,
-            freshness=freshness,
-            pods=parts.informers[PODS],
-            out_of_service=settings.out_of_service_taint,
-        ),
-        DriftController(
-            hands=hands,
-            providers=providers,
-            runtime=runtime,
-            freshness=freshness,
-            rules=DriftRules(
-                well_known=WELL_KNOWN | labels.well_known, aliases={**ALIASES, **labels.aliases}
-            ),
-        ),
-        InstanceSync(hands=hands, providers=providers, runtime=runtime),
-        GarbageCollection(
-            hands=hands,
-            providers=providers,
-            runtime=runtime,
-            freshness=freshness,
-            claims=parts.informers[NODE_CLAIMS],
-            pods=parts.informers[PODS],
-        ),
-        disruption,
-        disruption.queue,
-        *_repair(parts, hands),
-        InterruptionController(
-            hands=hands,
-            providers=providers,
-            runtime=runtime,
-            act_on_rebalance=settings.act_on_rebalance,
-        ),
-        *_status(parts),
-        Observability(
-            feed=parts.feed,
-            runtime=runtime,
-            detailed=not settings.disable_cluster_state_observability,
-            solve=options.solve,
-            unevaluated_pools=catalogue.unevaluated,
-        ),
-    )
+    return disruption, disruption.queue
 
 
-def _repair(parts: ControllerParts, hands: Hands) -> tuple[Controller, ...]:
+def _repair_controllers(
+    dependencies: ControllerDependencies, writer: ObjectWriter
+) -> tuple[Controller, ...]:
     """Return the controller that repairs nodes, if anything is to be repaired."""
-    settings = parts.settings
+    settings = dependencies.settings
     policies = {
-        name: with_rules(info.repair_policies, settings.repair_conditions)
-        for name, info in parts.providers.infos().items()
+        name: apply_health_rules(info.repair_policies, settings.repair_conditions)
+        for name, info in dependencies.providers.infos().items()
     }
     if not settings.feature_gates.node_repair or not any(policies.values()):
         return ()
     return (
-        NodeHealth(
-            hands=hands,
-            providers=parts.providers,
-            runtime=parts.runtime,
-            freshness=parts.freshness,
+        NodeHealthController(
+            writer=writer,
+            providers=dependencies.providers,
+            runtime=dependencies.runtime,
+            freshness=dependencies.freshness,
             policies=policies,
             limit=settings.repair_unhealthy_limit,
             paused=settings.pause_disruption,
@@ -238,17 +293,38 @@ def _repair(parts: ControllerParts, hands: Hands) -> tuple[Controller, ...]:
     )
 
 
-def _status(parts: ControllerParts) -> tuple[Controller, ...]:
-    """Return the controller that tells of conditions, unless nobody wants to hear."""
-    if parts.settings.disable_cluster_state_observability:
-        return ()
-    return (ConditionObserver(feed=parts.feed, publish=parts.publish, runtime=parts.runtime),)
+def _observability_controllers(
+    dependencies: ControllerDependencies, catalogue: CatalogueController, solve: SolveOptions
+) -> tuple[Controller, ...]:
+    """Return the controllers of metrics, and that of conditions unless it is disabled."""
+    settings = dependencies.settings
+    conditions = (
+        ()
+        if settings.disable_cluster_state_observability
+        else (
+            ConditionObserver(
+                cluster_state=dependencies.cluster_state,
+                publish=dependencies.publish,
+                runtime=dependencies.runtime,
+            ),
+        )
+    )
+    return (
+        *conditions,
+        ClusterMetricsController(
+            cluster_state=dependencies.cluster_state,
+            runtime=dependencies.runtime,
+            detailed=not settings.disable_cluster_state_observability,
+            solve=solve,
+            unevaluated_pools=catalogue.unlisted_pools,
+        ),
+    )
 
 
 def solve_options(settings: Settings, *, max_instance_types: int) -> SolveOptions:
     """Return how passes are computed."""
     return SolveOptions(
-        packing=Packing(settings.packing),
+        packing=PackingPolicy(settings.packing),
         preferences=PreferencePolicy(settings.preference_policy),
         min_values=MinValuesPolicy(settings.min_values_policy),
         reserved_capacity=settings.feature_gates.reserved_capacity,

@@ -1,4 +1,4 @@
-"""What a provider builds its catalogue of and chooses from, under the names it may import.
+"""Re-exports the types of which a provider builds its catalogue.
 
 Providers import these from here: where the core keeps them is the core's own affair.
 """

@@ -1,4 +1,4 @@
-"""The values that pass between the core and a provider.
+"""Defines the values that pass between the core and a provider.
 
 Everything is immutable but `ClusterFacts`, which the core completes. A provider imports these names from `karpenter_core.provider`'s modules,
 models from `.api`, errors from `.errors`, and nothing else of the core.
@@ -40,7 +40,6 @@ __all__ = [
     "DriftFinding",
     "DriftOutcome",
     "FeatureGates",
-    "Fence",
     "FetchOutcome",
     "Finding",
     "Instance",
@@ -51,11 +50,11 @@ __all__ = [
     "LaunchOutcome",
     "LaunchRequest",
     "LaunchedInstance",
+    "LeaderFence",
     "NodeClassHash",
     "NodeClassResolution",
     "NodeReader",
     "NodeWriter",
-    "OpenFence",
     "PeriodicTask",
     "ProviderContext",
     "ProviderInfo",
@@ -64,7 +63,8 @@ __all__ = [
     "SettingSpec",
     "Severity",
     "TerminateOutcome",
-    "Termination",
+    "TerminationStatus",
+    "UnfencedProcess",
 ]
 
 CONTRACT_VERSION: Final = 1
@@ -93,7 +93,7 @@ BatchKey: TypeAlias = "Callable[[LaunchRequest | str], Hashable]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPolicy:
-    """A node condition which, when it lasts this long, makes the machine be replaced."""
+    """A node condition which, when it lasts this long, makes the core replace the node."""
 
     condition_type: str
     condition_status: str
@@ -211,7 +211,7 @@ class CatalogueOffering:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LaunchRequest:
-    """One machine to launch. `instance_types` is filtered and sorted by price, cheapest first.
+    """One instance to launch. `instance_types` is filtered and sorted by price, cheapest first.
 
     `token` is the claim's UID: the idempotency token to give the cloud.
     """
@@ -228,7 +228,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchedInstance:
-    """A machine that now exists (or already did, for the same token)."""
+    """An instance that now exists (or already did, for the same token)."""
 
     provider_id: str
     instance_type: str
@@ -246,7 +246,7 @@ LaunchOutcome: TypeAlias = LaunchedInstance | CloudProviderError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A machine that the provider knows and that belongs to this cluster."""
+    """An instance of this cluster that the provider knows."""
 
     provider_id: str
     node_claim: str = ""
@@ -269,7 +269,7 @@ FetchOutcome: TypeAlias = Instance | CloudProviderError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceListing:
-    """Every machine of this cluster, or as many as could be listed.
+    """Every instance of this cluster, or as many as could be listed.
 
     `complete` is False when any region, page or account could not be read: nothing is ever deleted
     because it is missing from such a listing.
@@ -281,14 +281,14 @@ class InstanceListing:
     """Why it is not complete."""
 
 
-class Termination(StrEnum):
+class TerminationStatus(StrEnum):
     """What came of asking for a termination."""
 
     STARTED = "started"
     GONE = "gone"
 
 
-TerminateOutcome: TypeAlias = Termination | CloudProviderError
+TerminateOutcome: TypeAlias = TerminationStatus | CloudProviderError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +313,7 @@ DriftOutcome: TypeAlias = DriftFinding | CloudProviderError | None
 class Interruption:
     """One announcement; acknowledged by `id` only after it was handled.
 
-    `deadline` is when the machine goes in any case; None when the cloud gives no time. `detail` is
+    `deadline` is when the instance goes in any case; None when the cloud gives no time. `detail` is
     for people, such as the state that an instance is in. `announced_at` is when the cloud said so.
     """
 
@@ -382,7 +382,7 @@ class ClusterFacts:
     A field that is empty and not named here has no value: the API server has said so.
     """
 
-    def check_known(self, *fields: str, remedy: str = "") -> None:
+    def require_known(self, *fields: str, remedy: str = "") -> None:
         """Return if the API server has answered for all of these fields.
 
         Raises:
@@ -417,7 +417,7 @@ class FeatureGates:
     capacity_buffer: bool = False
 
 
-class Fence(Protocol):
+class LeaderFence(Protocol):
     """Whether this process may still act; asked right before every change to a cloud."""
 
     def check(self) -> None:
@@ -466,7 +466,7 @@ class ClaimReader(Protocol):
 
 
 @final
-class OpenFence:
+class UnfencedProcess:
     """The fence of a process that runs alone."""
 
     __slots__ = ()
@@ -492,5 +492,5 @@ class ProviderContext:
     read_claims: ClaimReader = field(default=dict[str, "NodeClaim"])
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     """What the core does beyond the usual, and what it leaves alone."""
-    fence: Fence = field(default_factory=OpenFence)
+    fence: LeaderFence = field(default_factory=UnfencedProcess)
     """To be checked before each change that a hook or task makes when it makes several."""

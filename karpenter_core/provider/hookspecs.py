@@ -1,4 +1,4 @@
-"""Every hook a plug-in may implement, in the order of a machine's life.
+"""Declares the hooks of a plug-in, in the order of an instance's life.
 
 All of them are plain synchronous functions: the core runs them in worker threads, so they may block.
 An `async def` implementation is accepted and awaited on the event loop. An implementation may take
@@ -257,7 +257,7 @@ def karpenter_poll_interruptions() -> Sequence[Interruption]:
     few seconds, and at once again after it has brought something, so it may wait for messages (long
     polling) but not for longer than its time limit; what costs money or quota it answers from what
     it fetched before. A message that cannot be read is one too, of kind `UNKNOWN`, and so is one that
-    announces the end of no machine (`IRRELEVANT`), so that they are counted and acknowledged.
+    announces the end of no instance (`IRRELEVANT`), so that they are counted and acknowledged.
 
     Default: none.
     """
@@ -287,7 +287,7 @@ def karpenter_read_interruptions(node: NodeView) -> Sequence[Interruption]:
 def karpenter_terminate_instances(provider_ids: Sequence[str]) -> Sequence[TerminateOutcome]:
     """Start terminating each instance, or say that it is gone.
 
-    `Termination.STARTED` when it was asked to go and may still be there; `Termination.GONE` once it
+    `TerminationStatus.STARTED` when it was asked to go and may still be there; `Termination.GONE` once it
     is no more, and for ids that never were. The core asks again until it hears GONE, so the call
     must be idempotent.
     """
@@ -353,7 +353,7 @@ def karpenter_adjust_prices(offerings: Sequence[CatalogueOffering]) -> Sequence[
 
 @hookspec
 def karpenter_rate_risk(offerings: Sequence[CatalogueOffering]) -> Sequence[float | None]:
-    """Rate how likely (0 to 1) the cloud takes a machine away within an hour; None: unknown.
+    """Rate how likely (0 to 1) the cloud takes an instance away within an hour; None: unknown.
 
     Called when a catalogue is built, with the whole of it. The highest rating counts.
     """

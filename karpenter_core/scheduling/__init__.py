@@ -1,1 +1,1 @@
-"""Pure: which pods may go where, and on which machines they are cheapest."""
+"""Schedules pods onto nodes and new claims at the lowest price (pure)."""

@@ -1,4 +1,4 @@
-"""The kinds of array that the columnar state is made of, and how they grow."""
+"""Defines the array types of the solver, and widens arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of rows as Python integers, and the same sets as numpy masks.
+"""Represents sets of catalogue rows as integers and as numpy masks.
 
 A catalogue has hundreds of instance types and a pass asks thousands of times which of them remain;
 one arbitrary-precision integer per set makes that a machine instruction per 64 types.

@@ -1,4 +1,4 @@
-"""What a cloud sells: instance types and their offerings.
+"""Defines instance types and their offerings.
 
 Provider contract, `spec/scheduling.md` section 5. Immutable; amounts are in fixed units
 (`api.records.Resources`), prices per hour.
@@ -23,7 +23,7 @@ __all__ = ["InstanceType", "Offering", "Overhead", "allocatable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
-    """What the node keeps from its pods."""
+    """Resources of a node that pods cannot use."""
 
     kube_reserved: Resources = field(default_factory=dict[str, int])
     system_reserved: Resources = field(default_factory=dict[str, int])
@@ -43,7 +43,7 @@ class Offering:
     """One way to buy an instance type.
 
     `requirements` always has zone and capacity type, each with one value. `reservation_capacity`
-    counts what is left of a reservation (reserved offerings only).
+    is the number of instances left in a reservation (reserved offerings only).
     """
 
     requirements: Requirements
@@ -51,7 +51,7 @@ class Offering:
     available: bool = True
     reservation_capacity: int = 0
     interruption_risk: float = 0.0
-    """Probability of losing the machine to the cloud within an hour, as a risk plug-in rates it."""
+    """Probability of an interruption within an hour, as a risk plug-in rates it."""
     capacity_override: Resources | None = None
     overhead_override: Resources | None = None
 
@@ -68,7 +68,7 @@ class Offering:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InstanceType:
-    """One kind of machine: what it is, what it holds, and how it can be bought.
+    """An instance type: its labels, its resources, and its offerings.
 
     `requirements` defines every well-known label, possibly as DoesNotExist or with many values.
     Types without an available offering are listed too.

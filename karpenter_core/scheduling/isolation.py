@@ -1,9 +1,9 @@
-"""Solve a problem of which some part cannot be judged: find that part, and solve the rest.
+"""Solves a problem without the parts that make the solver fail.
 
-Nothing here runs while all is well. When solving fails, the parts of the problem are added one
-group after the other, by halves, to a problem that is known to be solved; whatever makes it fail is
-set aside. Pods are suspected first, group by group of those that are alike, then nodes; only when
-the problem fails without any pod are DaemonSets, pools and nodes suspected by themselves.
+This runs only after a failure. When solving fails, the parts of the problem are added by bisection
+to a problem that is known to be solvable; parts that make it fail are set aside. Pods are suspected
+first, in groups of like ones, then nodes; only when the problem fails without any pod are
+DaemonSets, pools and nodes suspected by themselves.
 
 Deterministic, like solving: the same problem sets aside the same parts.
 """
@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, final
 from karpenter_core.api.judgements import FailedJudgement, describe_failure, failure_message
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
-from karpenter_core.scheduling.problem import SchedulingPlan, Unschedulable
+from karpenter_core.scheduling.problem import SchedulingPlan, UnschedulablePod
 from karpenter_core.scheduling.solve import solve_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.placement.engine import Halt
-    from karpenter_core.scheduling.problem import Problem, SolveOptions
+    from karpenter_core.scheduling.placement.engine import HaltRequest
+    from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
 
-__all__ = ["Isolated", "isolate_steps", "solve_isolated", "solve_isolated_steps"]
+__all__ = ["IsolatedResult", "isolate_steps", "solve_isolated", "solve_isolated_steps"]
 
 _Result = TypeVar("_Result")
 
 SCHEDULING: Final = "scheduling"
-"""The step, in what is told of pods and nodes that were set aside."""
+"""The step that reports of pods and nodes which were set aside name."""
 
 _MANY: Final = 2
 """Groups of pods that may be set aside before a node is suspected in their place."""
@@ -41,24 +41,27 @@ _Part: TypeAlias = "tuple[str, str]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Isolated(Generic[_Result]):
-    """What solving came to without the parts that were set aside."""
+class IsolatedResult(Generic[_Result]):
+    """The result of solving without the parts that were set aside."""
 
     result: _Result
-    problem: Problem
-    """Without them."""
+    problem: SchedulingProblem
+    """The problem without the parts that were set aside."""
     pods: tuple[PodView, ...] = ()
-    """Set aside."""
+    """The pods that were set aside."""
     failed: tuple[FailedJudgement, ...] = ()
     """The parts that were set aside, each with its error; the first pod stands for its group."""
     errors: tuple[str, ...] = ()
-    """What went wrong with each of `pods`."""
+    """The error of each of `pods`."""
 
 
 def solve_isolated(
-    problem: Problem, options: SolveOptions | None = None, *, cache: CatalogueCache | None = None
+    problem: SchedulingProblem,
+    options: SolveOptions | None = None,
+    *,
+    cache: CatalogueCache | None = None,
 ) -> SchedulingPlan:
-    """Say where every pod goes; what cannot be judged is set aside."""
+    """Solve a problem; set aside the parts that make the solver fail."""
     steps = solve_isolated_steps(problem, options, cache=cache)
     while True:
         try:
@@ -69,28 +72,28 @@ def solve_isolated(
 
 
 def solve_isolated_steps(
-    problem: Problem,
+    problem: SchedulingProblem,
     options: SolveOptions | None = None,
     *,
-    cache: CatalogueCache | None = None,
-    halt: Halt | None = None,
+    cache: CatalogueCache | None,
+    halt: HaltRequest | None = None,
 ) -> Generator[int, None, SchedulingPlan]:
-    """Solve in small steps, as `solve_steps` does; what cannot be judged is set aside.
+    """Solve in small steps, as `solve_steps` does; set aside the parts that make it fail.
 
-    Pods that are set aside are unschedulable, and the plan has all of it in `set_aside`.
+    Pods that are set aside are unschedulable, and `set_aside` of the plan lists all parts.
     """
     try:
         return (yield from solve_steps(problem, options, cache=cache, halt=halt))
     except Exception as error:
         first = error
-    fresh = CatalogueCache()  # the other may have been left half made
+    fresh = CatalogueCache()  # the failure may have left the other incomplete
 
-    def solving(part: Problem) -> Generator[int, None, SchedulingPlan]:
+    def solving(part: SchedulingProblem) -> Generator[int, None, SchedulingPlan]:
         return solve_steps(part, options, cache=fresh, halt=halt)
 
     found = yield from isolate_steps(problem, solving, first)
     reasons = {
-        pod.uid: Unschedulable(message=failure_message(SCHEDULING, error))
+        pod.uid: UnschedulablePod(message=failure_message(SCHEDULING, error))
         for pod, error in zip(found.pods, found.errors, strict=True)
     }
     plan = found.result
@@ -102,16 +105,16 @@ def solve_isolated_steps(
 
 
 def isolate_steps(
-    problem: Problem,
-    solving: Callable[[Problem], Generator[int, None, _Result]],
+    problem: SchedulingProblem,
+    solving: Callable[[SchedulingProblem], Generator[int, None, _Result]],
     first: Exception,
-) -> Generator[int, None, Isolated[_Result]]:
+) -> Generator[int, None, IsolatedResult[_Result]]:
     """Find the parts of a problem with which `solving` fails, and solve it without them.
 
     Raises:
         Exception: `first`, when it fails although everything is set aside.
     """
-    search = _Search(problem, solving)
+    search = _FaultSearch(problem, solving)
     pods = tuple(search.groups)
     nodes = tuple(("Node", node.name) for node in problem.nodes)
     others = (
@@ -127,8 +130,8 @@ def isolate_steps(
     else:
         yield from search.add_steps(pods)
         if len(search.failed) > _MANY:
-            # So many pods at once are probably the victims of a node that all of them are told of.
-            again = _Search(problem, solving)
+            # So many failing pods at once probably fail because of one node that they all read.
+            again = _FaultSearch(problem, solving)
             yield from again.attempt((*others, *pods))
             if again.result is not None:
                 yield from again.add_steps(nodes)
@@ -138,13 +141,13 @@ def isolate_steps(
 
 
 @final
-class _Search(Generic[_Result]):
-    """Adds parts to a problem that is solved, and keeps out those with which it is not."""
+class _FaultSearch(Generic[_Result]):
+    """Adds parts to a solvable problem, and leaves out those with which solving fails."""
 
     def __init__(
         self,
-        problem: Problem,
-        solving: Callable[[Problem], Generator[int, None, _Result]],
+        problem: SchedulingProblem,
+        solving: Callable[[SchedulingProblem], Generator[int, None, _Result]],
     ) -> None:
         self._problem: Final = problem
         self._solving: Final = solving
@@ -176,12 +179,12 @@ class _Search(Generic[_Result]):
         yield from self.add_steps(parts[:half])
         yield from self.add_steps(parts[half:])
 
-    def isolated(self) -> Isolated[_Result]:
-        """Return what it came to."""
+    def isolated(self) -> IsolatedResult[_Result]:
+        """Return the result of the search."""
         if self.result is None:
             raise RuntimeError("nothing was solved")
         aside = [(pod, e) for part, e in self.failed.items() for pod in self.groups.get(part, ())]
-        return Isolated(
+        return IsolatedResult(
             result=self.result,
             problem=self._with(frozenset(self._kept)),
             pods=tuple(pod for pod, _ in aside),
@@ -192,7 +195,7 @@ class _Search(Generic[_Result]):
             ),
         )
 
-    def _with(self, parts: frozenset[_Part]) -> Problem:
+    def _with(self, parts: frozenset[_Part]) -> SchedulingProblem:
         problem = self._problem
         gone = {pod.uid for part, pods in self.groups.items() if part not in parts for pod in pods}
         pools = tuple(pool for pool in problem.pools if ("NodePool", pool.name) in parts)
@@ -221,8 +224,8 @@ class _Search(Generic[_Result]):
         return ObjectRef(api_version="v1", kind="Node", name=node.node_name or name)
 
 
-def _alike(problem: Problem) -> list[list[PodView]]:
-    """Group pods that are judged together: of one shape, and without volumes of their own."""
+def _alike(problem: SchedulingProblem) -> list[list[PodView]]:
+    """Group pods of one shape without volumes of their own: they fail or succeed together."""
     groups: dict[tuple[int, str], list[PodView]] = {}
     for pod in sorted(problem.pods, key=lambda pod: pod.uid):
         own = pod.uid if pod.uid in problem.volumes else ""

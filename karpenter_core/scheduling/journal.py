@@ -1,4 +1,4 @@
-"""Scheduling plans as entries of the decision journal."""
+"""Writes scheduling plans as records of the decision journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from karpenter_core.api.decisions import (
 from karpenter_core.api.judgements import JUDGEMENT_FAILED
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.prices import Price
-from karpenter_core.scheduling.problem import Constraint
+from karpenter_core.scheduling.problem import PoolConstraint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.scheduling.problem import (
         PlannedNodeClaim,
-        Problem,
         SchedulingPlan,
+        SchedulingProblem,
         SolveOptions,
     )
 
@@ -35,10 +35,10 @@ __all__ = ["inputs_digest", "plan_decision"]
 _NAMED_PODS = 5
 
 
-def inputs_digest(problem: Problem) -> str:
-    """Return in short what a pass is asked: the same in any process that sees the same objects.
+def inputs_digest(problem: SchedulingProblem) -> str:
+    """Return a digest of a problem: the same in every process that sees the same objects.
 
-    Takes some milliseconds where tens of thousands of pods wait; not meant for the event loop.
+    Takes some milliseconds for tens of thousands of pods; not meant for the event loop.
     """
     parts: list[Iterable[object]] = [
         sorted((pod.uid, pod.resource_version) for pod in problem.pods),
@@ -58,7 +58,7 @@ def inputs_digest(problem: Problem) -> str:
 
 def plan_decision(
     plan: SchedulingPlan,
-    problem: Problem,
+    problem: SchedulingProblem,
     *,
     options: SolveOptions,
     id: str,  # noqa: A002 - the name of the field
@@ -69,14 +69,13 @@ def plan_decision(
 ) -> Decision:
     """Return the record of a plan; `names` are those of the claims that were created for it.
 
-    `refused` says, by a claim's number, why it may not be created now: of limits and brakes.
-
-    Prices are in the reporting currency; nothing goes, so the price before is zero. Not meant for
-    the event loop: see `inputs_digest`.
+    `refused` has, by a claim's number, the limit or launch limit that refuses it now. Prices are in
+    the reporting currency; nothing is removed, so the price before is zero. Not meant for the event
+    loop: see `inputs_digest`.
     """
     created = [*names, *[None] * (len(plan.claims) - len(names))]
     cost = plan.cost
-    compared = {"first-fit": cost.first_fit, "lower-bound": cost.lower_bound}
+    compared = {"first-fit": cost.first_fit_hourly, "lower-bound": cost.lower_bound}
     return Decision(
         id=id,
         cause=cause,
@@ -132,12 +131,12 @@ def _launch(planned: PlannedNodeClaim, name: str, currency: str) -> DecisionLaun
 
 
 def _obstacles(
-    plan: SchedulingPlan, problem: Problem, refused: Mapping[int, str]
+    plan: SchedulingPlan, problem: SchedulingProblem, refused: Mapping[int, str]
 ) -> list[DecisionObstacle]:
-    """Gather the pods without a place by why that is so."""
+    """Group the pods without a place by reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for number, why in refused.items():
-        pods = groups.setdefault((Constraint.LIMIT.value, why), [])
+        pods = groups.setdefault((PoolConstraint.LIMIT.value, why), [])
         pods += (pod.key for pod in plan.claims[number].pods)
     keys = {pod.uid: pod.key for pod in problem.pods if pod.uid in plan.unschedulable}
     for uid, why in plan.unschedulable.items():

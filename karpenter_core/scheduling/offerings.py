@@ -1,4 +1,4 @@
-"""What instance types cost, and which of them a claim should list.
+"""Prices instance types, and selects those that a claim lists.
 
 Works on `InstanceType`s one by one: for launches, disruption and providers. The solver computes
 the same on columns. Ties of price are broken by name, so that every order here is total.
@@ -30,9 +30,9 @@ __all__ = [
     "compatible_instance_types",
     "compatible_offerings",
     "count_min_values",
+    "keep_cheapest",
     "offering_price",
     "order_by_price",
-    "truncate",
     "worst_launch_price",
 ]
 
@@ -58,7 +58,7 @@ def cheapest_offering(
     *,
     well_known: Container[str] = WELL_KNOWN,
 ) -> Offering | None:
-    """Return the cheapest offering that can be had now; ties go to zone, then capacity type."""
+    """Return the cheapest available offering; ties go to zone, then capacity type."""
     return min(
         compatible_offerings(instance_type, requirements, well_known=well_known),
         key=lambda offering: (offering.price.amount, offering.zone, offering.capacity_type),
@@ -72,13 +72,13 @@ def cheapest_price(
     *,
     well_known: Container[str] = WELL_KNOWN,
 ) -> float:
-    """Return what the type costs at least; infinite when nothing can be had."""
+    """Return the lowest price of the type; infinite when no offering is available."""
     offering = cheapest_offering(instance_type, requirements, well_known=well_known)
     return inf if offering is None else offering.price.amount
 
 
 def offering_price(instance_type: InstanceType, *, zone: str, capacity_type: str) -> float | None:
-    """Return what one offering costs, available or not; None when it is not sold."""
+    """Return the price of one offering, available or not; None when there is none."""
     prices = [
         offering.price.amount
         for offering in instance_type.offerings
@@ -93,7 +93,7 @@ def worst_launch_price(
     *,
     well_known: Container[str] = WELL_KNOWN,
 ) -> float:
-    """Return the most a launch may cost: the dearest offering of the capacity type it would get.
+    """Return the highest price of a launch: over the offerings of the capacity type it gets.
 
     That is the first of reserved, spot and on-demand which has any; infinite without one.
     """
@@ -126,7 +126,7 @@ def compatible_instance_types(
     *,
     well_known: Container[str] = WELL_KNOWN,
 ) -> tuple[InstanceType, ...]:
-    """Keep the types that meet the requirements, hold the requests and can be bought now."""
+    """Keep the types that meet the requirements, hold the requests and are available."""
     return tuple(
         it
         for it in instance_types
@@ -144,7 +144,7 @@ def compatible_instance_types(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AllocatableGroup:
-    """The available offerings of a type that give the same machine, and what it holds."""
+    """The available offerings of a type with the same resources, and these resources."""
 
     offerings: tuple[Offering, ...]
     capacity: Resources
@@ -152,7 +152,7 @@ class AllocatableGroup:
 
 
 def allocatable_groups(instance_type: InstanceType) -> tuple[AllocatableGroup, ...]:
-    """Group available offerings by what they override; the plain machine comes first, always."""
+    """Group available offerings by their overrides; those without any always come first."""
     plain: list[Offering] = []
     overriding: list[tuple[Offering, list[Offering]]] = []
     for offering in instance_type.offerings:
@@ -192,7 +192,7 @@ def _overridden(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinValuesResult:
-    """How far a list of types satisfies `minValues`.
+    """The extent to which a list of types satisfies `minValues`.
 
     `needed` is the length of the shortest prefix that does (all of it when it does not), `missing`
     the number of values reached for each label that asks for more.
@@ -228,13 +228,13 @@ def count_min_values(
     return MinValuesResult(needed=len(instance_types), missing=missing)
 
 
-def truncate(
+def keep_cheapest(
     instance_types: Iterable[InstanceType],
     requirements: Requirements,
     limit: int,
     *,
     well_known: Container[str] = WELL_KNOWN,
 ) -> tuple[tuple[InstanceType, ...], MinValuesResult]:
-    """Keep the cheapest `limit` types, and say whether they still satisfy `minValues`."""
+    """Keep the cheapest `limit` types, and check whether they still satisfy `minValues`."""
     kept = order_by_price(instance_types, requirements, well_known=well_known)[:limit]
     return kept, count_min_values(kept, requirements)

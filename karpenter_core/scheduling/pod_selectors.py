@@ -1,4 +1,4 @@
-"""What a pod may select nodes by, and what not.
+"""Checks the node selectors and node affinity of pods.
 
 Asked twice: by the state, which leaves such a pod out of a pass with an event, and by the solver,
 which is also handed pods that no state has seen (offline planning).
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import (
-    ALIASES,
     CAPACITY_TYPE,
     CAPACITY_TYPES,
     NODE_POOL,
@@ -29,7 +28,7 @@ __all__ = ["opts_out", "selector_error"]
 _COMPARISONS: Final = frozenset({"Gt", "Lt", "Gte", "Lte"})
 
 
-def opts_out(shape: PodShape, *, aliases: Mapping[str, str] = ALIASES) -> bool:
+def opts_out(shape: PodShape, *, aliases: Mapping[str, str]) -> bool:
     """Tell whether pods of a shape want a node of no pool: `karpenter.sh/nodepool DoesNotExist`.
 
     Read like placement does: the first required term and the heaviest preferred one.
@@ -46,8 +45,8 @@ def opts_out(shape: PodShape, *, aliases: Mapping[str, str] = ALIASES) -> bool:
 def selector_error(
     shape: PodShape,
     *,
-    well_known: AbstractSet[str] = frozenset(),
-    aliases: Mapping[str, str] = ALIASES,
+    well_known: AbstractSet[str],
+    aliases: Mapping[str, str],
 ) -> str:
     """Say what is wrong with a shape's node selector and required affinity; empty when nothing."""
     if any(term.match_fields for term in shape.required_node_terms):

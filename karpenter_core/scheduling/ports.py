@@ -1,4 +1,4 @@
-"""Host ports: two pods cannot listen on the same address of one node."""
+"""Checks host ports for conflicts on one node."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import HostPort
 
-__all__ = ["conflict", "first_conflict", "port_text"]
+__all__ = ["first_port_conflict", "port_text", "ports_conflict"]
 
 _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound here
 
 
-def conflict(first: HostPort, second: HostPort) -> bool:
+def ports_conflict(first: HostPort, second: HostPort) -> bool:
     """Whether two ports exclude each other: same number and protocol, overlapping addresses."""
     return (
         first.port == second.port
@@ -23,11 +23,11 @@ def conflict(first: HostPort, second: HostPort) -> bool:
     )
 
 
-def first_conflict(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> HostPort | None:
+def first_port_conflict(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> HostPort | None:
     """Return the first wanted port that is taken; None when all are free."""
     taken = tuple(taken)
     for port in wanted:
-        if any(conflict(port, other) for other in taken):
+        if any(ports_conflict(port, other) for other in taken):
             return port
     return None
 

@@ -1,7 +1,7 @@
-"""What the solver is asked, and what it answers.
+"""Defines the input and output of the solver.
 
-`solve(problem, options) -> SchedulingPlan` is the one door to scheduling: controllers, CLI,
-simulator and benchmarks all pass through it. Everything here is immutable data.
+`solve(problem, options) -> SchedulingPlan` is the only entry point of scheduling, for controllers,
+CLI, simulator and benchmarks. Everything here is immutable data.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 __all__ = [
     "Catalogue",
     "CheapestOffering",
-    "Constraint",
     "DaemonPod",
     "ExistingNode",
     "MinValuesPolicy",
-    "Packing",
+    "PackingPolicy",
     "PlanCost",
     "PlannedNodeClaim",
     "PodVolumes",
+    "PoolConstraint",
     "PoolRejection",
     "PreferencePolicy",
-    "Problem",
     "ReservationPolicy",
     "SchedulingPlan",
+    "SchedulingProblem",
     "SolveOptions",
-    "Unschedulable",
+    "UnschedulablePod",
 ]
 
 
@@ -56,7 +56,7 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExistingNode:
-    """Capacity that is there or on its way: a Node, or a NodeClaim without one.
+    """Capacity that exists or is starting: a Node, or a NodeClaim without one.
 
     `available` is allocatable less everything bound or reserved, and less what DaemonSets will
     still put there; it includes `pods`. For a claim whose instance type is not known yet it is the
@@ -71,23 +71,23 @@ class ExistingNode:
     initialized: bool
     pool: str = ""
     requirements: Requirements | None = None
-    """Instead of `labels`, for a claim whose labels are not all decided."""
+    """Replaces `labels` for a claim whose labels are not all decided."""
     pods: tuple[PodView, ...] = ()
     """Pods bound or reserved here, for topology, ports and volumes; their requests are taken."""
     host_ports: tuple[HostPort, ...] = ()
     volume_limits: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many volumes of a CSI driver the node attaches; absent: any number."""
     volumes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """What is attached, or will be, by CSI driver: `namespace/name` of the volume claims."""
+    """Volume claims (`namespace/name`) that are or will be attached, by CSI driver."""
     closed: bool = False
-    """Takes no more pods (it is going away); the pods that it has still count for topology."""
+    """Takes no more pods (it is being removed); the pods on it still count for topology."""
     claim_name: str = ""
     node_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PodVolumes:
-    """What the volumes of one pod ask of a node.
+    """What the volumes of one pod require of a node.
 
     `alternatives` are label requirements of which one must hold, in the order in which they are
     tried; empty: none. They narrow the node, never the pod's own affinity, so topology counts as
@@ -100,14 +100,14 @@ class PodVolumes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DaemonPod:
-    """What one DaemonSet puts on every node that it may run on."""
+    """The pod that one DaemonSet puts on every node that it may run on."""
 
     name: str
     shape: PodShape
 
 
-class Packing(StrEnum):
-    """Which plan is wanted: the cheapest valid one, or the reference-like order."""
+class PackingPolicy(StrEnum):
+    """The kind of plan: the cheapest valid one, or the reference's first-fit order."""
 
     VALUE = "value"
     FIRST_FIT = "first-fit"
@@ -121,7 +121,7 @@ class PreferencePolicy(StrEnum):
 
 
 class ReservationPolicy(StrEnum):
-    """Whether a pod may do without a reservation that is only taken for the moment.
+    """Whether a pod may go without a reservation that other claims of this pass have taken.
 
     Strict (provisioning): the pod waits for the next pass rather than pay for other capacity or
     go to a lighter pool. Fallback (simulations): reservations are used as far as they go.
@@ -140,9 +140,9 @@ class MinValuesPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveOptions:
-    """How to solve; the defaults are the process' defaults."""
+    """Options of the solver; the defaults are those of the process."""
 
-    packing: Packing = Packing.VALUE
+    packing: PackingPolicy = PackingPolicy.VALUE
     preferences: PreferencePolicy = PreferencePolicy.RESPECT
     min_values: MinValuesPolicy = MinValuesPolicy.STRICT
     reservations: ReservationPolicy = ReservationPolicy.STRICT
@@ -169,13 +169,13 @@ class SolveOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problem:
-    """One scheduling pass: what must be placed, and where it could go.
+class SchedulingProblem:
+    """The input of one scheduling pass: pods to place, and the capacity for them.
 
     `pools` are usable (ready, managed, not deleting, dynamic), in any order; a pool without a
-    catalogue is skipped. Pods of `nodes` that are also among `pods` (their nodes are going) count
-    nowhere until they are placed. `pool_usage` is what each pool's nodes and claims hold already (with
-    `nodes`), for limits.
+    catalogue is skipped. Pods of `nodes` that are also among `pods` (their nodes are being removed)
+    count nowhere until they are placed. `pool_usage` is what each pool's nodes and claims hold
+    already (with `nodes`), for limits.
     """
 
     pods: tuple[PodView, ...]
@@ -188,7 +188,7 @@ class Problem:
     """Labels beyond the core's that every node is known to have (from the providers)."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     volumes: Mapping[str, PodVolumes] = field(default_factory=dict[str, PodVolumes])
-    """By UID, of the pods that have any that matter."""
+    """By UID, for the pods whose volumes matter."""
     namespaces: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict[str, "Mapping[str, str]"]
     )
@@ -197,8 +197,8 @@ class Problem:
     """How many nodes may be launched in all, from whichever pools; None is any number."""
 
 
-class Constraint(StrEnum):
-    """The closed list of what keeps a pod from a pool; the first that fails is reported."""
+class PoolConstraint(StrEnum):
+    """The closed list of constraints between pod and pool; the first that fails is reported."""
 
     TAINT = "taint"
     REQUIREMENT = "requirement"
@@ -216,21 +216,21 @@ class Constraint(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRejection:
-    """Why one pool cannot host one pod.
+    """The reason why one pool cannot host one pod.
 
     `detail` names the taint, label, resource or limit with its values; `closest` is the instance
     type that misses least, empty when none is near.
     """
 
-    constraint: Constraint
+    constraint: PoolConstraint
     detail: str
     closest: str = ""
     remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unschedulable:
-    """Why a pod stays pending: a line for people, and the reason per pool."""
+class UnschedulablePod:
+    """The reason why a pod stays pending: a message, and the rejection of each pool."""
 
     message: str
     pools: Mapping[str, PoolRejection] = field(default_factory=dict[str, "PoolRejection"])
@@ -248,7 +248,7 @@ class CheapestOffering:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlannedNodeClaim:
-    """A machine to launch: what it must satisfy and the pods it is for.
+    """A NodeClaim to create: its requirements and the pods it is for.
 
     `requirements` and `instance_types` (names, cheapest first) are final: every listed type holds
     all the pods and the daemons of that type. `requests` is what `spec.resources.requests` says.
@@ -263,22 +263,22 @@ class PlannedNodeClaim:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Template labels plus the values of custom requirements that the node must carry."""
     capacity_max: Resources = field(default_factory=dict[str, int])
-    """Element-wise maximum over the listed types: what counts against limits."""
+    """Element-wise maximum over the listed types; it counts against limits."""
     min_values_relaxed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCost:
-    """What the new machines cost per hour, in the options' currency."""
+    """Cost of the new nodes per hour, in the options' currency."""
 
     hourly: float = 0.0
     lower_bound: float | None = None
-    first_fit: float | None = None
+    first_fit_hourly: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SchedulingPlan:
-    """Where every pod goes, or why it cannot go anywhere.
+    """The output of a pass: the place of every pod, or the reason why it has none.
 
     `existing` maps the names of `ExistingNode`s to the pods put there, `unschedulable` pod UIDs
     to reasons. `partial` says that the pass was cut short: pods in neither place were not reached.
@@ -288,7 +288,9 @@ class SchedulingPlan:
     existing: Mapping[str, tuple[PodView, ...]] = field(
         default_factory=dict[str, "tuple[PodView, ...]"]
     )
-    unschedulable: Mapping[str, Unschedulable] = field(default_factory=dict[str, "Unschedulable"])
+    unschedulable: Mapping[str, UnschedulablePod] = field(
+        default_factory=dict[str, "UnschedulablePod"]
+    )
     cost: PlanCost = field(default_factory=PlanCost)
     sequence: tuple[str, ...] = ()
     """UIDs of the placed pods in an order in which each one passes the filters of the Kubernetes
@@ -296,8 +298,10 @@ class SchedulingPlan:
     pending_by_zone: Mapping[str, int] = field(default_factory=dict[str, int])
     """A metric: pods in phase Pending by the one zone they could go to before the pass."""
     partial: bool = False
-    barren: Mapping[str, Constraint] = field(default_factory=dict[str, "Constraint"])
-    """NodePools that can make no machine at all, whatever is asked: no type that can be had meets
-    their requirements (`requirement`), or too few of them do for `minValues`."""
+    unusable_pools: Mapping[str, PoolConstraint] = field(
+        default_factory=dict[str, "PoolConstraint"]
+    )
+    """NodePools that can launch no node for any pod: no available type meets their requirements
+    (`requirement`), or too few of them do for `minValues`."""
     set_aside: tuple[FailedJudgement, ...] = ()
-    """What the pass was made without, since judging it failed."""
+    """Objects that the pass left out, since evaluating them failed."""

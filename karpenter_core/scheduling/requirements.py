@@ -1,12 +1,12 @@
-"""The algebra of node requirements: which label values a node may have.
+"""Implements the algebra of node requirements over label values.
 
 A requirement is a set of values of one label, finite (`In`), the complement of a finite one
 (`NotIn`, `Exists`), possibly cut to a range of integers (`Gt`, `Lt`, `Gte`, `Lte`), or empty
 (`DoesNotExist`). Requirements are what pods, NodePools, instance types, offerings and volumes say
-about nodes; two of them meet by intersection. Rules as upstream's; where upstream draws lots, the
-smallest value is taken.
+about nodes; two of them combine by intersection. The rules are upstream's; where upstream chooses
+at random, the smallest value is taken.
 
-Refusals are data (`Conflict`, `UndefinedLabel`); their text is rendered when somebody reads it.
+Refusals are data (`RequirementConflict`, `UndefinedLabel`); their text is rendered on demand.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import RequirementSpec
 
 __all__ = [
-    "Conflict",
-    "Incompatibility",
     "Requirement",
+    "RequirementConflict",
+    "RequirementIncompatibility",
     "Requirements",
     "UndefinedLabel",
     "is_restricted_label",
@@ -40,7 +40,7 @@ _SHOWN_VALUES: Final = 5
 _NEGATIVE: Final = frozenset({"NotIn", "DoesNotExist"})
 
 
-class Expression(Protocol):
+class MatchExpression(Protocol):
     """A match expression: of a node selector term, or of a NodePool (with `min_values`)."""
 
     @property
@@ -284,7 +284,7 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
+class RequirementConflict:
     """Two requirements on one key that leave no value."""
 
     key: str
@@ -309,18 +309,18 @@ class UndefinedLabel:
         return f'label "{self.key}" does not have known values{hint}'
 
 
-Refusal: TypeAlias = Conflict | UndefinedLabel
+RequirementFailure: TypeAlias = RequirementConflict | UndefinedLabel
 
 
 @dataclass(frozen=True, slots=True)
-class Incompatibility:
+class RequirementIncompatibility:
     """Why one set of requirements cannot be met by another."""
 
-    refusals: tuple[Refusal, ...]
+    failures: tuple[RequirementFailure, ...]
 
     def __str__(self) -> str:
         """Write the refusals for people."""
-        return "; ".join(str(refusal) for refusal in self.refusals)
+        return "; ".join(str(refusal) for refusal in self.failures)
 
 
 @final
@@ -368,7 +368,7 @@ class Requirements:
 
     @classmethod
     def from_expressions(
-        cls, expressions: Iterable[Expression], *, aliases: Mapping[str, str] = ALIASES
+        cls, expressions: Iterable[MatchExpression], *, aliases: Mapping[str, str] = ALIASES
     ) -> Requirements:
         """Read match expressions that must all hold (one node selector term)."""
         return cls(
@@ -476,7 +476,7 @@ class Requirements:
         *,
         allow_undefined: Container[str] = frozenset(),
         well_known: Iterable[str] = WELL_KNOWN,
-    ) -> Incompatibility | None:
+    ) -> RequirementIncompatibility | None:
         """Say why `compatible` is False; None when it is not."""
         for key, requirement in other.items():
             if (
@@ -485,22 +485,22 @@ class Requirements:
                 and requirement.operator not in _NEGATIVE
             ):
                 suggestion = _suggest(key, (*sorted(well_known), *sorted(self._by_key)))
-                return Incompatibility((UndefinedLabel(key=key, suggestion=suggestion),))
+                return RequirementIncompatibility((UndefinedLabel(key=key, suggestion=suggestion),))
         return self.intersection_failure(other)
 
-    def intersection_failure(self, other: Requirements) -> Incompatibility | None:
+    def intersection_failure(self, other: Requirements) -> RequirementIncompatibility | None:
         """Say why `intersects` is False; None when it is not."""
         conflicts = tuple(
-            Conflict(key=key, incoming=requirement, existing=self._by_key[key])
+            RequirementConflict(key=key, incoming=requirement, existing=self._by_key[key])
             for key, requirement in other.items()
             if key in self and not self._by_key[key].admits(requirement)
         )
-        return Incompatibility(conflicts) if conflicts else None
+        return RequirementIncompatibility(conflicts) if conflicts else None
 
     def guarantees(self, other: Requirements, *, undecided: Container[str] = frozenset()) -> bool:
         """Whether every node these requirements describe meets the other ones.
 
-        For a machine that is ordered but not there yet: it may still become any of what its claim
+        For a node that is launched but does not exist yet: it may still be anything that its claim
         allows. Labels in `undecided` may yet appear although nothing is said of them.
         """
         for key, requirement in other.items():

@@ -1,4 +1,4 @@
-"""Arithmetic over resource lists: names to integers in fixed units."""
+"""Adds, subtracts and compares resource lists."""
 
 from __future__ import annotations
 

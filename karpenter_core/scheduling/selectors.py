@@ -1,4 +1,4 @@
-"""Label selectors over pods: what spread constraints and pod (anti-)affinity count.
+"""Matches the label selectors of spread constraints and pod affinity.
 
 A selector that is absent, or cannot be read, selects nothing; an empty one selects everything.
 """
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import LabelSelector
 
-__all__ = ["Selector"]
+__all__ = ["PodSelector"]
 
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Selector:
+class PodSelector:
     """A label selector in canonical form; equal ones select the same."""
 
     labels: tuple[tuple[str, str], ...]
@@ -29,7 +29,7 @@ class Selector:
     @classmethod
     def read(
         cls, selector: LabelSelector | None, extra: Mapping[str, str] | None = None
-    ) -> Selector | None:
+    ) -> PodSelector | None:
         """Read a selector; None when it selects nothing.
 
         `extra` are labels that must have these very values (`matchLabelKeys`); with them an absent

@@ -1,12 +1,12 @@
-"""The one door to scheduling: a problem in, a plan out.
+"""Solves a scheduling problem: the only entry point of scheduling.
 
 Pure and deterministic: the same problem gives the same plan in any process, whatever the order of
 its pods, pools and nodes. Effort is counted in work units, never in time; `solve_steps` hands the
 thread back at least every five milliseconds of work.
 
-The default packing makes the first-fit plan and others that buy room where it is cheapest, and keeps
-the best: fewest pods left, then lowest price with a small fee for each node (`portfolio`). It is
-never dearer than first-fit.
+The default packing makes the first-fit plan and others that buy capacity where it is cheapest, and
+keeps the best: fewest pods left, then lowest price with a small fee for each node (`portfolio`). It
+never costs more than first-fit.
 """
 
 from __future__ import annotations
@@ -14,34 +14,37 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from karpenter_core.scheduling.bounded import bounded_steps
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
-from karpenter_core.scheduling.explain.explainer import Explainer
+from karpenter_core.scheduling.explain.explainer import PendingPodExplainer
+from karpenter_core.scheduling.node_limit import limit_nodes_steps
 from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
-from karpenter_core.scheduling.portfolio.emit import emit_steps, place_steps
-from karpenter_core.scheduling.portfolio.portfolio import portfolio_steps
+from karpenter_core.scheduling.portfolio.finished_plan import emit_steps, place_steps
+from karpenter_core.scheduling.portfolio.plan_portfolio import portfolio_steps
 from karpenter_core.scheduling.problem import (
     PlanCost,
     SchedulingPlan,
     SolveOptions,
-    Unschedulable,
+    UnschedulablePod,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from karpenter_core.scheduling.placement.engine import Halt
-    from karpenter_core.scheduling.portfolio.emit import FinishedPlan, Placement
-    from karpenter_core.scheduling.problem import Problem
+    from karpenter_core.scheduling.placement.engine import HaltRequest
+    from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan, PlanPlacement
+    from karpenter_core.scheduling.problem import SchedulingProblem
 
 __all__ = ["solve", "solve_steps"]
 
 
 def solve(
-    problem: Problem, options: SolveOptions | None = None, *, cache: CatalogueCache | None = None
+    problem: SchedulingProblem,
+    options: SolveOptions | None = None,
+    *,
+    cache: CatalogueCache | None = None,
 ) -> SchedulingPlan:
-    """Say where every pod goes, or why it cannot go anywhere."""
+    """Return the place of every pod, or the reason why it has none."""
     steps = solve_steps(problem, options, cache=cache)
     while True:
         try:
@@ -52,33 +55,36 @@ def solve(
 
 
 def solve_steps(
-    problem: Problem,
+    problem: SchedulingProblem,
     options: SolveOptions | None = None,
     *,
     cache: CatalogueCache | None = None,
-    halt: Halt | None = None,
+    halt: HaltRequest | None = None,
 ) -> Generator[int, None, SchedulingPlan]:
     """Solve in small steps; yields the units of work that each took.
 
-    A caller that has no more time requests a halt and goes on: it gets the best whole plan so far,
-    or, while the first one is being made, what is placed by then, marked as partial. One that
-    wants nothing any more drops the generator; nothing outside of it has changed (but `cache`,
-    which holds nothing that depends on the pods).
+    A caller that has no more time requests a halt and continues: it gets the best whole plan so
+    far, or, while the first one is being made, the pods placed by then, marked as partial. A caller
+    that needs no plan any more drops the generator; nothing outside of it has changed (except
+    `cache`, which holds nothing that depends on the pods).
     """
     options, cache = options or SolveOptions(), cache or CatalogueCache()
 
-    def steps(asked: Problem) -> Generator[int, None, SchedulingPlan]:
+    def steps(asked: SchedulingProblem) -> Generator[int, None, SchedulingPlan]:
         return _plan_steps(asked, options, cache, halt)
 
     most = problem.max_new_nodes
     plan = yield from steps(replace(problem, max_new_nodes=None))
     if most is None or len(plan.claims) <= most or plan.partial:
         return plan
-    return (yield from bounded_steps(problem, plan, steps))
+    return (yield from limit_nodes_steps(problem, plan, steps))
 
 
 def _plan_steps(
-    problem: Problem, options: SolveOptions, cache: CatalogueCache, halt: Halt | None
+    problem: SchedulingProblem,
+    options: SolveOptions,
+    cache: CatalogueCache,
+    halt: HaltRequest | None,
 ) -> Generator[int, None, SchedulingPlan]:
     compiled = yield from compile_steps(problem, options, cache)
     pending_by_zone = pending_pods_by_zone(problem, compiled)
@@ -99,20 +105,24 @@ def _plan_steps(
         sequence=tuple(placement.sequence),
         pending_by_zone=pending_by_zone,
         partial=bool(best.engine.unreached),
-        barren={pool.name: pool.barren for pool in compiled.pools if pool.barren is not None},
+        unusable_pools={
+            pool.name: pool.unusable_constraint
+            for pool in compiled.pools
+            if pool.unusable_constraint is not None
+        },
         cost=PlanCost(
             hourly=best.reported_cost(),
             lower_bound=plans.lower_bound,
-            first_fit=plans.first_fit.reported_cost(),
+            first_fit_hourly=plans.first_fit.reported_cost(),
         ),
     )
 
 
 def _unschedulable_steps(
-    plan: FinishedPlan, placement: Placement
-) -> Generator[int, None, dict[str, Unschedulable]]:
-    reasons: dict[str, Unschedulable] = {}
-    explainer = Explainer(plan.engine)
+    plan: FinishedPlan, placement: PlanPlacement
+) -> Generator[int, None, dict[str, UnschedulablePod]]:
+    reasons: dict[str, UnschedulablePod] = {}
+    explainer = PendingPodExplainer(plan.engine)
     for index, members in sorted(placement.left.items()):
         reason = yield from explainer.explain_steps(index)
         reasons.update((pod.uid, reason) for pod in members)

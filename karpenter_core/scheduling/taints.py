@@ -1,4 +1,4 @@
-"""Taints and the tolerations that answer them.
+"""Matches taints and tolerations.
 
 As Kubernetes matches them, with the numeric operators (KEP-5471). Every effect counts, also
 PreferNoSchedule: a preference is given up by relaxation only.

@@ -1,4 +1,4 @@
-"""Run the embedded cluster as a process of its own: `python -m karpenter_core.sim`.
+"""Runs the embedded cluster as a process: `python -m karpenter_core.sim`.
 
 It prints `ready URL KUBECONFIG` when it answers. SIGUSR1 takes its API server away for a while, as
 a crash would, objects kept; `restarted` is printed when it is back.

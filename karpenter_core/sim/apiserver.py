@@ -1,4 +1,4 @@
-"""The embedded API server: HTTP requests onto the registry, without any framework."""
+"""The embedded API server: maps HTTP requests onto the registry."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from karpenter_core.kube.resources import NAMESPACES, PODS
-from karpenter_core.kube.transport import Request, Response
+from karpenter_core.kube.transport import ApiRequest, ApiResponse
 from karpenter_core.sim import pods, status
 from karpenter_core.sim.discovery import discover
 from karpenter_core.sim.fields import Json, section
 from karpenter_core.sim.registry import Registry, apply_patch
 from karpenter_core.sim.selectors import field_predicate, label_predicate
-from karpenter_core.sim.store import Stored
+from karpenter_core.sim.store import StoredObject
 from karpenter_core.sim.watches import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from karpenter_core.clock import Clock
-    from karpenter_core.sim.kinds import Served
+    from karpenter_core.sim.kinds import ServedKind
     from karpenter_core.sim.registry import PatchForm
 
 __all__ = ["ApiServer", "is_watch", "render_error"]
@@ -37,21 +37,21 @@ _SNAPSHOTS: Final = 64
 _TRUE: Final = frozenset({"1", "true", "True"})
 
 
-class _Target(msgspec.Struct, frozen=True):
-    """What a path means."""
+class _RequestTarget(msgspec.Struct, frozen=True):
+    """The target of a request, read from its path."""
 
-    served: Served
+    served: ServedKind
     namespace: str | None
     name: str
     part: str
 
 
-def is_watch(request: Request) -> bool:
+def is_watch(request: ApiRequest) -> bool:
     """Tell whether a request asks for a stream."""
     return request.method == "GET" and request.query.get("watch", "") in _TRUE
 
 
-def render_error(error: Exception) -> Response:
+def render_error(error: Exception) -> ApiResponse:
     """Write a refusal as the real server does."""
     if isinstance(error, status.StatusError):
         retry = error.retry_after_seconds
@@ -59,32 +59,32 @@ def render_error(error: Exception) -> Response:
         if retry:
             headers["retry-after"] = str(retry)
         body = msgspec.json.encode(error.to_json())
-        return Response(status=error.code, body=body, headers=headers)
+        return ApiResponse(status=error.code, body=body, headers=headers)
     headers = {"content-type": "text/plain; charset=utf-8"}
-    return Response(status=404, body=b"404 page not found\n", headers=headers)
+    return ApiResponse(status=404, body=b"404 page not found\n", headers=headers)
 
 
 class ApiServer:
-    """One in-memory API server; `sim.front` is the door that clients come through."""
+    """One in-memory API server; clients reach it through `sim.frontend`."""
 
     def __init__(self, clock: Clock, *, history_size: int = 20_000, seed: int = 0) -> None:
         self.clock: Final = clock
         self.registry: Final = Registry(clock, history_size=history_size, seed=seed)
         self._random: Final = random.Random(seed)  # noqa: S311 - spreads time limits only
-        self._snapshots: Final = OrderedDict[str, tuple[int, list[Stored]]]()
+        self._snapshots: Final = OrderedDict[str, tuple[int, list[StoredObject]]]()
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             self.registry.create(NAMESPACES, {"metadata": {"name": name}})
 
-    def handle(self, request: Request) -> Response:
+    def handle(self, request: ApiRequest) -> ApiResponse:
         """Answer a request that is not a watch."""
         try:
             code, body = self._dispatch(request)
         except (status.StatusError, status.PageNotFoundError) as error:
             return render_error(error)
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        return Response(status=code, body=payload, headers={"content-type": "application/json"})
+        return ApiResponse(status=code, body=payload, headers={"content-type": "application/json"})
 
-    def watch(self, request: Request) -> Watch:
+    def watch(self, request: ApiRequest) -> Watch:
         """Open a watch.
 
         Raises:
@@ -122,7 +122,7 @@ class ApiServer:
         self.registry.store.compact()
         self._snapshots.clear()
 
-    def _resolve(self, path: str) -> _Target:
+    def _resolve(self, path: str) -> _RequestTarget:
         parts = path.strip("/").split("/")
         match parts:
             case ["api", version, *rest]:
@@ -145,9 +145,9 @@ class ApiServer:
             raise status.PageNotFoundError(path)
         if not served.kind.namespaced:
             namespace = ""
-        return _Target(served, namespace, name, part)
+        return _RequestTarget(served, namespace, name, part)
 
-    def _dispatch(self, request: Request) -> tuple[int, Json | bytes]:
+    def _dispatch(self, request: ApiRequest) -> tuple[int, Json | bytes]:
         found = discover(self.registry, request.path)
         if found is not None:
             return 200, found
@@ -183,7 +183,7 @@ class ApiServer:
 
     # Objects
 
-    def _create(self, target: _Target, request: Request) -> Json:
+    def _create(self, target: _RequestTarget, request: ApiRequest) -> Json:
         obj = _decode(request)
         kind = target.served.kind
         for field, wanted in (("kind", kind.kind), ("apiVersion", kind.api_version)):
@@ -196,7 +196,7 @@ class ApiServer:
             raise status.bad_request("an empty namespace may not be set during creation")
         return self.registry.create(kind, obj, target.namespace)
 
-    def _object(self, target: _Target, request: Request) -> Json:
+    def _object(self, target: _RequestTarget, request: ApiRequest) -> Json:
         kind, name, namespace = target.served.kind, target.name, target.namespace or ""
         match request.method:
             case "GET":
@@ -215,7 +215,7 @@ class ApiServer:
                     kind, name, namespace, grace_seconds=grace, preconditions=preconditions
                 )
 
-    def _delete_collection(self, target: _Target, request: Request) -> Json:
+    def _delete_collection(self, target: _RequestTarget, request: ApiRequest) -> Json:
         selects = _selection(target.served, request.query)
         grace, _ = _delete_options(request)
         for stored in self.registry.store.all(target.served.kind, target.namespace):
@@ -224,7 +224,7 @@ class ApiServer:
                 self.registry.delete(target.served.kind, name, namespace, grace_seconds=grace)
         return status.success()
 
-    def _scale(self, target: _Target, request: Request) -> Json:
+    def _scale(self, target: _RequestTarget, request: ApiRequest) -> Json:
         kind, name, namespace = target.served.kind, target.name, target.namespace or ""
         wanted_path, actual_path = target.served.scale or ("", "")
         obj = self.registry.read(kind, name, namespace)
@@ -245,7 +245,7 @@ class ApiServer:
 
     # Lists
 
-    def _list(self, target: _Target, query: Mapping[str, str]) -> bytes:
+    def _list(self, target: _RequestTarget, query: Mapping[str, str]) -> bytes:
         kind = target.served.kind
         version, found, start = self._page_source(target, query)
         limit = int(query.get("limit") or 0)
@@ -263,8 +263,8 @@ class ApiServer:
         return b'%b,"items":[%b]}' % (head[:-1], items)
 
     def _page_source(
-        self, target: _Target, query: Mapping[str, str]
-    ) -> tuple[int, list[Stored], int]:
+        self, target: _RequestTarget, query: Mapping[str, str]
+    ) -> tuple[int, list[StoredObject], int]:
         if token := query.get("continue", ""):
             try:
                 key, _, start = base64.urlsafe_b64decode(token).decode().partition(":")
@@ -282,8 +282,8 @@ class ApiServer:
             found = [stored for stored in found if selects(stored.obj)]
         return store.version, found, 0
 
-    def _remember(self, version: int, found: list[Stored], start: int) -> str:
-        """Keep what a paged list started from, so that its pages belong together."""
+    def _remember(self, version: int, found: list[StoredObject], start: int) -> str:
+        """Keep the version at which a paged list started, so that its pages are consistent."""
         key = f"{version}-{id(found):x}"
         self._snapshots[key] = (version, found)
         self._snapshots.move_to_end(key)
@@ -293,7 +293,7 @@ class ApiServer:
 
 
 def _selection(
-    served: Served, query: Mapping[str, str], more_fields: str = ""
+    served: ServedKind, query: Mapping[str, str], more_fields: str = ""
 ) -> Callable[[Mapping[str, Any]], bool] | None:
     fields = ",".join(filter(None, (query.get("fieldSelector", ""), more_fields)))
     by_field = field_predicate(fields, served.fields)
@@ -303,21 +303,21 @@ def _selection(
     return by_field or by_label
 
 
-def _decode_any(request: Request) -> Any:
+def _decode_any(request: ApiRequest) -> Any:
     try:
         return msgspec.json.decode(request.body)
     except msgspec.DecodeError as error:
         raise status.bad_request(f"the body is not JSON: {error}") from error
 
 
-def _decode(request: Request) -> Json:
+def _decode(request: ApiRequest) -> Json:
     obj = _decode_any(request)
     if not isinstance(obj, dict):
         raise status.bad_request("the body is not an object")
     return cast("Json", obj)
 
 
-def _patch(request: Request) -> PatchForm:
+def _patch(request: ApiRequest) -> PatchForm:
     media_type = request.content_type.partition(";")[0].strip()
     form = _PATCH_FORMS.get(media_type)
     if form is None:
@@ -330,7 +330,7 @@ def _patch(request: Request) -> PatchForm:
     return form
 
 
-def _delete_options(request: Request) -> tuple[int | None, Json | None]:
+def _delete_options(request: ApiRequest) -> tuple[int | None, Json | None]:
     options: Json = _decode(request) if request.body else {}
     grace = options.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
     return None if grace is None else int(grace), options.get("preconditions")

@@ -1,4 +1,4 @@
-"""The disruption controller: how many pods each PodDisruptionBudget can spare."""
+"""The disruption controller: computes `disruptionsAllowed` of each budget."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from karpenter_core.kube.resources import (
     REPLICA_SETS,
     STATEFUL_SETS,
 )
-from karpenter_core.sim.actors import Actor
 from karpenter_core.sim.fields import Json, entries, labels_of, section
 from karpenter_core.sim.pods import is_ready, with_condition
 from karpenter_core.sim.registry import parse_time
 from karpenter_core.sim.selectors import matches_selector
+from karpenter_core.sim.simulated_controller import SimulatedController
 from karpenter_core.sim.store import DELETED
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.sim.registry import Registry
-    from karpenter_core.sim.store import Change
+    from karpenter_core.sim.store import ObjectChange
 
-__all__ = ["DisruptionController", "scaled"]
+__all__ = ["DisruptionBudgetController", "scaled"]
 
 _EVICTION_TIMEOUT: Final = timedelta(minutes=2)  # upstream's DeletionTimeout
 _SCALED_KINDS: Final = {kind.kind: kind for kind in (REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS)}
@@ -41,7 +41,7 @@ def scaled(value: int | str, total: int, *, up: bool) -> int:
     return -(-percent * total // 100) if up else percent * total // 100
 
 
-class DisruptionController(Actor):
+class DisruptionBudgetController(SimulatedController):
     """Keeps the status of every budget."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
@@ -64,17 +64,17 @@ class DisruptionController(Actor):
                 POD_DISRUPTION_BUDGETS, {"status": status}, name, namespace, part="status"
             )
 
-    def _on_budget(self, change: Change) -> None:
+    def _on_budget(self, change: ObjectChange) -> None:
         if change.type != DELETED:
             self.enqueue(change.stored.key)
 
-    def _on_pod(self, change: Change) -> None:
+    def _on_pod(self, change: ObjectChange) -> None:
         labels = labels_of(change.stored.obj)
         for budget in self.registry.store.all(POD_DISRUPTION_BUDGETS, change.stored.key[0]):
             if matches_selector(budget.obj["spec"].get("selector"), labels):
                 self.enqueue(budget.key)
 
-    def _on_workload(self, change: Change) -> None:
+    def _on_workload(self, change: ObjectChange) -> None:
         for budget in self.registry.store.all(POD_DISRUPTION_BUDGETS, change.stored.key[0]):
             self.enqueue(budget.key)
 

@@ -1,4 +1,4 @@
-"""The embedded cluster as one thing: API server, controllers and nodes, started together."""
+"""Starts the embedded cluster: API server, controllers and nodes together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from karpenter_core.errors import BadInputError
 from karpenter_core.sim.apiserver import ApiServer
-from karpenter_core.sim.budgets import DisruptionController
+from karpenter_core.sim.budgets import DisruptionBudgetController
 from karpenter_core.sim.direct import DirectTransport
-from karpenter_core.sim.front import Front
-from karpenter_core.sim.garbage import GarbageCollector, PodCollector
-from karpenter_core.sim.http import HttpFace, write_kubeconfig
+from karpenter_core.sim.frontend import ServerFrontend
+from karpenter_core.sim.garbage_collection import GarbageCollector, PodCollector
+from karpenter_core.sim.http_server import HttpServer, write_kubeconfig
 from karpenter_core.sim.kubelets import Kubelets
 from karpenter_core.sim.scheduler import Scheduler
 from karpenter_core.sim.virtual_time import LoopClock
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.kube.resources import ResourceKind
-    from karpenter_core.sim.actors import Actor
     from karpenter_core.sim.fields import Json
-    from karpenter_core.sim.kinds import Served
+    from karpenter_core.sim.kinds import ServedKind
     from karpenter_core.sim.kubelets import KubeletTimes
     from karpenter_core.sim.scheduler import Preference
+    from karpenter_core.sim.simulated_controller import SimulatedController
 
 __all__ = ["EmbeddedCluster"]
 
@@ -62,21 +62,21 @@ class EmbeddedCluster:
     ) -> None:
         self.clock: Final = clock or LoopClock()
         self.server: Final = ApiServer(self.clock, history_size=history_size, seed=seed)
-        self.front: Final = Front(self.server)
+        self.frontend: Final = ServerFrontend(self.server)
         registry = self.server.registry
         self.kubelets: Final = Kubelets(registry, self.clock, times=times)
         self.scheduler: Final = Scheduler(registry, self.clock, preference=preference)
-        self._actors: Final[list[Actor]] = [
+        self._actors: Final[list[SimulatedController]] = [
             GarbageCollector(registry, self.clock),
             PodCollector(registry, self.clock, quarantine_seconds=_POD_QUARANTINE_SECONDS),
             DeploymentController(registry, self.clock),
             ReplicaSetController(registry, self.clock),
             DaemonSetController(registry, self.clock),
-            DisruptionController(registry, self.clock),
+            DisruptionBudgetController(registry, self.clock),
             self.scheduler,
             self.kubelets,
         ]
-        self._http: Final = HttpFace(self.front) if http else None
+        self._http: Final = HttpServer(self.frontend) if http else None
         self._port = port
         self._kubeconfig = kubeconfig
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -98,7 +98,7 @@ class EmbeddedCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.front.stop()
+        self.frontend.stop()
         for task in self._running:
             task.cancel()
         if self._http is not None:
@@ -108,12 +108,12 @@ class EmbeddedCluster:
         # The body's error goes on as it is; only an actor's comes out of the group.
         await self._tasks.__aexit__(None, None, None)
 
-    async def _listen(self, face: HttpFace) -> None:
-        await face.start(self._port)
+    async def _listen(self, http_server: HttpServer) -> None:
+        await http_server.start(self._port)
         if self._kubeconfig is None:
             self._folder = tempfile.TemporaryDirectory(prefix="karpenter-embedded-")
             self._kubeconfig = Path(self._folder.name) / "kubeconfig"
-        write_kubeconfig(self._kubeconfig, face.url)
+        write_kubeconfig(self._kubeconfig, http_server.url)
 
     # Reaching it
 
@@ -131,20 +131,20 @@ class EmbeddedCluster:
 
     def transport(self) -> DirectTransport:
         """Return a transport that needs no socket."""
-        return DirectTransport(self.front)
+        return DirectTransport(self.frontend)
 
     # Breaking it
 
     async def stop_server(self) -> None:
-        """Take the API server away: connections and watches break, what is stored stays."""
-        self.front.stop()
+        """Stop the API server: connections and watches break, stored objects stay."""
+        self.frontend.stop()
         if self._http is not None:
             self._port = int(self._http.url.rpartition(":")[2])
             await self._http.stop()
 
     async def start_server(self) -> None:
         """Bring the API server back, on the port it had."""
-        self.front.start()
+        self.frontend.start()
         if self._http is not None:
             await self._http.start(self._port)
 
@@ -206,7 +206,7 @@ class EmbeddedCluster:
         kinds: Iterable[ResourceKind],
         timeout_seconds: float = 60.0,
     ) -> None:
-        """Wait until something holds, looked at after every change of these kinds.
+        """Wait until a condition holds; it is checked after every change of these kinds.
 
         Raises:
             TimeoutError: it does not in time.
@@ -223,7 +223,7 @@ class EmbeddedCluster:
             for stop in stops:
                 stop()
 
-    def _kind_of(self, manifest: Mapping[str, Any]) -> Served:
+    def _kind_of(self, manifest: Mapping[str, Any]) -> ServedKind:
         wanted = (manifest.get("apiVersion"), manifest.get("kind"))
         for served in self.server.registry.all_served():
             if (served.kind.api_version, served.kind.kind) == wanted:

@@ -1,4 +1,4 @@
-"""Kinds that a CustomResourceDefinition brings: pruned, defaulted and judged by its schema."""
+"""Serves the kinds that a CustomResourceDefinition adds, by its schema."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, ResourceKind
-from karpenter_core.sim.kinds import Served
+from karpenter_core.sim.kinds import ServedKind
 from karpenter_core.sim.status import FieldIssue
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ __all__ = ["CLEANUP_FINALIZER", "SERVED_DEFINITIONS", "kinds_of"]
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 
-def kinds_of(definition: Json) -> list[Served]:
-    """Return what a definition serves, one entry per served version."""
+def kinds_of(definition: Json) -> list[ServedKind]:
+    """Return the kinds that a definition serves, one entry per served version."""
     return [
         _serve(definition["spec"], version)
         for version in definition["spec"]["versions"]
@@ -31,7 +31,7 @@ def kinds_of(definition: Json) -> list[Served]:
     ]
 
 
-def _serve(spec: Json, version: Json) -> Served:
+def _serve(spec: Json, version: Json) -> ServedKind:
     schema: Json = version.get("schema", {}).get("openAPIV3Schema", {"type": "object"})
     validator = _validator_of(msgspec.json.encode(schema))
     subresources: Json = version.get("subresources") or {}
@@ -44,7 +44,7 @@ def _serve(spec: Json, version: Json) -> Served:
         for error in validator.validate(obj, old):
             yield FieldIssue(error.path, error.message)
 
-    return Served(
+    return ServedKind(
         kind=ResourceKind(
             spec["group"],
             version["name"],
@@ -99,7 +99,7 @@ def _definition_issues(definition: Json, _old: Json | None) -> Iterator[FieldIss
         )
 
 
-SERVED_DEFINITIONS: Final = Served(
+SERVED_DEFINITIONS: Final = ServedKind(
     kind=CUSTOM_RESOURCE_DEFINITIONS,
     status=True,
     generation=True,

@@ -1,4 +1,4 @@
-"""The transport that calls the embedded API server in the same process, without a socket."""
+"""Transport that calls the embedded API server in process, without a socket."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from karpenter_core.sim.faults import ConnectionLostError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from karpenter_core.kube.transport import Request, Response
-    from karpenter_core.sim.front import Front
+    from karpenter_core.kube.transport import ApiRequest, ApiResponse
+    from karpenter_core.sim.frontend import ServerFrontend
 
 __all__ = ["DirectTransport"]
 
@@ -22,10 +22,10 @@ __all__ = ["DirectTransport"]
 class DirectTransport:
     """`kube.transport.Transport` onto an embedded server."""
 
-    def __init__(self, front: Front) -> None:
-        self._front: Final = front
+    def __init__(self, frontend: ServerFrontend) -> None:
+        self._front: Final = frontend
 
-    async def request(self, request: Request) -> Response:
+    async def request(self, request: ApiRequest) -> ApiResponse:
         """Send a request and read the whole answer."""
         await asyncio.sleep(0)  # a request is never answered in the same breath
         try:
@@ -35,8 +35,8 @@ class DirectTransport:
 
     @asynccontextmanager
     async def stream(
-        self, request: Request
-    ) -> AsyncGenerator[tuple[Response, AsyncIterator[bytes]]]:
+        self, request: ApiRequest
+    ) -> AsyncGenerator[tuple[ApiResponse, AsyncIterator[bytes]]]:
         """Open a watch and iterate over its lines."""
         await asyncio.sleep(0)
         if not is_watch(request):

@@ -1,4 +1,4 @@
-"""The little discovery that clients ask for: health, version, groups and the kinds in them."""
+"""Answers discovery: health, version, groups and the kinds in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from karpenter_core.sim.status import PageNotFoundError
 
 if TYPE_CHECKING:
     from karpenter_core.sim.fields import Json
-    from karpenter_core.sim.kinds import Served
+    from karpenter_core.sim.kinds import ServedKind
     from karpenter_core.sim.registry import Registry
 
 __all__ = ["MINOR", "discover"]
@@ -69,7 +69,7 @@ def _resources(registry: Registry, group: str, version: str) -> Json:
     }
 
 
-def _entries(served: Served) -> list[Json]:
+def _entries(served: ServedKind) -> list[Json]:
     kind = served.kind
     entry: Json = {
         "name": kind.plural,

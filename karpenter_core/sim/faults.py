@@ -1,4 +1,4 @@
-"""Faults to order: which requests go wrong, how, and how often."""
+"""Faults for tests: which requests fail, how, and how often."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from karpenter_core.sim.status import StatusError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from karpenter_core.kube.transport import Request
+    from karpenter_core.kube.transport import ApiRequest
 
-__all__ = ["ConnectionLostError", "Fault", "Faults", "on"]
+__all__ = ["ConnectionLostError", "RequestFault", "RequestFaults", "matching"]
 
 _REASONS: Final = {
     403: "Forbidden",
@@ -30,10 +30,10 @@ class ConnectionLostError(ConnectionError):
 
 
 @dataclass(slots=True, kw_only=True)
-class Fault:
-    """What goes wrong with the requests that match; several sorts may be combined."""
+class RequestFault:
+    """A fault of the requests that match; several sorts may be combined."""
 
-    matches: Callable[[Request], bool]
+    matches: Callable[[ApiRequest], bool]
     times: int | None = 1
     """How many requests are hit; None is all of them."""
     after: int = 0
@@ -66,19 +66,19 @@ class Fault:
         )
 
 
-class Faults:
+class RequestFaults:
     """The faults that are in force."""
 
     def __init__(self) -> None:
-        self._faults: Final[list[Fault]] = []
+        self._faults: Final[list[RequestFault]] = []
         self.hits = 0
 
-    def add(self, fault: Fault) -> Fault:
+    def add(self, fault: RequestFault) -> RequestFault:
         """Put a fault in force."""
         self._faults.append(fault)
         return fault
 
-    def remove(self, fault: Fault) -> None:
+    def remove(self, fault: RequestFault) -> None:
         """Take a fault away, if it is still in force."""
         self._faults[:] = [each for each in self._faults if each is not fault]
 
@@ -86,13 +86,13 @@ class Faults:
         """Let everything pass again."""
         self._faults.clear()
 
-    def silence(self, request: Request) -> bool:
-        """Tell whether an open watch is to say nothing more."""
+    def silence(self, request: ApiRequest) -> bool:
+        """Tell whether an open watch must send nothing more."""
         return any(fault.is_silent and fault.matches(request) for fault in self._faults)
 
-    def take(self, request: Request) -> list[Fault]:
-        """Return what hits this request, and count it."""
-        hitting: list[Fault] = []
+    def take(self, request: ApiRequest) -> list[RequestFault]:
+        """Return the faults of this request, and count them."""
+        hitting: list[RequestFault] = []
         for fault in tuple(self._faults):
             if not fault.matches(request):
                 continue
@@ -108,10 +108,12 @@ class Faults:
         return hitting
 
 
-def on(method: str = "", path: str = "", *, watch: bool | None = None) -> Callable[[Request], bool]:
+def matching(
+    method: str = "", path: str = "", *, watch: bool | None = None
+) -> Callable[[ApiRequest], bool]:
     """Match requests by method, by a part of the path, and by whether they watch."""
 
-    def matches(request: Request) -> bool:
+    def matches(request: ApiRequest) -> bool:
         if watch is not None and ("watch" in request.query) is not watch:
             return False
         return method in {"", request.method} and path in request.path

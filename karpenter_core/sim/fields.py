@@ -1,4 +1,4 @@
-"""Reading plain JSON objects: what is absent or null reads as empty."""
+"""Reads fields of plain JSON objects; absent and null read as empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kube-scheduler's filters say of a pod and a node, over plain JSON objects.
+"""The scheduler's filters for one pod and one node, over plain JSON objects.
 
 Written from Kubernetes' documentation of each constraint, and deliberately without a line of
 `karpenter_core.scheduling`: whatever that package plans, the embedded scheduler judges.
@@ -40,7 +40,7 @@ def amounts_of(resources: Mapping[str, object]) -> dict[str, int]:
 
 
 def requests_of(pod: Json) -> dict[str, int]:
-    """Return what a pod needs of a node, a place among its pods included.
+    """Return the resources that a pod needs of a node, `pods: 1` included.
 
     Sidecars run beside the containers and beside the init containers that follow them; init
     containers run one at a time; a pod-level request stands for the sum (KEP-753, KEP-2837).

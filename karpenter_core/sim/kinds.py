@@ -1,4 +1,4 @@
-"""The kinds that the embedded server serves from the start: what it fills in, what it refuses."""
+"""Built-in kinds of the embedded server: their defaults and validation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from karpenter_core.sim.status import FieldIssue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["BUILT_IN", "Served", "metadata_issues"]
+__all__ = ["BUILT_IN", "ServedKind", "metadata_issues"]
 
 _CONFIG_MAPS: Final = ResourceKind("", "v1", "configmaps", "ConfigMap", namespaced=True)
 _SECRETS: Final = ResourceKind("", "v1", "secrets", "Secret", namespaced=True)
@@ -43,7 +43,7 @@ def _no_issues(_obj: Json, _old: Json | None) -> Iterator[FieldIssue]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedKind:
     """A kind as the server serves it."""
 
     kind: ResourceKind
@@ -65,7 +65,7 @@ class Served:
 
 
 def metadata_issues(kind: ResourceKind, metadata: Json) -> Iterator[FieldIssue]:
-    """Find what is wrong with a name, with labels or with finalizers."""
+    """Return the errors of a name, of labels or of finalizers."""
     name = metadata.get("name", "")
     if not name:
         yield FieldIssue("metadata.name", "Required value: name or generateName is required")
@@ -305,8 +305,8 @@ _EVENT_FIELDS: Final = frozenset(
 _SCALE: Final = (".spec.replicas", ".status.replicas")
 
 
-def _workload(kind: ResourceKind, *short_names: str, scale: bool = True) -> Served:
-    return Served(
+def _workload(kind: ResourceKind, *short_names: str, scale: bool = True) -> ServedKind:
+    return ServedKind(
         kind=kind,
         status=True,
         generation=True,
@@ -318,34 +318,34 @@ def _workload(kind: ResourceKind, *short_names: str, scale: bool = True) -> Serv
 
 
 BUILT_IN: Final = (
-    Served(
+    ServedKind(
         kind=kinds.PODS, status=True, generation=True, fields=_METADATA_FIELDS | _POD_FIELDS,
         short_names=("po",), prepare=_prepare_pod, issues=_pod_issues,
     ),
-    Served(
+    ServedKind(
         kind=kinds.NODES, status=True, status_on_create=True, short_names=("no",),
         fields=_METADATA_FIELDS | {"spec.unschedulable"}, prepare=_prepare_node,
         issues=_node_issues,
     ),
-    Served(
+    ServedKind(
         kind=kinds.NAMESPACES, status=True, fields=_METADATA_FIELDS | {"status.phase"},
         short_names=("ns",), prepare=_prepare_namespace,
     ),
-    Served(kind=kinds.EVENTS, fields=_METADATA_FIELDS | _EVENT_FIELDS, short_names=("ev",)),
-    Served(kind=_CONFIG_MAPS, short_names=("cm",)),
-    Served(kind=_SECRETS),
-    Served(kind=kinds.SERVICES, status=True, short_names=("svc",)),
-    Served(
+    ServedKind(kind=kinds.EVENTS, fields=_METADATA_FIELDS | _EVENT_FIELDS, short_names=("ev",)),
+    ServedKind(kind=_CONFIG_MAPS, short_names=("cm",)),
+    ServedKind(kind=_SECRETS),
+    ServedKind(kind=kinds.SERVICES, status=True, short_names=("svc",)),
+    ServedKind(
         kind=kinds.REPLICATION_CONTROLLERS, status=True, generation=True, short_names=("rc",)
     ),
-    Served(kind=_PRIORITY_CLASSES, short_names=("pc",)),
-    Served(kind=kinds.PERSISTENT_VOLUMES, status=True, short_names=("pv",)),
-    Served(kind=kinds.PERSISTENT_VOLUME_CLAIMS, status=True, short_names=("pvc",)),
-    Served(kind=kinds.STORAGE_CLASSES, short_names=("sc",)),
-    Served(kind=kinds.CSI_NODES),
-    Served(kind=kinds.VOLUME_ATTACHMENTS, status=True),
-    Served(kind=kinds.LEASES, unconditional_update=False),
-    Served(
+    ServedKind(kind=_PRIORITY_CLASSES, short_names=("pc",)),
+    ServedKind(kind=kinds.PERSISTENT_VOLUMES, status=True, short_names=("pv",)),
+    ServedKind(kind=kinds.PERSISTENT_VOLUME_CLAIMS, status=True, short_names=("pvc",)),
+    ServedKind(kind=kinds.STORAGE_CLASSES, short_names=("sc",)),
+    ServedKind(kind=kinds.CSI_NODES),
+    ServedKind(kind=kinds.VOLUME_ATTACHMENTS, status=True),
+    ServedKind(kind=kinds.LEASES, unconditional_update=False),
+    ServedKind(
         kind=kinds.POD_DISRUPTION_BUDGETS, status=True, generation=True, short_names=("pdb",),
         prepare=_prepare_budget, issues=_budget_issues,
     ),

@@ -1,4 +1,4 @@
-"""The kubelets of every node, and the node life-cycle controller that judges them.
+"""The kubelets of all nodes, and the node life-cycle controller.
 
 A node becomes Ready some time after it appears, runs the pods bound to it, and lets go of deleted
 ones after their grace period (capped). A test may kill a node or make it unready.
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.kube.resources import NODES, PODS
-from karpenter_core.sim.actors import Actor, PodsByNode
 from karpenter_core.sim.fields import Json, entries, section
 from karpenter_core.sim.pods import is_ready, with_condition
 from karpenter_core.sim.registry import render_time
+from karpenter_core.sim.simulated_controller import PodsByNode, SimulatedController
 from karpenter_core.sim.store import DELETED
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.sim.registry import Registry
-    from karpenter_core.sim.store import Change
+    from karpenter_core.sim.store import ObjectChange
 
 __all__ = ["KubeletTimes", "Kubelets", "has_kubelet", "node_is_ready"]
 
@@ -55,7 +55,7 @@ def node_is_ready(node: Json) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-class Kubelets(Actor):
+class Kubelets(SimulatedController):
     """One actor for the kubelets of all nodes that have one."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Kubelets(Actor):
         self.enqueue(("node", node))
 
     def reconcile(self, key: Hashable) -> None:
-        """Look after a node, boot one, or start or stop a pod."""
+        """Update a node, boot one, or start or stop a pod."""
         match key:
             case ("boot", str(name)):
                 self._booted.add(name)
@@ -96,7 +96,7 @@ class Kubelets(Actor):
             case _:
                 raise AssertionError(key)
 
-    def _on_node(self, change: Change) -> None:
+    def _on_node(self, change: ObjectChange) -> None:
         node = change.stored.obj
         name = node["metadata"]["name"]
         if change.type == DELETED:
@@ -108,14 +108,14 @@ class Kubelets(Actor):
         elif has_kubelet(node):
             self.enqueue(("boot", name), after_seconds=self._times.node_boot_seconds or 1e-9)
 
-    def _on_pod(self, change: Change) -> None:
+    def _on_pod(self, change: ObjectChange) -> None:
         pod = change.stored.obj
         if change.type == DELETED or pod["spec"].get("nodeName", "") not in self._booted:
             return
         self._expect_pod(pod)
 
     def _expect_pod(self, pod: Json) -> None:
-        """Set the timer for what a pod is to do next, if anything."""
+        """Set the timer for the next step of a pod, if any."""
         metadata = pod["metadata"]
         if "deletionTimestamp" in metadata:
             grace = float(metadata["deletionGracePeriodSeconds"])

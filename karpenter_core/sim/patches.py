@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902), without changing what it is given."""
+"""Applies JSON patches (RFC 6902) without changing their input."""
 
 from __future__ import annotations
 

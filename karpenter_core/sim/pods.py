@@ -1,4 +1,4 @@
-"""What pods have beyond plain objects: binding to a node, and eviction within budgets."""
+"""Subresources of pods: binding to a node, and eviction within budgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of the API over dicts: what a write may change, and what follows from it.
+"""The API's verbs over plain dicts: checks a write and applies its effects.
 
 The HTTP face and the actors of the embedded cluster meet here; only the former decodes bytes.
 """
@@ -24,9 +24,9 @@ from karpenter_core.kube.resources import (
 from karpenter_core.sim import status
 from karpenter_core.sim.custom import CLEANUP_FINALIZER, SERVED_DEFINITIONS, kinds_of
 from karpenter_core.sim.fields import Json, section
-from karpenter_core.sim.kinds import BUILT_IN, Served, metadata_issues
+from karpenter_core.sim.kinds import BUILT_IN, ServedKind, metadata_issues
 from karpenter_core.sim.patches import PatchError, json_patch
-from karpenter_core.sim.store import Store, Stored
+from karpenter_core.sim.store import ObjectStore, StoredObject
 
 if TYPE_CHECKING:
     from karpenter_core.clock import Clock
@@ -56,17 +56,17 @@ class Registry:
     """Create, read, update, patch and delete objects of every served kind."""
 
     def __init__(self, clock: Clock, *, history_size: int, seed: int) -> None:
-        self.store: Final = Store(history_size=history_size)
+        self.store: Final = ObjectStore(history_size=history_size)
         self._clock: Final = clock
         self._random: Final = random.Random(seed)  # noqa: S311 - names, not secrets
-        self._served: Final = dict[tuple[str, str, str], Served]()
+        self._served: Final = dict[tuple[str, str, str], ServedKind]()
         self._event_expiries: Final = deque[tuple[datetime, str, str]]()
         for served in (*BUILT_IN, SERVED_DEFINITIONS):
             self._serve(served)
 
     # Kinds
 
-    def served(self, group: str, version: str, plural: str) -> Served:
+    def served(self, group: str, version: str, plural: str) -> ServedKind:
         """Return how a kind is served.
 
         Raises:
@@ -77,15 +77,15 @@ class Registry:
         except KeyError:
             raise status.PageNotFoundError(f"{group}/{version} {plural}") from None
 
-    def all_served(self) -> list[Served]:
+    def all_served(self) -> list[ServedKind]:
         """Return every kind there is at the moment."""
         return list(self._served.values())
 
-    def _serve(self, served: Served) -> None:
+    def _serve(self, served: ServedKind) -> None:
         kind = served.kind
         self._served[kind.group, kind.version, kind.plural] = served
 
-    def _of(self, kind: ResourceKind) -> Served:
+    def _of(self, kind: ResourceKind) -> ServedKind:
         return self.served(kind.group, kind.version, kind.plural)
 
     # Reading
@@ -107,7 +107,7 @@ class Registry:
         """Return a kind's objects (shared: not to be changed), of all namespaces by default."""
         return [stored.obj for stored in self.store.all(kind, namespace)]
 
-    def existing(self, kind: ResourceKind, name: str, namespace: str) -> Stored:
+    def existing(self, kind: ResourceKind, name: str, namespace: str) -> StoredObject:
         """Return the newest version of an object.
 
         Raises:
@@ -122,7 +122,7 @@ class Registry:
     # Creating
 
     def create(self, kind: ResourceKind, obj: Json, namespace: str = "") -> Json:
-        """Create an object; fills in what the server owns, refuses what breaks a rule.
+        """Create an object: set the server's fields, and refuse one that breaks a rule.
 
         Raises:
             StatusError: 400, 403, 404 (namespace), 409 (exists) or 422.
@@ -193,7 +193,7 @@ class Registry:
                 "being terminated",
             )
 
-    def _expire_events(self, newest: Stored) -> None:
+    def _expire_events(self, newest: StoredObject) -> None:
         now = self._clock.now()
         self._event_expiries.append((now + _EVENT_LIFETIME, *newest.key))
         while self._event_expiries[0][0] <= now:
@@ -244,7 +244,7 @@ class Registry:
         old = self.existing(kind, name, namespace)
         return self._replace(served, old, apply_patch(old.obj, patch, form), part=part)
 
-    def _replace(self, served: Served, old: Stored, new: Json, *, part: str) -> Json:
+    def _replace(self, served: ServedKind, old: StoredObject, new: Json, *, part: str) -> Json:
         kind, before = served.kind, old.obj
         new = {**new, "kind": before["kind"], "apiVersion": before["apiVersion"]}
         new["metadata"] = self._kept_metadata(kind, section(new, "metadata"), before["metadata"])
@@ -269,7 +269,7 @@ class Registry:
         return self.commit(old, new)
 
     def _kept_metadata(self, kind: ResourceKind, new: Json, old: Json) -> Json:
-        """Check the writer's preconditions and restore what only the server may change."""
+        """Check the writer's preconditions and restore fields that only the server may change."""
         if new.get("resourceVersion", old["resourceVersion"]) != old["resourceVersion"]:
             raise status.conflict(kind, old["name"])
         if new.get("uid", old["uid"]) != old["uid"]:
@@ -287,7 +287,7 @@ class Registry:
                 del metadata[key]
         return metadata
 
-    def commit(self, old: Stored, new: Json) -> Json:
+    def commit(self, old: StoredObject, new: Json) -> Json:
         """Write a checked change; an object whose last finalizer went is gone with it."""
         if _is_released(new):
             self._forget(self.store.remove(old))
@@ -338,7 +338,7 @@ class Registry:
             )
         return self._mark_deleted(stored, grace)
 
-    def _mark_deleted(self, stored: Stored, grace: int) -> Json:
+    def _mark_deleted(self, stored: StoredObject, grace: int) -> Json:
         metadata = stored.obj["metadata"]
         start = self._clock.now()
         if "deletionTimestamp" in metadata:
@@ -359,7 +359,7 @@ class Registry:
             obj["status"] = {"phase": "Terminating"}
         return self.store.put(stored.kind, obj).obj
 
-    def _forget(self, last: Stored) -> Stored:
+    def _forget(self, last: StoredObject) -> StoredObject:
         if last.kind == CUSTOM_RESOURCE_DEFINITIONS:
             for served in kinds_of(last.obj):
                 kind = served.kind

@@ -1,4 +1,4 @@
-"""A stand-in for kube-scheduler: binds pods where its filters allow, or says why it cannot.
+"""A stand-in for kube-scheduler: binds pods, or reports why it cannot.
 
 No preemption and no preferences: the node that the pod's status names is tried first; among the
 nodes that fit, the least (or most) allocated one is taken, ties by name. Pods that differ in nothing
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from karpenter_core.kube.resources import NAMESPACES, NODES, PODS
-from karpenter_core.sim.actors import Actor
 from karpenter_core.sim.fields import Json, entries, labels_of
 from karpenter_core.sim.filters import (
     host_ports,
@@ -25,29 +24,30 @@ from karpenter_core.sim.filters import (
     static_refusal,
 )
 from karpenter_core.sim.pods import bind, with_condition
+from karpenter_core.sim.simulated_controller import SimulatedController
 from karpenter_core.sim.store import DELETED, Key
-from karpenter_core.sim.topology import ClusterView, NodeInfo, looks_around
+from karpenter_core.sim.topology import ClusterView, NodeInfo, depends_on_other_pods
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from karpenter_core.clock import Clock
     from karpenter_core.sim.registry import Registry
-    from karpenter_core.sim.store import Change
+    from karpenter_core.sim.store import ObjectChange
 
 __all__ = ["Scheduler"]
 
 _CYCLE: Final = "cycle"
 _CYCLE_PODS: Final = 250  # pods bound before others get the loop
 _REPEAT_SECONDS: Final = 10.0  # longest back-off of kube-scheduler: so often a reason is renewed
-_MOST_CLASSES: Final = 1000  # shapes of pods remembered at a time
+_MAX_POD_GROUPS: Final = 1000  # shapes of pods remembered at a time
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 
 Preference = Literal["least-allocated", "most-allocated"]
 
 
-class _Class:
-    """Pods of one shape in one cycle: what they need, and the nodes that may take them."""
+class _PodGroup:
+    """Pods of one shape in one cycle, with their requests and the nodes that fit."""
 
     def __init__(self, pod: Json) -> None:
         self.requests: Final = requests_of(pod)
@@ -56,7 +56,7 @@ class _Class:
         self.refusals: dict[str, str] = {}
 
 
-class Scheduler(Actor):
+class Scheduler(SimulatedController):
     """Binds the pods of one scheduler name."""
 
     def __init__(
@@ -76,17 +76,17 @@ class Scheduler(Actor):
         self._looking_around: Final = dict[Key, None]()
         self._active: Final = dict[Key, None]()
         self._report_again: Final = dict[Key, float]()
-        self._classes: Final = dict[bytes, _Class]()
+        self._classes: Final = dict[bytes, _PodGroup]()
         self.follow(NAMESPACES, self._on_namespace)
         self.follow(NODES, self._on_node)
         self.follow(PODS, self._on_pod)
 
     # Hearing
 
-    def _on_namespace(self, change: Change) -> None:
+    def _on_namespace(self, change: ObjectChange) -> None:
         self._namespaces[change.stored.key[1]] = labels_of(change.stored.obj)
 
-    def _on_node(self, change: Change) -> None:
+    def _on_node(self, change: ObjectChange) -> None:
         node, before = change.stored.obj, change.previous
         if change.type == DELETED:
             self._view.remove_node(node["metadata"]["name"])
@@ -95,7 +95,7 @@ class Scheduler(Actor):
         if before is None or change.type == DELETED or _placement(before.obj) != _placement(node):
             self._retry_all()
 
-    def _on_pod(self, change: Change) -> None:
+    def _on_pod(self, change: ObjectChange) -> None:
         pod, key = change.stored.obj, change.stored.key
         ended = change.type == DELETED or pod["status"].get("phase") in _TERMINAL
         bound = pod["spec"].get("nodeName", "")
@@ -107,7 +107,7 @@ class Scheduler(Actor):
         if waiting and pod["spec"]["schedulerName"] == self._name:
             fresh = key not in self._pending
             self._pending[key] = pod
-            if looks_around(pod):
+            if depends_on_other_pods(pod):
                 self._looking_around[key] = None
             if fresh or (change.previous and change.previous.obj["spec"] != pod["spec"]):
                 self._activate([key])
@@ -132,7 +132,7 @@ class Scheduler(Actor):
     # Acting
 
     def reconcile(self, key: Hashable) -> None:
-        """Run one scheduling cycle, or renew what an unschedulable pod is told."""
+        """Run one scheduling cycle, or renew the message of an unschedulable pod."""
         if key != _CYCLE:
             self._activate([each for each in self._pending if each == key])
             return
@@ -169,15 +169,15 @@ class Scheduler(Actor):
 
     def _choose(self, pod: Json) -> tuple[str | None, dict[str, str]]:
         """Return the best node, or why each of them refuses."""
-        kept = self._class_of(pod)
+        kept = self._pod_group_of(pod)
         if nominated := self._nominated(pod, kept):
             return nominated, {}
-        if not self._view.repels and not looks_around(pod):
-            return self._choose_by_class(pod, kept), kept.refusals
+        if not self._view.has_anti_affinity and not depends_on_other_pods(pod):
+            return self._choose_by_pod_group(pod, kept), kept.refusals
         refusals = dict(self._view.surrounding_refusals(pod))
         best: tuple[float, str] | None = None
         for name, info in self._view.nodes.items():
-            why = static_refusal(pod, info.node) or _room_refusal(kept, info)
+            why = static_refusal(pod, info.node) or _capacity_refusal(kept, info)
             if why:
                 refusals[name] = why
             if name not in refusals:
@@ -185,17 +185,17 @@ class Scheduler(Actor):
                 best = found if best is None else min(best, found)
         return (None if best is None else best[1]), refusals
 
-    def _nominated(self, pod: Json, kept: _Class) -> str | None:
+    def _nominated(self, pod: Json, kept: _PodGroup) -> str | None:
         """Return the node that the pod's status names, if it takes the pod."""
         name = pod["status"].get("nominatedNodeName", "")
         info = self._view.nodes.get(name)
-        if info is None or static_refusal(pod, info.node) or _room_refusal(kept, info):
+        if info is None or static_refusal(pod, info.node) or _capacity_refusal(kept, info):
             return None
-        looks = self._view.repels or looks_around(pod)
+        looks = self._view.has_anti_affinity or depends_on_other_pods(pod)
         return None if looks and name in self._view.surrounding_refusals(pod) else name
 
-    def _choose_by_class(self, pod: Json, kept: _Class) -> str | None:
-        """Take the best node off a heap; what others took of it since is looked up then."""
+    def _choose_by_pod_group(self, pod: Json, kept: _PodGroup) -> str | None:
+        """Take the best node off a heap, and check again what other pods have taken of it."""
         if kept.nodes is None:
             kept.nodes = []
             for name, info in self._view.nodes.items():
@@ -208,7 +208,7 @@ class Scheduler(Actor):
         while kept.nodes:
             score, name = kept.nodes[0]
             info = self._view.nodes[name]
-            why = _room_refusal(kept, info)
+            why = _capacity_refusal(kept, info)
             now = self._score(kept, info)
             if why:
                 kept.refusals[name] = why
@@ -219,16 +219,16 @@ class Scheduler(Actor):
                 return name
         return None
 
-    def _class_of(self, pod: Json) -> _Class:
+    def _pod_group_of(self, pod: Json) -> _PodGroup:
         key = msgspec.json.encode((pod["metadata"]["namespace"], pod["spec"]))
         kept = self._classes.get(key)
         if kept is None:
-            if len(self._classes) >= _MOST_CLASSES:
+            if len(self._classes) >= _MAX_POD_GROUPS:
                 self._classes.clear()
-            kept = self._classes[key] = _Class(pod)
+            kept = self._classes[key] = _PodGroup(pod)
         return kept
 
-    def _score(self, kept: _Class, info: NodeInfo) -> float:
+    def _score(self, kept: _PodGroup, info: NodeInfo) -> float:
         shares = [
             (info.requested.get(name, 0) + kept.requests.get(name, 0)) / info.allocatable[name]
             for name in ("cpu", "memory")
@@ -264,12 +264,12 @@ class Scheduler(Actor):
         )
 
 
-def _room_refusal(kept: _Class, info: NodeInfo) -> str | None:
+def _capacity_refusal(kept: _PodGroup, info: NodeInfo) -> str | None:
     return port_refusal(kept.ports, info.ports) or resource_refusal(
         kept.requests, info.allocatable, info.requested
     )
 
 
 def _placement(node: Json) -> tuple[Json, object, object]:
-    """Return what of a node decides about pods."""
+    """Return the fields of a node that decide about pods."""
     return labels_of(node), node["spec"], node.get("status", {}).get("allocatable")

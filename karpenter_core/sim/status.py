@@ -1,4 +1,4 @@
-"""Refusals in the shape of Kubernetes: `kind: Status` with reason, details and causes."""
+"""API errors as Kubernetes' `Status`, with reason, details and causes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PageNotFoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldIssue:
-    """What is wrong with one field; `message` opens with the sort (`Invalid value: ...`)."""
+    """The error of one field; `message` begins with the sort (`Invalid value: ...`)."""
 
     field: str
     message: str

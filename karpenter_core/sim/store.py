@@ -1,4 +1,4 @@
-"""Objects, their versions, and a short memory of what happened to them.
+"""Stores objects with their versions and a short history of changes.
 
 One counter numbers every write of every kind, as etcd does. Each kind remembers its last changes
 in a ring: a watch is nothing but a position in that ring, so a slow reader costs no memory and
@@ -18,7 +18,16 @@ from karpenter_core.sim.fields import Json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["ADDED", "DELETED", "MODIFIED", "Change", "Json", "Key", "Store", "Stored"]
+__all__ = [
+    "ADDED",
+    "DELETED",
+    "MODIFIED",
+    "Json",
+    "Key",
+    "ObjectChange",
+    "ObjectStore",
+    "StoredObject",
+]
 
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
@@ -28,8 +37,8 @@ MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 
 
-class Stored:
-    """One version of one object, and its bytes once somebody asks for them."""
+class StoredObject:
+    """One version of one object; its bytes are encoded at the first use."""
 
     __slots__ = ("_rest", "key", "kind", "obj", "version")
 
@@ -58,12 +67,12 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One write: what the object is now (or was last, when deleted) and what it was before."""
+class ObjectChange:
+    """One write: the object after it (or its last version, when deleted) and before it."""
 
     type: str
-    stored: Stored
-    previous: Stored | None
+    stored: StoredObject
+    previous: StoredObject | None
 
     @property
     def version(self) -> int:
@@ -76,17 +85,19 @@ class _Collection:
     """All objects of one kind, and the ring of their latest changes."""
 
     size: int
-    namespaces: dict[str, dict[str, Stored]] = field(default_factory=dict[str, dict[str, Stored]])
-    ring: list[Change] = field(default_factory=list[Change])
+    namespaces: dict[str, dict[str, StoredObject]] = field(
+        default_factory=dict[str, dict[str, StoredObject]]
+    )
+    ring: list[ObjectChange] = field(default_factory=list[ObjectChange])
     first: int = 0
     """How many changes have been forgotten: the sequence number of `ring[0]`."""
     floor: int = 0
     """History is complete only after this resourceVersion."""
-    listeners: dict[int, Callable[[Change], None]] = field(
-        default_factory=dict[int, "Callable[[Change], None]"]
+    listeners: dict[int, Callable[[ObjectChange], None]] = field(
+        default_factory=dict[int, "Callable[[ObjectChange], None]"]
     )
 
-    def remember(self, change: Change) -> None:
+    def remember(self, change: ObjectChange) -> None:
         self.ring.append(change)
         if len(self.ring) >= 2 * self.size:
             self.forget(len(self.ring) - self.size)
@@ -98,7 +109,7 @@ class _Collection:
             del self.ring[:count]
 
 
-class Store:
+class ObjectStore:
     """Every object of every kind."""
 
     def __init__(self, *, history_size: int) -> None:
@@ -106,66 +117,68 @@ class Store:
         self._history_size: Final = history_size
         self._kinds: Final = dict[ResourceKind, _Collection]()
         self._dependents: Final = dict[str, dict[tuple[ResourceKind, Key], None]]()
-        self._by_uid: Final = dict[str, Stored]()
+        self._by_uid: Final = dict[str, StoredObject]()
         self._tickets = 0
 
     # Reading
 
-    def find(self, kind: ResourceKind, namespace: str, name: str) -> Stored | None:
+    def find(self, kind: ResourceKind, namespace: str, name: str) -> StoredObject | None:
         """Return the newest version of an object."""
         return self._collection(kind).namespaces.get(namespace, {}).get(name)
 
-    def all(self, kind: ResourceKind, namespace: str | None = None) -> list[Stored]:
+    def all(self, kind: ResourceKind, namespace: str | None = None) -> list[StoredObject]:
         """Return the objects of a kind, of one namespace or of all, sorted by their keys."""
         namespaces = self._collection(kind).namespaces
         if namespace is not None:
-            found: Iterable[Stored] = namespaces.get(namespace, {}).values()
+            found: Iterable[StoredObject] = namespaces.get(namespace, {}).values()
         else:
             found = (stored for each in namespaces.values() for stored in each.values())
         return sorted(found, key=_key_of)
 
-    def with_uid(self, uid: str) -> Stored | None:
+    def with_uid(self, uid: str) -> StoredObject | None:
         """Return the object that has this UID."""
         return self._by_uid.get(uid)
 
-    def dependents(self, uid: str) -> list[Stored]:
+    def dependents(self, uid: str) -> list[StoredObject]:
         """Return the objects that name this UID as an owner."""
         found = (self.find(kind, *key) for kind, key in self._dependents.get(uid, ()))
         return [stored for stored in found if stored is not None]
 
     # Writing
 
-    def put(self, kind: ResourceKind, obj: Json) -> Stored:
+    def put(self, kind: ResourceKind, obj: Json) -> StoredObject:
         """Write an object as a new version; takes the dict over."""
         self.version += 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
-        stored = Stored(kind, obj, self.version)
+        stored = StoredObject(kind, obj, self.version)
         collection = self._collection(kind)
         objects = collection.namespaces.setdefault(stored.key[0], {})
         previous = objects.get(stored.key[1])
         objects[stored.key[1]] = stored
         self._index(previous, stored)
-        self._announce(collection, Change(MODIFIED if previous else ADDED, stored, previous))
+        self._announce(collection, ObjectChange(MODIFIED if previous else ADDED, stored, previous))
         return stored
 
-    def remove(self, stored: Stored) -> Stored:
+    def remove(self, stored: StoredObject) -> StoredObject:
         """Take an object out; its last version carries the resourceVersion of the removal."""
         self.version += 1
         metadata = {**stored.obj["metadata"], "resourceVersion": str(self.version)}
-        last = Stored(stored.kind, {**stored.obj, "metadata": metadata}, self.version)
+        last = StoredObject(stored.kind, {**stored.obj, "metadata": metadata}, self.version)
         collection = self._collection(stored.kind)
         objects = collection.namespaces[stored.key[0]]
         previous = objects.pop(stored.key[1])
         if not objects:
             del collection.namespaces[stored.key[0]]
         self._index(previous, None)
-        self._announce(collection, Change(DELETED, last, previous))
+        self._announce(collection, ObjectChange(DELETED, last, previous))
         return last
 
     # Following
 
-    def listen(self, kind: ResourceKind, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Tell every change of a kind at once; returns how to stop. Listeners must not write."""
+    def listen(
+        self, kind: ResourceKind, listener: Callable[[ObjectChange], None]
+    ) -> Callable[[], None]:
+        """Call a listener for every change of a kind; return a function that stops it."""
         self._tickets += 1
         ticket, listeners = self._tickets, self._collection(kind).listeners
         listeners[ticket] = listener
@@ -186,7 +199,7 @@ class Store:
                 high = middle
         return collection.first + low
 
-    def changes(self, kind: ResourceKind, position: int) -> list[Change] | None:
+    def changes(self, kind: ResourceKind, position: int) -> list[ObjectChange] | None:
         """Return the changes from a position on; None when they are forgotten."""
         collection = self._collection(kind)
         if position < collection.first:
@@ -205,12 +218,12 @@ class Store:
             collection = self._kinds[kind] = _Collection(self._history_size)
         return collection
 
-    def _announce(self, collection: _Collection, change: Change) -> None:
+    def _announce(self, collection: _Collection, change: ObjectChange) -> None:
         collection.remember(change)
         for listener in tuple(collection.listeners.values()):
             listener(change)
 
-    def _index(self, before: Stored | None, after: Stored | None) -> None:
+    def _index(self, before: StoredObject | None, after: StoredObject | None) -> None:
         old, new = _owners(before), _owners(after)
         reference = after or before
         if reference is None:
@@ -228,11 +241,11 @@ class Store:
             self._by_uid[after.uid] = after
 
 
-def _owners(stored: Stored | None) -> set[str]:
+def _owners(stored: StoredObject | None) -> set[str]:
     if stored is None:
         return set()
     return {owner["uid"] for owner in stored.obj["metadata"].get("ownerReferences") or ()}
 
 
-def _key_of(stored: Stored) -> Key:
+def _key_of(stored: StoredObject) -> Key:
     return stored.key

@@ -1,4 +1,4 @@
-"""Nodes with the pods on them, and the filters that look at more than one node.
+"""The scheduler's filters that look at several nodes, over indexed counts.
 
 Counts of matching pods by node are kept per selector and moved along with every pod that comes or
 goes, so asking costs a pass over nodes and never one over pods.
@@ -28,7 +28,7 @@ from karpenter_core.sim.selectors import matches_selector
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ClusterView", "NodeInfo", "looks_around"]
+__all__ = ["ClusterView", "NodeInfo", "depends_on_other_pods"]
 
 _MOST_COUNTS: Final = 1000  # selectors counted at a time
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -36,7 +36,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(slots=True)
 class NodeInfo:
-    """A node and what is taken of it."""
+    """A node and the resources that its pods use."""
 
     node: Json
     allocatable: dict[str, int]
@@ -57,8 +57,8 @@ class _Count:
             self.by_node[node] = self.by_node.get(node, 0) + amount
 
 
-def looks_around(pod: Json) -> bool:
-    """Tell whether where a pod may go depends on where other pods are."""
+def depends_on_other_pods(pod: Json) -> bool:
+    """Tell whether the placement of a pod depends on other pods."""
     affinity = section(pod["spec"], "affinity")
     return bool(
         _spreads(pod)
@@ -83,7 +83,7 @@ class ClusterView:
     # Keeping up to date
 
     def set_node(self, node: Json) -> None:
-        """Add a node, or take over what has changed about it."""
+        """Add a node, or update it."""
         name = node["metadata"]["name"]
         status = section(node, "status")
         allocatable = amounts_of(section(status, "allocatable") or section(status, "capacity"))
@@ -94,7 +94,7 @@ class ClusterView:
         info = self.nodes[name] = NodeInfo(node, allocatable)
         for pod, place in self._placed.values():
             if place == name:
-                _occupy(info, pod)
+                _add_usage(info, pod)
 
     def remove_node(self, name: str) -> None:
         """Forget a node."""
@@ -110,7 +110,7 @@ class ClusterView:
             self.remove_pod(uid)
         self._placed[uid] = (pod, node)
         if node in self.nodes:
-            _occupy(self.nodes[node], pod)
+            _add_usage(self.nodes[node], pod)
         self._count(pod, node, 1)
 
     def remove_pod(self, uid: str) -> None:
@@ -128,7 +128,7 @@ class ClusterView:
         self._count(pod, node, -1)
 
     @property
-    def repels(self) -> bool:
+    def has_anti_affinity(self) -> bool:
         """Whether any placed pod keeps others away by anti-affinity."""
         return bool(self._repelling)
 
@@ -168,10 +168,12 @@ class ClusterView:
         for given in entries(section(affinity, "podAntiAffinity"), _REQUIRED):
             term = _merged(given, pod)
             by_node = self._matching([term], pod["metadata"]["namespace"])
-            self._keep_off(term, by_node, refused, "node(s) didn't match pod anti-affinity rules")
+            self._refuse_domains(
+                term, by_node, refused, "node(s) didn't match pod anti-affinity rules"
+            )
         for term, namespace, by_node in self._repelling.values():
             if self._term_matches(term, namespace, pod):
-                self._keep_off(
+                self._refuse_domains(
                     term,
                     by_node,
                     refused,
@@ -229,7 +231,7 @@ class ClusterView:
                 if domain is None or not (first or domain in domains):
                     refused.setdefault(name, "node(s) didn't match pod affinity rules")
 
-    def _keep_off(
+    def _refuse_domains(
         self, term: Json, by_node: Mapping[str, int], refused: dict[str, str], why: str
     ) -> None:
         key = term["topologyKey"]
@@ -259,7 +261,7 @@ class ClusterView:
         return count.by_node
 
     def _term_matches(self, term: Json, namespace: str, other: Json) -> bool:
-        """Tell whether a term of a pod in `namespace` means another pod."""
+        """Tell whether a term of a pod in `namespace` selects another pod."""
         theirs = other["metadata"]["namespace"]
         within = theirs in (term.get("namespaces") or ())
         if term.get("namespaceSelector") is not None:
@@ -270,7 +272,7 @@ class ClusterView:
         return within and matches_selector(term.get("labelSelector"), labels_of(other))
 
 
-def _occupy(info: NodeInfo, pod: Json) -> None:
+def _add_usage(info: NodeInfo, pod: Json) -> None:
     info.pods[pod["metadata"]["uid"]] = pod
     for name, amount in requests_of(pod).items():
         info.requested[name] = info.requested.get(name, 0) + amount

@@ -1,4 +1,4 @@
-"""An event loop whose time is a number: a simulated day passes as soon as nothing is left to do.
+"""An event loop in virtual time: idle time is skipped, not waited for.
 
 When no callback is ready, time jumps to the next timer instead of waiting for it. Same program,
 same order, on any machine. Threads would break that, so what is sent to an executor runs inline.
@@ -32,8 +32,8 @@ class DeadlockError(RuntimeError):
     """Every task waits for another and no timer is set: nothing will ever happen again."""
 
 
-class _Look:
-    """Somebody who waits until something holds: what to ask, how often, and until when."""
+class _PolledWait:
+    """A wait for a condition: the check, its interval and its time limit."""
 
     __slots__ = ("answer", "error", "every", "holds", "last", "next")
 
@@ -51,8 +51,8 @@ class _Look:
         now, self.every, self.last = ticks
         self.next = now + self.every
 
-    def look(self, ticks: int) -> None:
-        """Ask, and tell who waits if it holds, or if it was for the last time."""
+    def poll(self, ticks: int) -> None:
+        """Check the condition; resume the waiter if it holds or if this was the last check."""
         self.next = ticks + self.every
         try:
             held = self.holds()
@@ -65,8 +65,8 @@ class _Look:
             if held or ticks >= self.last:
                 self.answer.set_result(held)
 
-    def put_off(self, ticks: int) -> None:
-        """Skip the looks before a time."""
+    def skip_until(self, ticks: int) -> None:
+        """Skip the checks before a time."""
         missed = -(-(ticks - self.next) // self.every)
         self.next += self.every * max(0, missed)
 
@@ -80,7 +80,7 @@ class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.ticks: int = 0
-        self.looks: Final[list[_Look]] = []
+        self.waits: Final[list[_PolledWait]] = []
         self._is_still = False
         """Whether nothing has run since everybody looked."""
 
@@ -92,34 +92,34 @@ class _JumpingSelector(selectors.DefaultSelector):
         if ready:
             self._is_still = False
             return ready
-        if timeout is None and not self.looks:
+        if timeout is None and not self.waits:
             raise DeadlockError("nothing is scheduled: every task waits for something else")
         timer = math.inf if timeout is None else self.ticks + max(1, round(timeout * _TICKS))
-        if not self._look(timer):
+        if not self._poll_next(timer):
             self.ticks = int(timer)
             self._is_still = False
         return ready
 
-    def _look(self, timer: float) -> bool:
-        """Have the next look, if it comes before the next timer.
+    def _poll_next(self, timer: float) -> bool:
+        """Make the next check, if it comes before the next timer.
 
         Where nothing runs nothing changes, but for what goes by the clock alone, which may be seen
         late: time goes straight to the next timer, or on by so much.
         """
         if self._is_still:
-            for look in self.looks:
-                look.put_off(min(int(min(timer, look.next + _STILL_TICKS)), look.last))
-        look = min(self.looks, key=_next_of, default=None)
-        if look is None or look.next >= timer:
+            for wait in self.waits:
+                wait.skip_until(min(int(min(timer, wait.next + _STILL_TICKS)), wait.last))
+        wait = min(self.waits, key=_next_poll, default=None)
+        if wait is None or wait.next >= timer:
             return False
-        self.ticks = look.next
-        look.look(self.ticks)
-        self._is_still = len(self.looks) == 1
+        self.ticks = wait.next
+        wait.poll(self.ticks)
+        self._is_still = len(self.waits) == 1
         return True
 
 
-def _next_of(look: _Look) -> int:
-    return look.next
+def _next_poll(wait: _PolledWait) -> int:
+    return wait.next
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
@@ -133,7 +133,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     async def until(
         self, holds: Callable[[], bool], *, every_seconds: float, within_seconds: float
     ) -> bool:
-        """Wait until something holds, looking at it in regular intervals; tell whether it does.
+        """Wait until a condition holds, checked at regular intervals; tell whether it does.
 
         As a loop of looks and sleeps would, without the cost of a task and a timer for each look.
         `holds` is asked when all else has been done at its time. While nothing happens at all, so
@@ -143,12 +143,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             return True
         now = self._jumping.ticks
         ticks = (now, max(1, round(every_seconds * _TICKS)), now + round(within_seconds * _TICKS))
-        look = _Look(holds, self.create_future(), ticks=ticks)
-        self._jumping.looks.append(look)
+        look = _PolledWait(holds, self.create_future(), ticks=ticks)
+        self._jumping.waits.append(look)
         try:
             held = await look.answer
         finally:
-            self._jumping.looks.remove(look)
+            self._jumping.waits.remove(look)
         if look.error is not None:
             raise look.error
         return held
@@ -195,10 +195,15 @@ class LoopClock:
             self._zero, self._epoch = 0.0, self._loop.epoch
         else:
             self._zero, self._epoch = self._loop.time(), epoch or datetime.now(UTC)
+        self._last = (self._zero, self._epoch)
+        """The loop's time when it was last asked for, and the instant: virtual time stands still."""
 
     def now(self) -> datetime:
         """Return the epoch plus the loop's time since."""
-        return self._epoch + timedelta(seconds=self._loop.time() - self._zero)
+        time = self._loop.time()
+        if self._last[0] != time:
+            self._last = (time, self._epoch + timedelta(seconds=time - self._zero))
+        return self._last[1]
 
     def monotonic(self) -> float:
         """Return the loop's time."""
@@ -210,7 +215,7 @@ class LoopClock:
 
 
 async def until(holds: Callable[[], bool], *, every_seconds: float, within_seconds: float) -> bool:
-    """Wait until something holds, on the running loop, virtual or real; tell whether it does."""
+    """Wait on the running loop, virtual or real, until a condition holds; tell whether it does."""
     loop = asyncio.get_running_loop()
     if isinstance(loop, VirtualTimeLoop):
         return await loop.until(holds, every_seconds=every_seconds, within_seconds=within_seconds)

@@ -1,4 +1,4 @@
-"""Watches: the changes of a kind from some resourceVersion on, as lines of JSON."""
+"""Streams the changes of a kind since a resourceVersion as lines of JSON."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from karpenter_core.sim.store import ADDED, DELETED, MODIFIED
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from karpenter_core.sim.kinds import Served
-    from karpenter_core.sim.store import Change, Store, Stored
+    from karpenter_core.sim.kinds import ServedKind
+    from karpenter_core.sim.store import ObjectChange, ObjectStore, StoredObject
 
 __all__ = ["Watch"]
 
@@ -26,8 +26,8 @@ class Watch:
 
     def __init__(
         self,
-        store: Store,
-        served: Served,
+        store: ObjectStore,
+        served: ServedKind,
         *,
         namespace: str | None,
         selects: Callable[[Mapping[str, Any]], bool] | None,
@@ -108,7 +108,7 @@ class Watch:
             if self._selects is None or self._selects(stored.obj):
                 yield _line(ADDED, stored.encode())
 
-    def _render(self, changes: list[Change]) -> Iterable[bytes]:
+    def _render(self, changes: list[ObjectChange]) -> Iterable[bytes]:
         for change in changes:
             if self._namespace is not None and change.stored.key[0] != self._namespace:
                 continue
@@ -116,7 +116,7 @@ class Watch:
             if event:
                 yield _line(event, change.stored.encode())
 
-    def _event_type(self, change: Change) -> str:
+    def _event_type(self, change: ObjectChange) -> str:
         """Return what the change is to this watch: objects enter and leave a selection."""
         if self._selects is None:
             return change.type
@@ -126,7 +126,7 @@ class Watch:
             return MODIFIED if was else ADDED
         return DELETED if was else ""
 
-    def _is_selected(self, stored: Stored | None) -> bool:
+    def _is_selected(self, stored: StoredObject | None) -> bool:
         return stored is not None and self._selects is not None and self._selects(stored.obj)
 
     def _bookmark(self, *, end_of_initial_events: bool = False) -> bytes:

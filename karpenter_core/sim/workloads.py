@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets and DaemonSets: controllers that make pods and replace lost ones."""
+"""Controllers of Deployments, ReplicaSets and DaemonSets: create their pods."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from karpenter_core.kube.resources import (
     REPLICA_SETS,
     ResourceKind,
 )
-from karpenter_core.sim.actors import Actor
 from karpenter_core.sim.budgets import scaled
 from karpenter_core.sim.fields import Json, entries, section
 from karpenter_core.sim.filters import static_refusal
 from karpenter_core.sim.pods import is_ready
+from karpenter_core.sim.simulated_controller import SimulatedController
 from karpenter_core.sim.store import DELETED
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.sim.registry import Registry
-    from karpenter_core.sim.store import Change
+    from karpenter_core.sim.store import ObjectChange
 
 __all__ = ["DaemonSetController", "DeploymentController", "ReplicaSetController"]
 
@@ -45,7 +45,7 @@ _DAEMON_TOLERATIONS: Final = (
 """What the DaemonSet controller lets its pods tolerate (documentation of DaemonSet)."""
 
 
-class _Owner(Actor):
+class _OwnerController(SimulatedController):
     """A controller of objects that own others."""
 
     kind: ResourceKind
@@ -94,18 +94,18 @@ class _Owner(Actor):
         }
         self.registry.create(PODS, pod, metadata["namespace"])
 
-    def _on_own(self, change: Change) -> None:
+    def _on_own(self, change: ObjectChange) -> None:
         if change.type != DELETED:
             self.enqueue(change.stored.key)
 
-    def _on_dependent(self, change: Change) -> None:
+    def _on_dependent(self, change: ObjectChange) -> None:
         metadata = change.stored.obj["metadata"]
         for owner in entries(metadata, "ownerReferences"):
             if owner["kind"] == self.kind.kind and owner.get("controller"):
                 self.enqueue((metadata["namespace"], owner["name"]))
 
 
-class DeploymentController(_Owner):
+class DeploymentController(_OwnerController):
     """Keeps one ReplicaSet per template, and moves replicas to the newest within its limits."""
 
     kind = DEPLOYMENTS
@@ -191,7 +191,7 @@ class DeploymentController(_Owner):
         )
 
 
-class ReplicaSetController(_Owner):
+class ReplicaSetController(_OwnerController):
     """Keeps the number of pods, replacing the ones that go."""
 
     kind = REPLICA_SETS
@@ -214,7 +214,7 @@ class ReplicaSetController(_Owner):
         self.write_status(owner, counts | {"fullyLabeledReplicas": len(pods)})
 
 
-class DaemonSetController(_Owner):
+class DaemonSetController(_OwnerController):
     """Keeps one pod on every node that a DaemonSet's pods may run on."""
 
     kind = DAEMON_SETS
@@ -252,7 +252,7 @@ class DaemonSetController(_Owner):
         }  # fmt: skip
         self.write_status(owner, counts)
 
-    def _on_node(self, change: Change) -> None:
+    def _on_node(self, change: ObjectChange) -> None:
         before = change.previous
         if before is not None and change.type != DELETED:
             node = change.stored.obj

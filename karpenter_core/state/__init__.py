@@ -1,1 +1,1 @@
-"""Pure: the cluster as one immutable Snapshot, built event by event."""
+"""Holds the cluster as one immutable Snapshot, built from events (pure)."""

@@ -1,8 +1,8 @@
-"""Topology spread that pods get from the scheduler's configuration, not from their own spec.
+"""Gives pods without topology spread the scheduler's default constraints.
 
-The Kubernetes scheduler applies its default constraints to every pod without any, and works out
-whom to count from the Services and the controller of the pod. A plan that left this out would put
-pods where the scheduler does not.
+The Kubernetes scheduler applies its default constraints to every pod without any, and derives the
+pods to count from the Services and the controller of the pod. A plan without them would put pods
+where the scheduler does not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 import msgspec
 
 from karpenter_core.api.records import LabelSelector, LabelSelectorRequirement
-from karpenter_core.state.objects import workload_key
+from karpenter_core.state.object_kinds import workload_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,10 +62,11 @@ class DefaultSpread:
         return msgspec.structs.replace(pod.shape, topology_spread=constraints)
 
     def _selector(self, pod: PodView) -> LabelSelector:
-        """Say whom the scheduler counts a pod with: those that Services and controller select.
+        """Return the selector of the pods that the scheduler counts together with this one.
 
-        A ReplicationController's labels win over those of Services; what a ReplicaSet or
-        StatefulSet says is demanded as well. Other owners, and owners that are gone, say nothing.
+        It combines the selectors of Services and of the controller. A ReplicationController's
+        labels override those of Services; the selector of a ReplicaSet or StatefulSet is added.
+        Other owners, and owners that are gone, add nothing.
         """
         shape = pod.shape
         labels: dict[str, str] = {}
@@ -87,7 +88,7 @@ class DefaultSpread:
 
 
 def _by_namespace(services: Iterable[ServiceView]) -> dict[str, list[ServiceView]]:
-    """Group Services; in the order of their names, so that the outcome is always the same."""
+    """Group Services by namespace, ordered by name so that the result is deterministic."""
     grouped: dict[str, list[ServiceView]] = {}
     for service in sorted(services, key=lambda item: (item.namespace, item.name)):
         grouped.setdefault(service.namespace, []).append(service)

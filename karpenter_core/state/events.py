@@ -1,8 +1,8 @@
-"""What can happen to the state: the only ways in.
+"""Defines the events that change the state.
 
-`StateBuilder.fold(event)` is the one mutator. Watch events and the responses of our own writes
-come in as objects; everything that is not an object (a decision, the end of a provider call, time
-passing) comes in as one of the other events and lands in the ledger.
+`StateBuilder.apply_event(event)` is the only mutator. Watch events and the responses of our own
+writes carry objects; everything that is not an object (a decision, the end of a provider call, time
+passing) is one of the other events and goes to the ledger.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import Catalogue
 
 __all__ = [
-    "CallFinished",
-    "CallStarted",
     "CataloguePublished",
     "ClockSet",
     "DeletionMarked",
     "DeletionUnmarked",
-    "Event",
-    "Nominated",
-    "Object",
-    "Observed",
-    "OfferingsExhausted",
+    "InformersSynced",
+    "LaunchCallFinished",
+    "LaunchCallStarted",
+    "NodesNominated",
+    "ObjectObserved",
+    "ObjectRemoved",
+    "ObjectWritten",
+    "OfferingsUnavailable",
     "PodsDecided",
     "RegistrationHealthReset",
     "RegistrationSettled",
-    "Removed",
-    "Synced",
-    "Tick",
-    "Wrote",
+    "StateEvent",
+    "StateObject",
+    "TimePassed",
 ]
 
-Object: TypeAlias = (
+StateObject: TypeAlias = (
     PodView
     | NodeView
     | NodeClaim
@@ -76,46 +76,46 @@ Object: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObjectObserved:
     """A watch or list shows this object; an older resourceVersion of the same UID is ignored.
 
-    An `authoritative` one is not: a complete list of an API server that was restored from a backup
-    shows it, and what came after the backup has never been.
+    An `authoritative` one is not ignored: it is in a complete list of an API server that was
+    restored from a backup, and later versions no longer exist.
     """
 
-    object: Object
+    object: StateObject
     authoritative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """A watch or re-list shows that this object is gone; its UID is remembered as such."""
+class ObjectRemoved:
+    """A watch or re-list shows that this object is gone; its UID is remembered."""
 
-    object: Object
+    object: StateObject
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class ObjectWritten:
     """The API server answered our write with this object (read-your-writes)."""
 
-    object: Object
+    object: StateObject
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class InformersSynced:
     """Every informer has listed its objects once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CataloguePublished:
-    """A pool has a (new) catalogue, or none any more."""
+    """A pool has a new catalogue, or no longer has one."""
 
     pool: str
     catalogue: Catalogue | None
 
 
 @dataclass(frozen=True, slots=True)
-class CallStarted:
+class LaunchCallStarted:
     """A launch for this claim was handed to a provider."""
 
     claim_uid: str
@@ -123,8 +123,8 @@ class CallStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFinished:
-    """A launch for this claim came back; `launched` is the claim as the provider completed it."""
+class LaunchCallFinished:
+    """A launch call for this claim ended; `launched` is the claim as the provider completed it."""
 
     claim_uid: str
     launched: NodeClaim | None
@@ -132,8 +132,8 @@ class CallFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nominated:
-    """Pods are expected on these nodes or claims (by name); they are not disruptable until then."""
+class NodesNominated:
+    """Pods are expected on these nodes or claims (names); they are not disrupted before `until`."""
 
     names: tuple[str, ...]
     until: datetime
@@ -141,7 +141,7 @@ class Nominated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionMarked:
-    """These claims (by name) are being taken away; their nodes are no capacity."""
+    """These claims (by name) are being removed; their nodes are no longer capacity."""
 
     names: tuple[str, ...]
     cause: str
@@ -156,7 +156,7 @@ class DeletionUnmarked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodsDecided:
-    """A pass decided about these pods: the claim or node each is meant for, or why none is."""
+    """A pass decided about these pods: the claim or node of each, or that none was found."""
 
     placed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Pod UID to the name of its NodeClaim or Node."""
@@ -165,14 +165,14 @@ class PodsDecided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferingsExhausted:
+class OfferingsUnavailable:
     """These offerings were out of stock; masked with a growing time to live."""
 
     offerings: tuple[OfferingKey, ...]
     provider: str
     at: datetime
     node_class: str = ""
-    """From which alone they cannot be had; empty for all."""
+    """The only NodeClass for which they are unavailable; empty for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,14 +190,14 @@ class RegistrationSettled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationHealthReset:
-    """What was remembered of a pool's registrations is replaced by this, oldest first."""
+    """The recorded registrations of a pool are replaced by these, oldest first."""
 
     pool_uid: str
     results: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TimePassed:
     """Time passed: entries past their expiry are dropped."""
 
     now: datetime
@@ -210,21 +210,21 @@ class ClockSet:
     by: timedelta
 
 
-Event: TypeAlias = (
-    Observed
-    | Removed
-    | Wrote
-    | Synced
+StateEvent: TypeAlias = (
+    ObjectObserved
+    | ObjectRemoved
+    | ObjectWritten
+    | InformersSynced
     | CataloguePublished
-    | CallStarted
-    | CallFinished
-    | Nominated
+    | LaunchCallStarted
+    | LaunchCallFinished
+    | NodesNominated
     | DeletionMarked
     | DeletionUnmarked
     | PodsDecided
-    | OfferingsExhausted
+    | OfferingsUnavailable
     | RegistrationSettled
     | RegistrationHealthReset
-    | Tick
+    | TimePassed
     | ClockSet
 )

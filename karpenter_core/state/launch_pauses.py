@@ -1,9 +1,9 @@
-"""How long a pool whose machines do not come to register is left alone.
+"""Pauses launches of NodePools whose nodes do not register.
 
-Without it a broken image or NodeClass costs money around the clock: machines are launched, time
-out, are ended, and launched again. After two failures in a row nothing is launched for a minute,
-then one machine is tried; each further failure doubles the pause, up to ten minutes. One success,
-or a change of the pool or its NodeClass, ends it.
+Without a pause a broken image or NodeClass costs money around the clock: instances are launched,
+time out, are terminated, and launched again. After two failures in a row nothing is launched for a
+minute, then one claim is tried; each further failure doubles the pause, up to ten minutes. One
+success, or a change of the pool or its NodeClass, ends it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAUSE_CAP: Final = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class LaunchPause:
-    """So many registrations of a pool have failed in a row; nothing is launched before `until`."""
+    """Failed registrations of a pool in a row; nothing is launched before `until`."""
 
     failures: int
     until: datetime
@@ -32,20 +32,20 @@ class LaunchPause:
 
     @property
     def is_on_trial(self) -> bool:
-        """Whether so much has failed that the pool must show that it works."""
+        """Whether so many failed that only one claim at a time is tried."""
         return self.failures >= PAUSE_FAILURES
 
 
 def next_pause(
     old: LaunchPause | None, results: tuple[bool, ...], *, now: datetime
 ) -> LaunchPause | None:
-    """Return what becomes of a pause with the last of some results, True for a success.
+    """Return the pause after the last of some results, True for a success; None ends it.
 
-    Claims of one wave fail at about the same time: while a pause lasts, it does not grow.
+    Claims of one batch fail at about the same time: while a pause lasts, it does not grow.
     """
     if not results or results[-1]:
         return None
-    failures = _failed_in_a_row(results) if old is None else old.failures + 1
+    failures = _count_recent_failures(results) if old is None else old.failures + 1
     if failures < PAUSE_FAILURES:
         return LaunchPause(failures, now)
     if old is not None and now < old.until:
@@ -55,6 +55,6 @@ def next_pause(
     return LaunchPause(failures, now + wait, wait)
 
 
-def _failed_in_a_row(results: tuple[bool, ...]) -> int:
+def _count_recent_failures(results: tuple[bool, ...]) -> int:
     """Count the failures since the last success."""
     return next((i for i, ok in enumerate(reversed(results)) if ok), len(results))

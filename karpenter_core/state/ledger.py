@@ -1,14 +1,14 @@
-"""The one home of facts that are not objects.
+"""Holds facts that no Kubernetes object states, each with its expiry.
 
-Who expects a pod where, which node is on its way out, which launch is open: no Kubernetes object
-says so, or not soon enough. Each such fact is one table here, with the moment it expires and the
-way a new leader comes by it again, because a new leader starts with an empty ledger. `TABLES`
-states both, and `docs/design/state.md` shows it to people.
+Expected pods, nodes that are being removed, open launches: no Kubernetes object states these, or
+not soon enough. Each kind of fact is one table here, with its expiry and the way a new leader
+recovers it, because a new leader starts with an empty ledger. `TABLES` states both, and
+`docs/design/state.md` documents it.
 
-The ledger changes by `fold` alone, and takes time from `Tick`: whoever folds a batch of events
-folds the time first. Its instants say how long ago something was, so they move with the wall clock
-when that is set (`ClockSet`): what lasts three minutes lasts three minutes of real time, and all
-instants can be compared with the wall clock as it is now.
+Only `apply_event` changes the ledger. It takes the time from `TimePassed`, which therefore comes
+first in a batch of events. Its instants measure how long ago something was, so they move with the
+wall clock when that is set (`ClockSet`): three minutes are three minutes of real time, and all
+instants can be compared with the present wall clock.
 """
 
 from __future__ import annotations
@@ -23,53 +23,54 @@ from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import PodView
 from karpenter_core.errors import OfferingKey
 from karpenter_core.state.events import (
-    CallFinished,
-    CallStarted,
     ClockSet,
     DeletionMarked,
     DeletionUnmarked,
-    Nominated,
-    Observed,
-    OfferingsExhausted,
+    LaunchCallFinished,
+    LaunchCallStarted,
+    NodesNominated,
+    ObjectObserved,
+    ObjectRemoved,
+    ObjectWritten,
+    OfferingsUnavailable,
     PodsDecided,
     RegistrationHealthReset,
     RegistrationSettled,
-    Removed,
-    Tick,
-    Wrote,
+    TimePassed,
 )
 from karpenter_core.state.launch_pauses import LaunchPause, next_pause
-from karpenter_core.state.tables import Table
+from karpenter_core.state.tables import SnapshotTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.state.events import Event
+    from karpenter_core.state.events import StateEvent
 
 __all__ = [
-    "EXHAUSTION_CAP",
-    "EXHAUSTION_TTL",
     "LAUNCH_RATE_PERIOD",
     "LAUNCH_RESULT_TTL",
     "REGISTRATION_RESULTS",
     "TABLES",
-    "Decision",
+    "UNAVAILABLE_TTL",
+    "UNAVAILABLE_TTL_CAP",
     "DeletionMark",
-    "Exhaustion",
     "LaunchResult",
     "Ledger",
     "LedgerView",
-    "MaskKey",
-    "Placement",
+    "OfferingShortage",
+    "PodDecision",
+    "PodDeletion",
+    "PodPlacement",
     "RecentClaim",
     "TableRule",
+    "UnavailableOfferingKey",
     "UnseenClaim",
-    "moved",
+    "shift_time",
 ]
 
 LAUNCH_RESULT_TTL: Final = timedelta(hours=1)  # upstream default
-EXHAUSTION_TTL: Final = timedelta(minutes=3)  # upstream default of the larger providers
-EXHAUSTION_CAP: Final = timedelta(minutes=48)  # four doublings
+UNAVAILABLE_TTL: Final = timedelta(minutes=3)  # upstream default of the larger providers
+UNAVAILABLE_TTL_CAP: Final = timedelta(minutes=48)  # four doublings
 REGISTRATION_RESULTS: Final = 4  # upstream default
 LAUNCH_RATE_PERIOD: Final = timedelta(minutes=1)
 
@@ -85,7 +86,7 @@ class Droppable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class MaskKey:
+class UnavailableOfferingKey:
     """An offering of one provider, for one NodeClass alone where that is named."""
 
     provider: str
@@ -95,22 +96,22 @@ class MaskKey:
 
 @dataclass(frozen=True, slots=True)
 class DeletionMark:
-    """Why a claim is being taken away."""
+    """The cause for which a claim is being removed."""
 
     cause: str
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """The claim or node a pod is meant for, and since when."""
+class PodPlacement:
+    """The claim or node that a pod is placed on, and since when."""
 
     target: str
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """When a pod was first decided about, and whether its latest decision was a place.
+class PodDecision:
+    """The time of the first decision about a pod, and whether the latest one placed it.
 
     `placed_at` is when it was first given a place, None while the latest decision was none.
     """
@@ -121,8 +122,16 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class PodDeletion:
+    """The end of a deleted pod's grace period: as the API server dates it, and by our clock."""
+
+    timestamp: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class UnseenClaim:
-    """A claim that we created and no watch has shown yet."""
+    """A claim that was created here and that no watch has shown yet."""
 
     name: str
     created: datetime
@@ -130,14 +139,14 @@ class UnseenClaim:
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """What a launch brought: the claim as the provider completed it."""
+    """The result of a launch: the claim as the provider completed it."""
 
     claim: NodeClaim
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Exhaustion:
+class OfferingShortage:
     """An offering that was out of stock: masked until `until`, remembered until `forget_at`.
 
     Found empty again before it is forgotten, it is masked for twice as long.
@@ -150,7 +159,7 @@ class Exhaustion:
 
 @dataclass(frozen=True, slots=True)
 class RecentClaim:
-    """A claim that was created within the last minute, whatever has become of it since."""
+    """A claim that was created within the last minute, deleted since or not."""
 
     pool: str
     created: datetime
@@ -158,7 +167,7 @@ class RecentClaim:
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """When an entry of a table ends, and where a new leader gets it from."""
+    """When an entry of a table expires, and how a new leader recovers it."""
 
     holds: str
     expires: str
@@ -212,6 +221,11 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "when the pod is removed",
         "by the next pass",
     ),
+    "pod_deletions": TableRule(
+        "pod UID -> when the grace period of its deletion ends, from when that was first seen",
+        "when the pod is removed",
+        "the grace period counts from the moment the new leader sees the pod",
+    ),
     "registration_health": TableRule(
         "pool UID -> the last four registrations, True for a success",
         "when the pool is removed or its template or NodeClass changes",
@@ -232,7 +246,7 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "one minute after the claim was created, though it may be gone before",
         "the first list shows those that are still there",
     ),
-    "exhausted": TableRule(
+    "unavailable_offerings": TableRule(
         "provider and offering -> until when it is masked",
         "after 3 min, doubling to 48 min while it is found empty again; spot always after 3 min",
         "the next launch finds out",
@@ -247,7 +261,7 @@ class LedgerView:
 
     nominations: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
     deletion_marks: Mapping[str, DeletionMark] = field(default_factory=dict[str, DeletionMark])
-    placements: Mapping[str, Placement] = field(default_factory=dict[str, Placement])
+    placements: Mapping[str, PodPlacement] = field(default_factory=dict[str, PodPlacement])
     expected: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]],
     )
@@ -255,7 +269,8 @@ class LedgerView:
     launches: Mapping[str, LaunchResult] = field(default_factory=dict[str, LaunchResult])
     open_launches: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
     first_seen: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
-    decisions: Mapping[str, Decision] = field(default_factory=dict[str, Decision])
+    decisions: Mapping[str, PodDecision] = field(default_factory=dict[str, PodDecision])
+    pod_deletions: Mapping[str, PodDeletion] = field(default_factory=dict[str, PodDeletion])
     registration_health: Mapping[str, tuple[bool, ...]] = field(
         default_factory=dict[str, tuple[bool, ...]],
     )
@@ -264,43 +279,48 @@ class LedgerView:
     )
     launch_pauses: Mapping[str, LaunchPause] = field(default_factory=dict[str, LaunchPause])
     recent_claims: Mapping[str, RecentClaim] = field(default_factory=dict[str, RecentClaim])
-    exhausted: Mapping[MaskKey, Exhaustion] = field(default_factory=dict[MaskKey, Exhaustion])
+    unavailable_offerings: Mapping[UnavailableOfferingKey, OfferingShortage] = field(
+        default_factory=dict[UnavailableOfferingKey, OfferingShortage]
+    )
 
-    def is_exhausted(self, key: MaskKey, now: datetime) -> bool:
+    def is_unavailable(self, key: UnavailableOfferingKey, now: datetime) -> bool:
         """Tell whether an offering is masked."""
-        entry = self.exhausted.get(key)
+        entry = self.unavailable_offerings.get(key)
         return entry is not None and now < entry.until
 
 
 @final
 class Ledger:
-    """The tables, and the one way they change."""
+    """The tables of the ledger; only `apply_event` changes them."""
 
     __slots__ = (
-        "_decisions", "_deletion_marks", "_exhausted", "_expected", "_first_seen",
-        "_launch_pauses", "_launches", "_nominations", "_now", "_open_launches", "_placements",
+        "_decisions", "_deletion_marks", "_expected", "_first_seen", "_launch_pauses",
+        "_launches", "_nominations", "_now", "_open_launches", "_placements", "_pod_deletions",
         "_recent_claims", "_registration_failures", "_registration_health", "_swept",
-        "_unseen_claims", "_view",
+        "_unavailable_offerings", "_unseen_claims", "_view",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._now = datetime.min.replace(tzinfo=UTC)
         self._swept = self._now
         self._view: LedgerView | None = None
-        self._nominations: Table[str, datetime] = Table()
-        self._deletion_marks: Table[str, DeletionMark] = Table()
-        self._placements: Table[str, Placement] = Table()
-        self._expected: Table[str, tuple[str, ...]] = Table()
-        self._unseen_claims: Table[str, UnseenClaim] = Table()
-        self._launches: Table[str, LaunchResult] = Table()
-        self._open_launches: Table[str, datetime] = Table()
-        self._first_seen: Table[str, datetime] = Table()
-        self._decisions: Table[str, Decision] = Table()
-        self._registration_health: Table[str, tuple[bool, ...]] = Table()
-        self._registration_failures: Table[str, tuple[str, str]] = Table()
-        self._launch_pauses: Table[str, LaunchPause] = Table()
-        self._recent_claims: Table[str, RecentClaim] = Table()
-        self._exhausted: Table[MaskKey, Exhaustion] = Table()
+        self._nominations: SnapshotTable[str, datetime] = SnapshotTable()
+        self._deletion_marks: SnapshotTable[str, DeletionMark] = SnapshotTable()
+        self._placements: SnapshotTable[str, PodPlacement] = SnapshotTable()
+        self._expected: SnapshotTable[str, tuple[str, ...]] = SnapshotTable()
+        self._unseen_claims: SnapshotTable[str, UnseenClaim] = SnapshotTable()
+        self._launches: SnapshotTable[str, LaunchResult] = SnapshotTable()
+        self._open_launches: SnapshotTable[str, datetime] = SnapshotTable()
+        self._first_seen: SnapshotTable[str, datetime] = SnapshotTable()
+        self._decisions: SnapshotTable[str, PodDecision] = SnapshotTable()
+        self._pod_deletions: SnapshotTable[str, PodDeletion] = SnapshotTable()
+        self._registration_health: SnapshotTable[str, tuple[bool, ...]] = SnapshotTable()
+        self._registration_failures: SnapshotTable[str, tuple[str, str]] = SnapshotTable()
+        self._launch_pauses: SnapshotTable[str, LaunchPause] = SnapshotTable()
+        self._recent_claims: SnapshotTable[str, RecentClaim] = SnapshotTable()
+        self._unavailable_offerings: SnapshotTable[UnavailableOfferingKey, OfferingShortage] = (
+            SnapshotTable()
+        )
 
     @property
     def now(self) -> datetime:
@@ -318,54 +338,58 @@ class Ledger:
             )
         return self._view
 
-    def fold(self, event: Event) -> bool:
-        """Take in what happened; tell whether the ledger changed.
+    def apply_event(self, event: StateEvent) -> bool:
+        """Apply an event; tell whether the ledger changed.
 
-        Object events must be news: the builder has sorted out stale ones before.
+        Object events must be new: the builder drops stale ones before.
         """
-        changed = self._fold(event)
+        changed = self._apply(event)
         if changed:
             self._view = None
         return changed
 
-    def _fold(self, event: Event) -> bool:
+    def _apply(self, event: StateEvent) -> bool:
         match event:
-            case Observed() | Wrote() | Removed():
-                return self._fold_object(event)
-            case Tick():
+            case ObjectObserved() | ObjectWritten() | ObjectRemoved():
+                return self._apply_object(event)
+            case TimePassed():
                 return self._tick(event.now)
             case ClockSet():
                 return self._move(event.by)
             case PodsDecided():
-                return self._decide(event)
-            case CallStarted() | CallFinished():
-                return self._fold_call(event)
-            case OfferingsExhausted():
-                return self._exhaust(event)
+                return self._apply_decision(event)
+            case LaunchCallStarted() | LaunchCallFinished():
+                return self._apply_call(event)
+            case OfferingsUnavailable():
+                return self._mark_unavailable(event)
             case RegistrationSettled() | RegistrationHealthReset():
-                return self._fold_registration(event)
-            case Nominated() | DeletionMarked() | DeletionUnmarked():
-                return self._fold_names(event)
+                return self._apply_registration(event)
+            case NodesNominated() | DeletionMarked() | DeletionUnmarked():
+                return self._apply_names(event)
             case _:
                 return False
 
-    def _fold_object(self, event: Observed | Wrote | Removed) -> bool:
+    def _apply_object(self, event: ObjectObserved | ObjectWritten | ObjectRemoved) -> bool:
         match event:
-            case Observed(PodView() as pod) | Wrote(PodView() as pod):
-                return self._see_pod(pod)
-            case Observed(NodeClaim() as claim):
+            case ObjectObserved(PodView() as pod) | ObjectWritten(PodView() as pod):
+                return self._apply_pod_deletion(pod) | self._apply_pod(pod)
+            case ObjectObserved(NodeClaim() as claim):
                 return self._note_recent(claim, claim.metadata.creation_timestamp) | (
                     self._unseen_claims.drop(claim.uid) is not None
                 )
-            case Wrote(NodeClaim() as claim):
-                return self._write_claim(claim)
-            case Removed(PodView() as pod):
-                return self._displace(pod.uid) | _forget(pod.uid, self._first_seen, self._decisions)
-            case Removed(NodeClaim() as claim):
-                by_uid = _forget(claim.uid, self._unseen_claims, self._launches)
-                return _forget(claim.name, self._nominations, self._deletion_marks) or by_uid
-            case Removed(NodePool() as pool):
-                return _forget(
+            case ObjectWritten(NodeClaim() as claim):
+                return self._apply_claim(claim)
+            case ObjectRemoved(PodView() as pod):
+                return self._remove_placement(pod.uid) | _drop_everywhere(
+                    pod.uid, self._first_seen, self._decisions, self._pod_deletions
+                )
+            case ObjectRemoved(NodeClaim() as claim):
+                by_uid = _drop_everywhere(claim.uid, self._unseen_claims, self._launches)
+                return (
+                    _drop_everywhere(claim.name, self._nominations, self._deletion_marks) or by_uid
+                )
+            case ObjectRemoved(NodePool() as pool):
+                return _drop_everywhere(
                     pool.uid,
                     self._registration_failures,
                     self._registration_health,
@@ -374,11 +398,11 @@ class Ledger:
             case _:
                 return False
 
-    def _fold_names(self, event: Nominated | DeletionMarked | DeletionUnmarked) -> bool:
+    def _apply_names(self, event: NodesNominated | DeletionMarked | DeletionUnmarked) -> bool:
         changed = False
         for name in event.names:
             match event:
-                case Nominated(until=until):
+                case NodesNominated(until=until):
                     old = self._nominations.get(name)
                     if old is None or old < until:
                         self._nominations.put(name, until)
@@ -390,8 +414,8 @@ class Ledger:
                     changed |= self._deletion_marks.drop(name) is not None
         return changed
 
-    def _fold_call(self, event: CallStarted | CallFinished) -> bool:
-        if isinstance(event, CallStarted):
+    def _apply_call(self, event: LaunchCallStarted | LaunchCallFinished) -> bool:
+        if isinstance(event, LaunchCallStarted):
             self._open_launches.put(event.claim_uid, event.at)
             return True
         changed = self._open_launches.drop(event.claim_uid) is not None
@@ -400,7 +424,7 @@ class Ledger:
             changed = True
         return changed
 
-    def _fold_registration(self, event: RegistrationSettled | RegistrationHealthReset) -> bool:
+    def _apply_registration(self, event: RegistrationSettled | RegistrationHealthReset) -> bool:
         settled = isinstance(event, RegistrationSettled)
         if not settled:
             results = event.results
@@ -429,21 +453,33 @@ class Ledger:
         self._recent_claims.put(claim.uid, RecentClaim(pool, created))
         return True
 
-    def _see_pod(self, pod: PodView) -> bool:
+    def _apply_pod(self, pod: PodView) -> bool:
         if pod.is_provisionable:
             if pod.uid in self._first_seen:
                 return False
             self._first_seen.put(pod.uid, self._now)
             return True
         if pod.node_name or not pod.is_active:
-            # A pod that leaves a node keeps its place elsewhere until it is gone from the old one.
+            # A pod that leaves a node keeps its new placement until it is gone from the old node.
             waits = bool(pod.node_name) and pod.is_reschedulable and pod.uid not in self._first_seen
             if waits:
                 return False
-            return self._displace(pod.uid) | _forget(pod.uid, self._first_seen)
+            return self._remove_placement(pod.uid) | _drop_everywhere(pod.uid, self._first_seen)
         return False
 
-    def _write_claim(self, claim: NodeClaim) -> bool:
+    def _apply_pod_deletion(self, pod: PodView) -> bool:
+        """Note when the grace period ends by our clock: the timestamp is by the API server's."""
+        timestamp, grace = pod.deletion_timestamp, pod.deletion_grace_period_seconds
+        if timestamp is None or grace is None:
+            return False
+        old = self._pod_deletions.get(pod.uid)
+        if old is not None and old.timestamp == timestamp:
+            return False
+        ends_at = shift_time(self._now, timedelta(seconds=grace))
+        self._pod_deletions.put(pod.uid, PodDeletion(timestamp, ends_at))
+        return True
+
+    def _apply_claim(self, claim: NodeClaim) -> bool:
         first_write = claim.metadata.generation <= 1 and not claim.status.conditions
         if not first_write or claim.uid in self._unseen_claims:
             return False
@@ -452,22 +488,22 @@ class Ledger:
         self._note_recent(claim, self._now)  # the server's clock may be wrong
         return True
 
-    def _decide(self, event: PodsDecided) -> bool:
+    def _apply_decision(self, event: PodsDecided) -> bool:
         arrived: dict[str, list[str]] = {}
         for uid, target in event.placed.items():
-            self._displace(uid)
-            self._placements.put(uid, Placement(target, event.at))
+            self._remove_placement(uid)
+            self._placements.put(uid, PodPlacement(target, event.at))
             arrived.setdefault(target, []).append(uid)
             self._note_decision(uid, event.at, placed=True)
         for target, uids in arrived.items():
             self._expected.put(target, (*(self._expected.get(target) or ()), *uids))
         for uid in event.failed:
-            self._displace(uid)
+            self._remove_placement(uid)
             self._note_decision(uid, event.at, placed=False)
         return bool(event.placed or event.failed)
 
-    def _displace(self, uid: str) -> bool:
-        """Take back the place that a pod was given, if it has one."""
+    def _remove_placement(self, uid: str) -> bool:
+        """Remove the placement of a pod, if it has one."""
         placement = self._placements.drop(uid)
         if placement is None:
             return False
@@ -482,20 +518,20 @@ class Ledger:
         old = self._decisions.get(uid)
         if old is None or old.placed != placed:
             first_at = at if old is None else old.first_at
-            self._decisions.put(uid, Decision(first_at, placed, at if placed else None))
+            self._decisions.put(uid, PodDecision(first_at, placed, at if placed else None))
 
-    def _exhaust(self, event: OfferingsExhausted) -> bool:
+    def _mark_unavailable(self, event: OfferingsUnavailable) -> bool:
         for offering in event.offerings:
-            key = MaskKey(event.provider, offering, event.node_class)
-            old = self._exhausted.get(key)
+            key = UnavailableOfferingKey(event.provider, offering, event.node_class)
+            old = self._unavailable_offerings.get(key)
             if old is None or event.at >= old.forget_at:
-                ttl = EXHAUSTION_TTL
+                ttl = UNAVAILABLE_TTL
             elif event.at < old.until:
-                ttl = old.ttl  # several launches of one wave found the same shelf empty
+                ttl = old.ttl  # several launches of one batch reported the same shortage
             else:
-                ttl = min(old.ttl * 2, EXHAUSTION_CAP)
+                ttl = min(old.ttl * 2, UNAVAILABLE_TTL_CAP)
             until = event.at + ttl
-            self._exhausted.put(key, Exhaustion(until, ttl, until + ttl))
+            self._unavailable_offerings.put(key, OfferingShortage(until, ttl, until + ttl))
         return bool(event.offerings)
 
     def _tick(self, now: datetime) -> bool:
@@ -512,7 +548,11 @@ class Ledger:
             uid for uid, claim in self._recent_claims.items()
             if claim.created + LAUNCH_RATE_PERIOD <= self._now
         ]  # fmt: skip
-        stocked = [key for key, entry in self._exhausted.items() if entry.forget_at <= self._now]
+        stocked = [
+            key
+            for key, entry in self._unavailable_offerings.items()
+            if entry.forget_at <= self._now
+        ]
         for name in past:
             self._nominations.drop(name)
         for uid in old:
@@ -520,44 +560,51 @@ class Ledger:
         for uid in settled:
             self._recent_claims.drop(uid)
         for key in stocked:
-            self._exhausted.drop(key)
+            self._unavailable_offerings.drop(key)
         return bool(past or old or settled or stocked)
 
     def _move(self, by: timedelta) -> bool:
         """Move every instant with the wall clock."""
-        self._now, self._swept = moved(self._now, by), moved(self._swept, by)
+        self._now, self._swept = shift_time(self._now, by), shift_time(self._swept, by)
         for instants in (self._nominations, self._open_launches, self._first_seen):
             for key, at in tuple(instants.items()):
-                instants.put(key, moved(at, by))
-        for key, placement in tuple(self._placements.items()):
-            self._placements.put(key, replace(placement, at=moved(placement.at, by)))
+                instants.put(key, shift_time(at, by))
+        self._shift_pod_times(by)
         for key, launch in tuple(self._launches.items()):
-            self._launches.put(key, replace(launch, at=moved(launch.at, by)))
+            self._launches.put(key, replace(launch, at=shift_time(launch.at, by)))
         for key, claim in tuple(self._unseen_claims.items()):
-            self._unseen_claims.put(key, replace(claim, created=moved(claim.created, by)))
+            self._unseen_claims.put(key, replace(claim, created=shift_time(claim.created, by)))
         for key, recent in tuple(self._recent_claims.items()):
-            self._recent_claims.put(key, replace(recent, created=moved(recent.created, by)))
+            self._recent_claims.put(key, replace(recent, created=shift_time(recent.created, by)))
         for key, pause in tuple(self._launch_pauses.items()):
-            self._launch_pauses.put(key, replace(pause, until=moved(pause.until, by)))
-        for key, decision in tuple(self._decisions.items()):
-            placed = None if decision.placed_at is None else moved(decision.placed_at, by)
-            first_at = moved(decision.first_at, by)
-            self._decisions.put(key, replace(decision, first_at=first_at, placed_at=placed))
-        for key, entry in tuple(self._exhausted.items()):
-            until, forget_at = moved(entry.until, by), moved(entry.forget_at, by)
-            self._exhausted.put(key, replace(entry, until=until, forget_at=forget_at))
+            self._launch_pauses.put(key, replace(pause, until=shift_time(pause.until, by)))
+        for key, entry in tuple(self._unavailable_offerings.items()):
+            until, forget_at = shift_time(entry.until, by), shift_time(entry.forget_at, by)
+            self._unavailable_offerings.put(key, replace(entry, until=until, forget_at=forget_at))
         return True
 
+    def _shift_pod_times(self, by: timedelta) -> None:
+        for key, placement in tuple(self._placements.items()):
+            self._placements.put(key, replace(placement, at=shift_time(placement.at, by)))
+        for key, decision in tuple(self._decisions.items()):
+            placed = None if decision.placed_at is None else shift_time(decision.placed_at, by)
+            first_at = shift_time(decision.first_at, by)
+            self._decisions.put(key, replace(decision, first_at=first_at, placed_at=placed))
+        for key, deletion in tuple(self._pod_deletions.items()):
+            self._pod_deletions.put(
+                key, replace(deletion, ends_at=shift_time(deletion.ends_at, by))
+            )
 
-def moved(at: datetime, by: timedelta) -> datetime:
-    """Return an instant moved, or as it is where that would leave the calendar."""
+
+def shift_time(at: datetime, by: timedelta) -> datetime:
+    """Return an instant moved, or unchanged where that would leave the calendar."""
     try:
         return at + by
     except OverflowError:
         return at
 
 
-def _forget(key: str, *tables: Droppable) -> bool:
+def _drop_everywhere(key: str, *tables: Droppable) -> bool:
     """Drop a key from every one of the tables."""
     changed = False
     for table in tables:

@@ -1,7 +1,7 @@
-"""Places that were decided before and still stand.
+"""Finds the placements of pods that were decided earlier and still hold.
 
-A pod keeps its place while the place is good: the claim is under way, or the scheduler still has
-time to bind it. It is not asked about again, its room is taken, and the machine is not empty.
+A pod keeps its placement while its node starts, or while the scheduler still has time to bind it.
+Such a pod is not scheduled again, its resources are reserved, and its node is not empty.
 """
 
 from __future__ import annotations
@@ -9,110 +9,110 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.nodeclaim import INITIALIZED
-from karpenter_core.state.machines import has_lost_node
+from karpenter_core.state.state_nodes import has_lost_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.state.ledger import Placement
+    from karpenter_core.state.ledger import PodPlacement
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
     "NOMINATION_WINDOW",
-    "expected_machines",
-    "nomination_stands",
+    "expected_state_nodes",
+    "is_nomination_valid",
     "nomination_window",
-    "standing_place",
+    "valid_placement",
 ]
 
 NOMINATION_WINDOW: Final = timedelta(seconds=20)
 """Upstream default: twice the longest batch window."""
-_SHORTEST_WINDOW: Final = timedelta(seconds=10)  # upstream default
+_MIN_WINDOW: Final = timedelta(seconds=10)  # upstream default
 
 
 def nomination_window(batch_maximum: timedelta) -> timedelta:
-    """Return how long a node that pods were placed on is kept from disruption."""
-    return max(2 * batch_maximum, _SHORTEST_WINDOW)
+    """Return how long a node with newly placed pods is protected from disruption."""
+    return max(2 * batch_maximum, _MIN_WINDOW)
 
 
-def standing_place(
+def valid_placement(
     snapshot: Snapshot, pod: PodView, *, now: datetime, window: timedelta = NOMINATION_WINDOW
 ) -> StateNode | None:
-    """Return the machine that was decided on for a pod, while that stands.
+    """Return the node that a pod was placed on, while the placement is valid.
 
-    A machine that boots is waited for, however long: liveness ends it if it never comes. Once it
-    is initialised the scheduler has one window to bind the pod.
+    A booting node is waited for without limit: the liveness check deletes it if it never comes up.
+    Once it is initialised the scheduler has one window to bind the pod.
     """
-    if pod.nominated_node_name and nomination_stands(snapshot, pod, now=now, window=window):
+    if pod.nominated_node_name and is_nomination_valid(snapshot, pod, now=now, window=window):
         return snapshot.state_nodes_by_node.get(pod.nominated_node_name)
     placement = snapshot.ledger.placements.get(pod.uid)
-    machine = None if placement is None else snapshot.state_node(placement.target)
-    if placement is None or machine is None or machine.marked_for_deletion:
+    state_node = None if placement is None else snapshot.state_node(placement.target)
+    if placement is None or state_node is None or state_node.marked_for_deletion:
         return None
-    if has_lost_node(machine):
+    if has_lost_node(state_node):
         return None
-    return machine if _has_time(machine, placement, now=now, window=window) else None
+    return state_node if _is_within_window(state_node, placement, now=now, window=window) else None
 
 
-def nomination_stands(
+def is_nomination_valid(
     snapshot: Snapshot, pod: PodView, *, now: datetime, window: timedelta = NOMINATION_WINDOW
 ) -> bool:
-    """Tell whether a pod still goes to the node that its status names.
+    """Tell whether a pod still goes to the node that its status nominates.
 
-    The name is the scheduler's, which makes room there, or ours, of a machine made for the pod.
-    It is void once that node has gone or is going. Ours is void too when the scheduler has had a
-    whole window and done nothing; the scheduler's own it takes back itself.
+    The scheduler nominates a node where it preempts pods; this controller nominates a node that it
+    launched for the pod. Both are void once that node is gone or is being removed. Ours is void
+    too when the scheduler has not bound the pod within the window; the scheduler removes its own.
     """
     node = snapshot.nodes.get(pod.nominated_node_name)
     if node is None or node.is_deleting:
         return False
-    machine = snapshot.state_nodes_by_node.get(node.name)
-    if machine is None:
+    state_node = snapshot.state_nodes_by_node.get(node.name)
+    if state_node is None:
         return True
-    if machine.marked_for_deletion:
+    if state_node.marked_for_deletion:
         return False
     placement = snapshot.ledger.placements.get(pod.uid)
-    if placement is None or snapshot.state_node(placement.target) is not machine:
+    if placement is None or snapshot.state_node(placement.target) is not state_node:
         return True
-    return _has_time(machine, placement, now=now, window=window) or any(
-        other.is_terminating for other in machine.pods
+    return _is_within_window(state_node, placement, now=now, window=window) or any(
+        other.is_terminating for other in state_node.pods
     )
 
 
-def _has_time(
-    machine: StateNode, placement: Placement, *, now: datetime, window: timedelta
+def _is_within_window(
+    state_node: StateNode, placement: PodPlacement, *, now: datetime, window: timedelta
 ) -> bool:
-    """Tell whether the scheduler is not late yet with binding what was planned."""
-    if not machine.initialized:
+    """Tell whether the scheduler still has time to bind a placed pod."""
+    if not state_node.initialized:
         return True
-    initialized = _initialized_at(machine)
+    initialized = _initialized_at(state_node)
     since = placement.at
-    if initialized is not None and initialized <= now:  # else a clock was set: it tells nothing
+    if initialized is not None and initialized <= now:  # else a clock was set: ignore it
         since = max(since, initialized)
     return now < since + window
 
 
-def expected_machines(
+def expected_state_nodes(
     snapshot: Snapshot,
     pods: Iterable[PodView],
     *,
     now: datetime,
-    window: timedelta = NOMINATION_WINDOW,
+    window: timedelta,
 ) -> frozenset[StateNode]:
-    """Return the machines on which some of these pods are still expected."""
+    """Return the nodes on which some of these pods are still expected."""
     return frozenset(
-        machine
+        state_node
         for pod in pods
-        if (machine := standing_place(snapshot, pod, now=now, window=window)) is not None
+        if (state_node := valid_placement(snapshot, pod, now=now, window=window)) is not None
     )
 
 
-def _initialized_at(machine: StateNode) -> datetime | None:
-    if machine.claim is None:
+def _initialized_at(state_node: StateNode) -> datetime | None:
+    if state_node.claim is None:
         return None
-    condition = find(machine.claim.status.conditions, INITIALIZED)
+    condition = find_condition(state_node.claim.status.conditions, INITIALIZED)
     return None if condition is None else condition.last_transition_time

@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets: which pods may leave their nodes now.
+"""Finds the PodDisruptionBudgets that keep pods from leaving.
 
-Two questions, two answers. A *candidate* for disruption is held back by a budget that allows no
-disruption at this moment. A pod that must be *rescheduled* (its node goes anyway) waits only for a
+Two cases differ. A *candidate* for disruption is blocked by a budget that allows no disruption at
+this moment. A pod that must be *rescheduled* (its node is removed anyway) is blocked only by a
 budget that never allows any.
 """
 
@@ -30,7 +30,7 @@ def budget_key(budget: PodDisruptionBudgetView) -> str:
 
 @final
 class PodBudgets:
-    """The budgets of a cluster, found by namespace."""
+    """The PodDisruptionBudgets of a cluster, by namespace."""
 
     __slots__ = ("_by_namespace",)
 
@@ -40,7 +40,7 @@ class PodBudgets:
             self._by_namespace.setdefault(budget.namespace, []).append(budget)
 
     def matching(self, pod: PodView) -> tuple[PodDisruptionBudgetView, ...]:
-        """Return the budgets that watch over a pod."""
+        """Return the budgets that select a pod."""
         return tuple(
             budget
             for budget in self._by_namespace.get(pod.namespace, ())
@@ -48,14 +48,14 @@ class PodBudgets:
         )
 
     def blocking(self, pod: PodView, now: datetime) -> tuple[PodDisruptionBudgetView, ...]:
-        """Return what keeps the pod from being evicted now: several budgets, or an exhausted one.
+        """Return the budgets that block eviction of a pod now: several, or an exhausted one.
 
-        The eviction API refuses a pod with two budgets whatever they say.
+        The eviction API refuses a pod with two budgets in any case.
         """
         return self._blocking(pod, now, fully=False)
 
     def is_reschedulable_now(self, pod: PodView, now: datetime) -> bool:
-        """Tell whether the pod is going to need another place when its node goes."""
+        """Tell whether the pod can leave and will need another place when its node is removed."""
         return (
             pod.is_reschedulable
             and is_disruptable(pod, now)
@@ -70,10 +70,10 @@ class PodBudgets:
         budgets = self.matching(pod)
         if len(budgets) > 1:
             return budgets
-        return tuple(budget for budget in budgets if _blocks(budget, pod, fully=fully))
+        return tuple(budget for budget in budgets if _is_blocking(budget, pod, fully=fully))
 
 
-def _blocks(budget: PodDisruptionBudgetView, pod: PodView, *, fully: bool) -> bool:
+def _is_blocking(budget: PodDisruptionBudgetView, pod: PodView, *, fully: bool) -> bool:
     if budget.unhealthy_pod_eviction_policy == _ALWAYS_ALLOW and pod.ready is False:
         return False
     if fully:

@@ -1,4 +1,4 @@
-"""Pods by node, the ones that wait, and the newest of each DaemonSet."""
+"""Indexes pods by node, waiting pods, and each DaemonSet's newest pod."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.state.tables import Table
+from karpenter_core.state.tables import SnapshotTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.api.records import PodView
 
-__all__ = ["PodIndex", "PodTables", "moved_on"]
+__all__ = ["PodIndex", "PodIndexView", "changed_node"]
 
 _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodTables:
+class PodIndexView:
     """The index at one instant."""
 
     by_node: Mapping[str, tuple[PodView, ...]]
@@ -30,7 +30,7 @@ class PodTables:
 
 @final
 class PodIndex:
-    """Follows pods one by one; the order of events does not matter."""
+    """Indexes pods one by one; the order of events does not matter."""
 
     __slots__ = (
         "_by_node", "_daemons", "_newest", "_nominated", "_on", "_pending", "_stale",
@@ -39,20 +39,20 @@ class PodIndex:
 
     def __init__(self) -> None:
         self._on: dict[str, dict[str, PodView]] = {}
-        self._by_node: Table[str, tuple[PodView, ...]] = Table()
+        self._by_node: SnapshotTable[str, tuple[PodView, ...]] = SnapshotTable()
         self._stale: set[str] = set()
-        self._pending: Table[str, PodView] = Table()
-        self._nominated: Table[str, PodView] = Table()
+        self._pending: SnapshotTable[str, PodView] = SnapshotTable()
+        self._nominated: SnapshotTable[str, PodView] = SnapshotTable()
         self._daemons: dict[str, dict[str, PodView]] = {}
-        self._newest: Table[str, PodView] = Table()
+        self._newest: SnapshotTable[str, PodView] = SnapshotTable()
         self._stale_daemons: set[str] = set()
 
     def put(self, new: PodView | None, old: PodView | None) -> tuple[str, ...]:
-        """Replace what is known of a pod; return the nodes whose pods changed."""
+        """Replace a pod; return the nodes whose pods changed."""
         touched: list[str] = []
         if old is not None and _counts(old):
             touched.append(old.node_name)
-            self._leave(old)
+            self._remove_from_node(old)
         if new is not None and _counts(new):
             touched.append(new.node_name)
             self._on.setdefault(new.node_name, {})[new.uid] = new
@@ -61,7 +61,7 @@ class PodIndex:
         self._stale.update(touched)
         return tuple(dict.fromkeys(touched))
 
-    def freeze(self) -> PodTables:
+    def freeze(self) -> PodIndexView:
         """Return the index as it is now."""
         for name in self._stale:
             pods = self._on.get(name)
@@ -77,7 +77,7 @@ class PodIndex:
             else:
                 self._newest.drop(owner)
         self._stale_daemons.clear()
-        return PodTables(
+        return PodIndexView(
             by_node=self._by_node.freeze(),
             pending=self._pending.freeze(),
             nominated=self._nominated.freeze(),
@@ -85,7 +85,7 @@ class PodIndex:
         )
 
     def _put_waiting(self, new: PodView | None, old: PodView | None) -> None:
-        kept: Table[str, PodView] | None = None
+        kept: SnapshotTable[str, PodView] | None = None
         if new is not None and new.is_provisionable:
             kept = self._pending
         elif new is not None and new.is_nominated:
@@ -96,7 +96,7 @@ class PodIndex:
             if table is not kept and old is not None:
                 table.drop(old.uid)
 
-    def _leave(self, pod: PodView) -> None:
+    def _remove_from_node(self, pod: PodView) -> None:
         pods = self._on.get(pod.node_name)
         if pods is not None:
             pods.pop(pod.uid, None)
@@ -115,7 +115,7 @@ class PodIndex:
             self._daemons.setdefault(new.owner_uid, {})[new.uid] = new
 
 
-def moved_on(new: PodView | None, old: PodView | None) -> str:
+def changed_node(new: PodView | None, old: PodView | None) -> str:
     """Return the node that a pod came to, ended on, began to leave or left; empty otherwise."""
     pod = new if new is not None else old
     if pod is None or pod.is_daemon or not pod.node_name:

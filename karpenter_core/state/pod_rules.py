@@ -1,4 +1,4 @@
-"""What a pod allows to be done with its node: the predicates that drain and disruption share."""
+"""Decides whether pods may be evicted, disrupted and drained."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.records import PodView, Toleration
+    from karpenter_core.state.ledger import LedgerView
 
 __all__ = [
     "STUCK_AFTER",
     "DoNotDisrupt",
-    "Protection",
+    "PodProtection",
     "do_not_disrupt",
     "is_disruptable",
     "is_drainable",
@@ -33,18 +34,18 @@ __all__ = [
     "pod_ref",
     "protection_notice",
     "tolerates_disruption",
-    "waiting_pods",
+    "undrained_pods",
 ]
 
 STUCK_AFTER: Final = timedelta(minutes=1)  # upstream default
-"""A pod whose deletion takes so much longer than it may is waited for no more."""
+"""Time after its deletion timestamp from which a pod no longer blocks the drain."""
 _ALWAYS: Final = "true"
 _LEGACY: Final = ((DO_NOT_EVICT, "true"), (SAFE_TO_EVICT, "false"))
-"""What older autoscalers read, with the value that protects; every other value says nothing."""
+"""Annotations of older autoscalers, with the value that protects; other values are ignored."""
 
 
-class Protection(Enum):
-    """What the do-not-disrupt annotation of a pod comes to."""
+class PodProtection(Enum):
+    """The effect of a pod's do-not-disrupt annotation."""
 
     NONE = "none"
     ALWAYS = "always"
@@ -55,13 +56,13 @@ class Protection(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoNotDisrupt:
-    """The annotation read: whether it protects, until when, or what is wrong with it.
+    """The parsed annotation: its effect, its end, or its error.
 
-    `annotation` is the key that decided. `error` may stand beside a protection: an annotation that
-    cannot be read leaves the decision to older ones.
+    `annotation` is the decisive key. `error` may accompany a protection: after an annotation that
+    cannot be read the older ones decide.
     """
 
-    protection: Protection
+    protection: PodProtection
     annotation: str = DO_NOT_DISRUPT
     until: datetime | None = None
     error: str = ""
@@ -69,52 +70,52 @@ class DoNotDisrupt:
     @property
     def is_active(self) -> bool:
         """Whether the pod is protected now."""
-        return self.protection in {Protection.ALWAYS, Protection.UNTIL}
+        return self.protection in {PodProtection.ALWAYS, PodProtection.UNTIL}
 
 
-_NONE: Final = DoNotDisrupt(protection=Protection.NONE)
+_NONE: Final = DoNotDisrupt(protection=PodProtection.NONE)
 
 
 def do_not_disrupt(pod: PodView, now: datetime) -> DoNotDisrupt:
     """Read `karpenter.sh/do-not-disrupt`: `true`, or a duration from the pod's start.
 
     A pod that has not started is protected; a value that cannot be read protects nothing. Where
-    the annotation is missing or cannot be read, those of older autoscalers count: they protect for
-    good or say nothing.
+    the annotation is missing or cannot be read, those of older autoscalers count: they protect
+    permanently or not at all.
     """
     annotations = pod.shape.annotations
     value = annotations.get(DO_NOT_DISRUPT)
     verdict = _NONE if value is None else _read(value, pod, now)
-    if verdict.protection not in {Protection.NONE, Protection.INVALID}:
+    if verdict.protection not in {PodProtection.NONE, PodProtection.INVALID}:
         return verdict
     for key, protecting in _LEGACY:
         if annotations.get(key) == protecting:
-            return replace(verdict, protection=Protection.ALWAYS, annotation=key)
+            return replace(verdict, protection=PodProtection.ALWAYS, annotation=key)
     return verdict
 
 
 def _read(value: str, pod: PodView, now: datetime) -> DoNotDisrupt:
     if value == _ALWAYS:
-        return DoNotDisrupt(protection=Protection.ALWAYS)
+        return DoNotDisrupt(protection=PodProtection.ALWAYS)
     try:
         duration = parse_duration(value)
     except ValueError as error:
         text = f'failed to parse "{value}" as a duration: time: {error}'
-        return DoNotDisrupt(protection=Protection.INVALID, error=text)
+        return DoNotDisrupt(protection=PodProtection.INVALID, error=text)
     if duration <= timedelta():
         text = f'duration "{value}" must be positive'
-        return DoNotDisrupt(protection=Protection.INVALID, error=text)
+        return DoNotDisrupt(protection=PodProtection.INVALID, error=text)
     if pod.start_time is None:
-        return DoNotDisrupt(protection=Protection.ALWAYS)
+        return DoNotDisrupt(protection=PodProtection.ALWAYS)
     until = pod.start_time + duration
-    protection = Protection.UNTIL if now < until else Protection.ELAPSED
+    protection = PodProtection.UNTIL if now < until else PodProtection.ELAPSED
     return DoNotDisrupt(protection=protection, until=until)
 
 
-def protection_notice(pod: PodView, verdict: DoNotDisrupt) -> Notice | None:
-    """Say on the pod what its annotation comes to, when there is something to say."""
-    if verdict.error:
-        message = f"Invalid {DO_NOT_DISRUPT} annotation: {verdict.error}, ignoring annotation"
+def protection_notice(pod: PodView, protection: DoNotDisrupt) -> Notice | None:
+    """Return an Event on the pod about its annotation; None when nothing is to be reported."""
+    if protection.error:
+        message = f"Invalid {DO_NOT_DISRUPT} annotation: {protection.error}, ignoring annotation"
         return Notice(
             regarding=pod_ref(pod),
             type="Warning",
@@ -122,11 +123,11 @@ def protection_notice(pod: PodView, verdict: DoNotDisrupt) -> Notice | None:
             message=message,
             dedupe=(pod.uid, message),
         )
-    match verdict.protection:
-        case Protection.NONE | Protection.ALWAYS | Protection.INVALID:
+    match protection.protection:
+        case PodProtection.NONE | PodProtection.ALWAYS | PodProtection.INVALID:
             return None
-        case Protection.UNTIL:
-            until = "" if verdict.until is None else f"{verdict.until:%Y-%m-%dT%H:%M:%SZ}"
+        case PodProtection.UNTIL:
+            until = "" if protection.until is None else f"{protection.until:%Y-%m-%dT%H:%M:%SZ}"
             return Notice(
                 regarding=pod_ref(pod),
                 type="Normal",
@@ -134,7 +135,7 @@ def protection_notice(pod: PodView, verdict: DoNotDisrupt) -> Notice | None:
                 message=f"The {DO_NOT_DISRUPT} grace period will elapse at {until}",
                 dedupe=(pod.uid, until),
             )
-        case Protection.ELAPSED:
+        case PodProtection.ELAPSED:
             return Notice(
                 regarding=pod_ref(pod),
                 type="Normal",
@@ -145,12 +146,12 @@ def protection_notice(pod: PodView, verdict: DoNotDisrupt) -> Notice | None:
 
 
 def is_disruptable(pod: PodView, now: datetime) -> bool:
-    """Tell whether the pod does not mind; one that has ended or is ending never does."""
+    """Tell whether the pod is unprotected; one that has ended or is ending always is."""
     return not pod.is_active or not do_not_disrupt(pod, now).is_active
 
 
 def is_evictable(pod: PodView, now: datetime) -> bool:
-    """Tell whether eviction makes the pod leave, as far as the pod itself goes."""
+    """Tell whether the pod itself allows its eviction."""
     return (
         pod.is_active
         and not pod.is_mirror
@@ -183,17 +184,31 @@ def pod_ref(pod: PodView) -> ObjectRef:
     )
 
 
-def is_drainable(pod: PodView, now: datetime) -> bool:
+def is_drainable(pod: PodView, now: datetime, ledger: LedgerView) -> bool:
     """Tell whether the node waits for a pod to leave.
 
-    It does not for pods that tolerate its taint, for static pods, and for ones whose deletion has
-    hung for a minute. It does wait for protected pods, although nobody evicts them.
+    It does not wait for pods that tolerate its taint, for static pods, and for pods whose deletion
+    has hung for a minute. It waits for protected pods, although they are not evicted.
     """
-    stuck = pod.deletion_timestamp is not None and now - pod.deletion_timestamp > STUCK_AFTER
-    return not pod.is_mirror and not stuck and not tolerates_disruption(pod)
+    return not (pod.is_mirror or _is_stuck(pod, now, ledger) or tolerates_disruption(pod))
 
 
-def waiting_pods(pods: Iterable[PodView], now: datetime) -> tuple[PodView, ...]:
+def _is_stuck(pod: PodView, now: datetime, ledger: LedgerView) -> bool:
+    """Tell whether a pod has not ended a minute after its grace period.
+
+    The API server dates the end of that period, by a clock that may be far from ours: what counts
+    is how long the pod has been seen to end.
+    """
+    if pod.deletion_timestamp is None:
+        return False
+    deletion = ledger.pod_deletions.get(pod.uid)
+    ends_at = pod.deletion_timestamp if deletion is None else deletion.ends_at
+    return now - ends_at > STUCK_AFTER
+
+
+def undrained_pods(
+    pods: Iterable[PodView], now: datetime, ledger: LedgerView
+) -> tuple[PodView, ...]:
     """Return the pods that a node still waits for, by name."""
-    waiting = [pod for pod in pods if not pod.is_terminal and is_drainable(pod, now)]
+    waiting = [pod for pod in pods if not pod.is_terminal and is_drainable(pod, now, ledger)]
     return tuple(sorted(waiting, key=lambda pod: (pod.key, pod.uid)))

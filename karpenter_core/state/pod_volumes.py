@@ -1,9 +1,9 @@
-"""Volumes of pods: what keeps a pod from being served, where its volumes are, what they attach.
+"""Reads volumes of pods: errors, places where they are, attachments.
 
-Three questions with one source, the claims that a pod's volumes stand on. A pod whose claim can be
-mounted nowhere is left out of a pass. Where a volume is (or may be made) narrows the node, never
-the pod, so topology spread counts as if the volume were not there. And each CSI driver attaches so
-many volumes to a node, whoever shares them.
+All three come from the PersistentVolumeClaims of a pod's volumes. A pod whose claim can be mounted
+nowhere is left out of a pass. The place where a volume is (or may be created) narrows the node, not
+the pod's own affinity, so topology spread counts as if the volume were not there. And each CSI
+driver attaches a limited number of volumes to a node, shared or not.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     )
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["Volumes", "VolumesUnsupported"]
+__all__ = ["PodVolumeReader", "UnsupportedVolumes"]
 
 _LOST: Final = "Lost"
 _IMMEDIATE: Final = "Immediate"
 _NOTHING: Final[Mapping[str, frozenset[str]]] = MappingProxyType({})
 
-Alternatives: TypeAlias = tuple[Requirements, ...]
-"""One of these must hold; empty when nothing is asked."""
+VolumeAlternatives: TypeAlias = tuple[Requirements, ...]
+"""Requirements of which one must hold; empty for no restriction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VolumesUnsupported:
-    """What no machine of the loaded providers can mount, as they say themselves."""
+class UnsupportedVolumes:
+    """Volumes that no node of the loaded providers can mount, as the providers declare."""
 
     topology_keys: frozenset[str] = frozenset()
-    """A StorageClass whose allowed topologies name one of these is of no use."""
+    """Labels that make a StorageClass unusable when its allowed topologies name them."""
     provisioners: frozenset[str] = frozenset()
-    """CSI drivers that are not there."""
+    """CSI drivers that nodes do not run."""
 
 
 @final
-class Volumes:
+class PodVolumeReader:
     """Reads the volumes of pods, each claim once, for one pass over one snapshot.
 
     Pods that ask for the same share one `PodVolumes`, and lists of alternatives that are equal by
@@ -66,27 +66,27 @@ class Volumes:
         snapshot: Snapshot,
         *,
         aliases: Mapping[str, str] = ALIASES,
-        unsupported: VolumesUnsupported | None = None,
+        unsupported: UnsupportedVolumes | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._aliases = aliases
-        self._unsupported = unsupported or VolumesUnsupported()
-        self._alternatives: dict[tuple[str, str], Alternatives | str] = {}
-        self._crossed: dict[tuple[int, ...], Alternatives] = {}
+        self._unsupported = unsupported or UnsupportedVolumes()
+        self._alternatives: dict[tuple[str, str], VolumeAlternatives | str] = {}
+        self._crossed: dict[tuple[int, ...], VolumeAlternatives] = {}
         self._read: dict[tuple[str, ...], PodVolumes | None] = {}
 
     def error(self, pod: PodView) -> str:
-        """Say why a volume of a pod cannot be used on any node; empty when all can."""
+        """Return why a volume of a pod cannot be used on any node; empty when all can."""
         for volume in pod.shape.volumes:
             error = self._error(_claim_key(pod, volume))
             if error:
                 return error
         return ""
 
-    def of(self, pod: PodView) -> PodVolumes | None:
-        """Return what the pod's volumes ask of a node; None when that is nothing.
+    def pod_volumes(self, pod: PodView) -> PodVolumes | None:
+        """Return what the pod's volumes require of a node; None for nothing.
 
-        A claim that cannot be read asks nothing: whoever cares has asked for `error` before.
+        A claim that cannot be read requires nothing: callers check `error` first.
         """
         if not pod.shape.volumes:
             return None
@@ -101,13 +101,13 @@ class Volumes:
             )
         return self._read[keys]
 
-    def attached(self, pods: Iterable[PodView]) -> Mapping[str, frozenset[str]]:
+    def attached_claims(self, pods: Iterable[PodView]) -> Mapping[str, frozenset[str]]:
         """Return the claims (`namespace/name`) that pods have attached together, by CSI driver."""
         return self._attached(
             _claim_key(pod, volume) for pod in pods for volume in pod.shape.volumes
         )
 
-    # -- what is wrong -----------------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------------------
 
     def _error(self, key: str) -> str:
         claim = self._snapshot.volume_claims.get(key)
@@ -157,9 +157,9 @@ class Volumes:
 
     # -- where the volumes are ---------------------------------------------------------------------
 
-    def _alternatives_of(self, keys: tuple[str, ...]) -> Alternatives:
-        """Combine what each volume asks; one of the combinations must hold."""
-        parts: list[Alternatives] = []
+    def _alternatives_of(self, keys: tuple[str, ...]) -> VolumeAlternatives:
+        """Combine the alternatives of each volume; one of the combinations must hold."""
+        parts: list[VolumeAlternatives] = []
         for key in keys:
             claim = self._snapshot.volume_claims.get(key)
             part = () if claim is None else self._alternatives_of_claim(claim)
@@ -169,25 +169,25 @@ class Volumes:
             return ()
         origin = tuple(id(part) for part in parts)
         if origin not in self._crossed:
-            self._crossed[origin] = _crossed(parts)
+            self._crossed[origin] = _combine(parts)
         return self._crossed[origin]
 
-    def _alternatives_of_claim(self, claim: PersistentVolumeClaimView) -> Alternatives | str:
-        """Return where a claim's volume is or may be made, or what is wrong with that."""
+    def _alternatives_of_claim(self, claim: PersistentVolumeClaimView) -> VolumeAlternatives | str:
+        """Return where a claim's volume is or may be created, or an error message."""
         if claim.volume_name:
             volume = self._snapshot.volumes.get(claim.volume_name)
             return () if volume is None else self._in_volume(volume)
         storage_class = self._snapshot.storage_classes.get(claim.storage_class or "")
         return () if storage_class is None else self._in_class(storage_class)
 
-    def _in_volume(self, volume: PersistentVolumeView) -> Alternatives | str:
+    def _in_volume(self, volume: PersistentVolumeView) -> VolumeAlternatives | str:
         origin = ("persistentvolume", volume.name)
         if origin not in self._alternatives:
             terms = volume.node_terms
             self._alternatives[origin] = self._read_terms(origin, terms, moves=volume.is_local)
         return self._alternatives[origin]
 
-    def _in_class(self, storage_class: StorageClassView) -> Alternatives | str:
+    def _in_class(self, storage_class: StorageClassView) -> VolumeAlternatives | str:
         origin = ("storageclass", storage_class.name)
         if origin not in self._alternatives:
             terms = storage_class.allowed_topologies
@@ -196,11 +196,11 @@ class Volumes:
 
     def _read_terms(
         self, origin: tuple[str, str], terms: tuple[NodeSelectorTerm, ...], *, moves: bool
-    ) -> Alternatives | str:
-        """Read each term; `moves` says that the host the volume is on now does not matter.
+    ) -> VolumeAlternatives | str:
+        """Read each term; with `moves` the volume's present host does not matter.
 
         A local volume is lost with its node in any case: a new node cannot have that host name. A
-        term that names nothing but the host stays, as one that asks nothing.
+        term that names only the host stays, without any requirement.
         """
         found: list[Requirements] = []
         for term in terms:
@@ -215,7 +215,7 @@ class Volumes:
                 return f'{origin[0]} "{origin[1]}": {error}'
         return tuple(dict.fromkeys(found))
 
-    # -- what they attach --------------------------------------------------------------------------
+    # -- attachments -------------------------------------------------------------------------------
 
     def _attached(self, keys: Iterable[str]) -> Mapping[str, frozenset[str]]:
         by_driver: dict[str, set[str]] = {}
@@ -228,7 +228,7 @@ class Volumes:
         return {driver: frozenset(claims) for driver, claims in by_driver.items()} or _NOTHING
 
     def _driver(self, claim: PersistentVolumeClaimView) -> str:
-        """Return the CSI driver that attaches a claim's volume; empty when none is known to."""
+        """Return the CSI driver that attaches a claim's volume; empty when unknown."""
         if claim.volume_name:
             volume = self._snapshot.volumes.get(claim.volume_name)
             return "" if volume is None else volume.driver
@@ -237,19 +237,19 @@ class Volumes:
 
 
 def _claim_key(pod: PodView, volume: VolumeView) -> str:
-    """Return the claim that a volume stands on; one made for the pod is named after both."""
+    """Return the claim of a volume; an ephemeral one is named after pod and volume."""
     if volume.ephemeral:
         return f"{pod.shape.namespace}/{pod.name}-{volume.name}"
     return f"{pod.shape.namespace}/{volume.claim_name}"
 
 
-def _crossed(parts: list[Alternatives]) -> Alternatives:
+def _combine(parts: list[VolumeAlternatives]) -> VolumeAlternatives:
     """Combine the alternatives of several volumes, in the order of the volumes.
 
-    Combinations that no node can meet are left out; if that leaves none they all stay, and the pod
-    is told that its volumes are apart.
+    Combinations that no node can meet are left out; if that leaves none they all stay, so that the
+    explanation names the conflicting places.
     """
-    combined: Alternatives = (Requirements(),)
+    combined: VolumeAlternatives = (Requirements(),)
     for part in parts:
         pairs = list(product(combined, part))
         possible = [pair for pair in pairs if pair[0].intersects(pair[1])] or pairs

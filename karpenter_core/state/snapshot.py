@@ -1,7 +1,7 @@
-"""The cluster at one instant, immutable: what every decision reads.
+"""Defines the immutable Snapshot of the cluster that every decision reads.
 
-A Snapshot costs little: tables that did not change since the last one are shared with it. Nobody
-changes it; the builder makes the next one.
+A Snapshot costs little: it shares all unchanged tables with the one before. It never changes; the
+builder makes the next one.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = ["Snapshot", "StateNode"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StateNode:
-    """A machine as the core sees it: its Node, its NodeClaim, or both, joined by provider id.
+    """A node as the core sees it: a Node, a NodeClaim, or both joined by provider ID.
 
     Labels, annotations and taints come from the claim until the node is registered; zero
     quantities of an uninitialised node are filled from the claim; ephemeral and startup taints do
-    not count before initialisation. A machine without a claim is taken as it is.
+    not count before initialisation. A node without a claim is taken as it is.
     """
 
     name: str
@@ -76,7 +76,7 @@ class StateNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Snapshot:
-    """Everything a decision may read; keys are names (pods and volumes claims: see the field)."""
+    """Everything a decision may read; keys are names unless a field says otherwise."""
 
     version: int
     synced: bool
@@ -119,13 +119,13 @@ class Snapshot:
     services: Mapping[str, ServiceView] = field(default_factory=dict[str, "ServiceView"])
     """By `namespace/name`; empty unless pods get a default topology spread, like the next one."""
     workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
-    """By `kind/namespace/name`: what controls pods."""
+    """By `kind/namespace/name`: the controllers of pods."""
     set_aside: tuple[FailedJudgement, ...] = ()
-    """Machines that are not in `state_nodes`, since joining Node and NodeClaim failed."""
-    outlined: tuple[StateNode, ...] = ()
-    """What is known of those all the same: they count against limits and budgets of their pools."""
+    """Nodes that are not in `state_nodes`, since joining Node and NodeClaim failed."""
+    outlined_state_nodes: tuple[StateNode, ...] = ()
+    """Outlines of those: they count against limits and budgets of their pools."""
     catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
-    """By pool name, with the mask of exhausted offerings applied."""
+    """By pool name, with unavailable offerings masked."""
     daemon_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
     """By UID of the DaemonSet: the newest of its pods."""
     state_nodes: tuple[StateNode, ...] = ()
@@ -143,8 +143,8 @@ class Snapshot:
 
     @property
     def counted_nodes(self) -> tuple[StateNode, ...]:
-        """Return every machine that counts for its pool, those that were set aside too."""
-        return (*self.state_nodes, *self.outlined)
+        """Return every node that counts for its pool, including those that were set aside."""
+        return (*self.state_nodes, *self.outlined_state_nodes)
 
     def nodes_of(self, claim: NodeClaim) -> tuple[NodeView, ...]:
         """Return every Node that shows the claim's provider id; one without an id has none."""
@@ -161,7 +161,7 @@ class Snapshot:
         return tuple(self.node_claims[name] for name in names)
 
     def state_node(self, name: str) -> StateNode | None:
-        """Return the machine with a claim or, failing that, a node of this name."""
+        """Return the state node with a claim or, failing that, a node of this name."""
         return self.state_nodes_by_claim.get(name) or self.state_nodes_by_node.get(name)
 
     def manages(self, ref: NodeClassRef) -> bool:

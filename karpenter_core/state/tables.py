@@ -1,10 +1,10 @@
-"""A dictionary that can be handed out as it is now and still be written to afterwards.
+"""Implements a dictionary whose snapshots stay as they are.
 
 A cluster's pods are a hundred thousand entries, and a snapshot is taken after every few events:
-copying the table each time would cost more than everything else. So what was handed out stays as
-it is, and what changes since lies in a small second dictionary above it. Handing out copies that
-small one only; when it has grown to a fixed share of the large one the two are merged, which spreads
-the cost of a copy over as many writes.
+copying the table each time would cost more than everything else. So a returned snapshot never
+changes, and later changes go to a small second dictionary above it. A new snapshot copies only the
+small one; when it has grown to a fixed share of the large one the two are merged, which spreads the
+cost of a copy over as many writes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from types import MappingProxyType
 from typing import Final, Generic, TypeVar, cast, final
 
-__all__ = ["Table"]
+__all__ = ["SnapshotTable"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -21,20 +21,20 @@ V = TypeVar("V")
 _SMALL: Final = 256
 """Tables up to this size are copied whole."""
 _SHARE: Final = 32
-"""A table is merged when more than one in so many entries lies above."""
+"""A table is merged when more than one in so many entries is in the small dictionary."""
 
 
 @final
 class _Gone:
-    """Stands above an entry that was removed."""
+    """Marks an entry as removed."""
 
 
 _GONE: Final = _Gone()
 
 
 @final
-class Table(Generic[K, V]):
-    """One table of the state; what `freeze` returned never changes.
+class SnapshotTable(Generic[K, V]):
+    """One table of the state; the result of `freeze` never changes.
 
     A table that nothing was written to is the same object in two snapshots.
     """
@@ -49,7 +49,7 @@ class Table(Generic[K, V]):
         self._view: Mapping[K, V] | None = None
 
     def freeze(self) -> Mapping[K, V]:
-        """Return the table as it is now; later writes do not show in what was returned."""
+        """Return the table as it is now; later writes do not change the result."""
         if self._view is None:
             if len(self._above) > _SMALL + self._length // _SHARE or self._length <= _SMALL:
                 self._merge()

@@ -1,4 +1,4 @@
-"""Which taints of a node count, while it boots and afterwards."""
+"""Selects the taints of a node that count, during boot and afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EPHEMERAL: Final = frozenset(
 
 
 def is_ephemeral(taint: Taint) -> bool:
-    """Tell whether a taint is expected to go away by itself while a node boots."""
+    """Tell whether a taint is normally removed while a node boots."""
     return (taint.key, taint.effect) in _EPHEMERAL or taint.key.startswith(READINESS_PREFIX)
 
 
@@ -47,10 +47,10 @@ def has_taint(taints: Iterable[Taint], taint: Taint) -> bool:
 def effective_taints(
     node: NodeView | None, claim: NodeClaim | None, *, registered: bool, initialized: bool
 ) -> tuple[Taint, ...]:
-    """Return the taints that keep pods away from a machine.
+    """Return the taints that keep pods away from a node.
 
-    Before registration the claim says what the taints will be. Before initialisation the ones
-    that are going to vanish do not count. A machine without a claim is taken as it is.
+    Before registration they are those of the claim. Before initialisation ephemeral and startup
+    taints do not count. A node without a claim is taken as it is.
     """
     if claim is None:
         return () if node is None else node.taints

@@ -1,1 +1,1 @@
-"""For tests of providers: builders, a provider's stage and world, the conformance kit."""
+"""Test kit for providers: builders, a simulated cluster, conformance tests."""

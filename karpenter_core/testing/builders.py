@@ -1,4 +1,4 @@
-"""Build the objects that tests talk about, in one line each, with sensible defaults.
+"""Builders of objects for tests, in one line each, with sensible defaults.
 
 Public: providers' tests use them too. Amounts are written as in manifests (`cpu="500m"`,
 `memory="1Gi"`), taints as in `kubectl taint` (`dedicated=gpu:NoSchedule`), requirements as
@@ -28,9 +28,9 @@ from karpenter_core.api.labels import (
 from karpenter_core.api.nodeclaim import NodeClassRef, RequirementSpec, TaintSpec
 from karpenter_core.api.nodepool import (
     Disruption,
+    NodeClaimTemplate,
     NodePool,
     NodePoolSpec,
-    Template,
     TemplateMetadata,
     TemplateSpec,
 )
@@ -47,7 +47,7 @@ from karpenter_core.api.records import (
     Toleration,
 )
 from karpenter_core.scheduling.instance_types import InstanceType, Offering, Overhead
-from karpenter_core.scheduling.problem import Catalogue, DaemonPod, ExistingNode, Problem
+from karpenter_core.scheduling.problem import Catalogue, DaemonPod, ExistingNode, SchedulingProblem
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def node_pool(
         kind="NodePool",
         metadata=ObjectMeta(name=name, uid=f"uid-{name}", generation=1, creation_timestamp=EPOCH),
         spec=NodePoolSpec(
-            template=Template(
+            template=NodeClaimTemplate(
                 metadata=TemplateMetadata(
                     labels=dict(labels or {}), annotations=dict(annotations or {})
                 ),
@@ -441,11 +441,11 @@ def problem(
     daemons: Sequence[DaemonPod] = (),
     pool_usage: Mapping[str, Mapping[str, int]] | None = None,
     well_known: Iterable[str] = (),
-) -> Problem:
+) -> SchedulingProblem:
     """Make a scheduling problem: by default one pool, `default`, with the standard catalogue."""
     pools = (node_pool(),) if pools is None else tuple(pools)
     shared = catalogue or standard_catalogue()
-    return Problem(
+    return SchedulingProblem(
         pods=tuple(pods),
         pools=pools,
         catalogues={p.name: shared for p in pools} if catalogues is None else catalogues,

@@ -1,6 +1,6 @@
-"""What a test sees of a cluster: plain JSON over HTTP, independent of the client under test.
+"""A test's own view of a cluster: plain JSON over HTTP, no product code.
 
-`ClusterClient` reads a kubeconfig and sends requests. `Mirror` follows kinds by list and watch
+`ClusterClient` reads a kubeconfig and sends requests. `ClusterMirror` follows kinds by list and watch
 and keeps the objects as they are, with the instant each was first and last seen, so that a test
 waits for facts instead of polling and can ask afterwards what ever existed.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.kube.resources import ResourceKind
 
-__all__ = ["ClusterClient", "ClusterError", "Mirror", "Object", "Record"]
+__all__ = ["ClusterClient", "ClusterError", "ClusterMirror", "Object", "ObservedObject"]
 
 Object: TypeAlias = dict[str, Any]
 """An object of the API as it came over the wire."""
@@ -182,7 +182,7 @@ class ClusterClient:
 
 
 @final
-class Record:
+class ObservedObject:
     """One object that exists or once existed, with the loop times of what happened to it."""
 
     __slots__ = ("deleted_at", "first_seen", "last_seen", "object")
@@ -195,7 +195,7 @@ class Record:
 
 
 @final
-class Mirror:
+class ClusterMirror:
     """Follows kinds by list and watch; an async context manager.
 
     Objects are kept by UID, the deleted ones too: `ever` holds all that was seen.
@@ -207,7 +207,7 @@ class Mirror:
     def __init__(self, client: ClusterClient, kinds: Iterable[ResourceKind]) -> None:
         self._client: Final = client
         self._kinds: Final = tuple(kinds)
-        self._records: Final[dict[str, dict[str, Record]]] = {
+        self._records: Final[dict[str, dict[str, ObservedObject]]] = {
             kind.plural: {} for kind in self._kinds
         }
         self._synced: Final = {kind.plural: asyncio.Event() for kind in self._kinds}
@@ -230,7 +230,7 @@ class Mirror:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def ever(self, kind: ResourceKind) -> Sequence[Record]:
+    def ever(self, kind: ResourceKind) -> Sequence[ObservedObject]:
         """Return every object of a kind that was seen, in the order of first sight."""
         return tuple(self._records[kind.plural].values())
 
@@ -297,7 +297,7 @@ class Mirror:
     def _see(self, kind: ResourceKind, value: Object, *, deleted: bool = False) -> None:
         now = asyncio.get_running_loop().time()
         records = self._records[kind.plural]
-        record = records.setdefault(value["metadata"]["uid"], Record(value, now))
+        record = records.setdefault(value["metadata"]["uid"], ObservedObject(value, now))
         record.object = value
         record.last_seen = now
         record.deleted_at = now if deleted else None

@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition says, as facts: to compare a kind with its reference's.
+"""Extracts comparable facts from a CustomResourceDefinition.
 
 Names, types, bounds, patterns and defaults of fields, and what `kubectl` shows; no descriptions and
 no rules, which are each project's own words.

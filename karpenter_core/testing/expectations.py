@@ -1,4 +1,4 @@
-"""Compare what a scenario expects with what a cluster shows.
+"""Compares what a scenario expects with what a cluster shows.
 
 Pure: every runner collects an `Observation` in its own way and asks here what is not yet true.
 """
@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from karpenter_core.testing.cluster import Object
-    from karpenter_core.testing.scenarios import Condition, Count, EventText, Expectation
+    from karpenter_core.testing.scenarios import (
+        CountBounds,
+        Expectation,
+        ExpectedCondition,
+        ExpectedEvent,
+    )
 
-__all__ = ["CloudAccount", "Observation", "unmet"]
+__all__ = ["CloudAccount", "Observation", "unmet_expectations"]
 
 SHOWN: Final = 5
 """How many examples a message names."""
@@ -25,7 +30,7 @@ SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudAccount:
-    """What the simulated cloud itself says, apart from anything the controller believes."""
+    """The simulated cloud's own records, independent of the controller's state."""
 
     instances: Sequence[Object] = ()
     """Machines that exist, with `providerID` and `nodeClaim`."""
@@ -35,7 +40,7 @@ class CloudAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a cluster and its simulated cloud show at one moment, as plain JSON."""
+    """The contents of a cluster and its simulated cloud at one moment, as plain JSON."""
 
     pods: Sequence[Object] = ()
     nodes: Sequence[Object] = ()
@@ -56,7 +61,7 @@ class Observation:
         return tuple(node for node in self.nodes if NODE_POOL in _labels(node))
 
 
-def unmet(expected: Expectation, seen: Observation) -> tuple[str, ...]:
+def unmet_expectations(expected: Expectation, seen: Observation) -> tuple[str, ...]:
     """Return, in words, every part of an expectation that does not hold."""
     return tuple(_unmet(expected, seen))
 
@@ -79,7 +84,7 @@ def _unmet(expected: Expectation, seen: Observation) -> Iterator[str]:
 
 
 def _marks(expected: Expectation, seen: Observation) -> Iterator[str]:
-    """Yield what is wrong with taints and labels of nodes."""
+    """Yield errors of taints and labels of nodes."""
     for key in expected.node_taints_absent:
         tainted = [_name(node) for node in seen.pool_nodes if key in _taint_keys(node)]
         if tainted:
@@ -104,7 +109,7 @@ def _amounts(expected: Expectation, seen: Observation) -> Iterator[str]:
         yield from _amount("instances", expected.instances, len(seen.cloud.instances))
 
 
-def _amount(what: str, expected: Count | None, number: int) -> Iterator[str]:
+def _amount(what: str, expected: CountBounds | None, number: int) -> Iterator[str]:
     if expected is not None and not expected.accepts(number):
         yield f"{what}: {number}, expected {expected}"
 
@@ -124,7 +129,7 @@ def _leftovers(seen: Observation) -> Iterator[str]:
 
 
 def _inconsistencies(seen: Observation) -> Iterator[str]:
-    """Yield what breaks the one-to-one of instances, claims and nodes."""
+    """Yield breaches of the one-to-one relation of instances, claims and nodes."""
     if seen.cloud is None:
         return
     twins = [token for token, made in seen.cloud.launches.items() if made > 1]
@@ -143,7 +148,7 @@ def _inconsistencies(seen: Observation) -> Iterator[str]:
             )
 
 
-def _event(expected: EventText, seen: Observation) -> Iterator[str]:
+def _event(expected: ExpectedEvent, seen: Observation) -> Iterator[str]:
     found = [
         event
         for event in seen.events
@@ -160,7 +165,7 @@ def _event(expected: EventText, seen: Observation) -> Iterator[str]:
         )
 
 
-def _condition(expected: Condition, seen: Observation) -> Iterator[str]:
+def _condition(expected: ExpectedCondition, seen: Observation) -> Iterator[str]:
     where = f"{expected.kind} {expected.name}"
     value = seen.objects.get((expected.kind, expected.name))
     if value is None:

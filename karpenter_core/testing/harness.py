@@ -1,8 +1,8 @@
-"""A whole controller process against a whole embedded cluster, in simulated time.
+"""Runs the whole controller against the embedded cluster in virtual time.
 
-The wiring is the one of `karpenter run`, unchanged; only what it stands on differs: the clock is
+The wiring is that of `karpenter run`, unchanged; only its platform differs: the clock is
 the loop's, connections are calls, hooks and passes run inline, ids are counted. Two runs of one
-scenario take the same turns, and an hour passes in a blink.
+scenario take the same turns, and an hour takes moments.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from karpenter_core.controllers.planner import InlinePlanner
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.resources import EVENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
-from karpenter_core.operator.settings import load_settings
+from karpenter_core.operator.process_platform import ProcessPlatform
+from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import ClusterFacts
 from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.host.manager import load_plugins
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.base import KubernetesObject
     from karpenter_core.clock import Clock
-    from karpenter_core.kube.transport import Request, Response, Transport
-    from karpenter_core.kube.writer import Faults
+    from karpenter_core.kube.transport import ApiRequest, ApiResponse, Transport
+    from karpenter_core.kube.writer import WriteFaults
     from karpenter_core.sim.fields import Json
 
-__all__ = ["Cable", "CountedIds", "Harness", "RunningProcess"]
+__all__ = ["ControllerHarness", "RunningProcess", "SequentialIds", "SeverableTransport"]
 
-LOOK_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.1
 
 
 @cache
 def _definition(model: type[KubernetesObject]) -> Mapping[str, Any]:
-    """Draw a kind's definition once for all clusters; nobody may change it."""
+    """Render a kind's definition once for all clusters; callers must not change it."""
     return render_crd(model)
 
 
 @final
-class CountedIds:
+class SequentialIds:
     """Ids that are the same in every run."""
 
     def __init__(self, prefix: str) -> None:
@@ -66,14 +66,14 @@ class CountedIds:
 
 
 @final
-class Cable:
+class SeverableTransport:
     """A connection that can be cut, so that a dying process can write nothing more."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport: Final = transport
         self.is_cut = False
 
-    async def request(self, request: Request) -> Response:
+    async def request(self, request: ApiRequest) -> ApiResponse:
         """Pass a request on, unless the cable is cut."""
         self._check()
         response = await self._transport.request(request)
@@ -82,8 +82,8 @@ class Cable:
 
     @asynccontextmanager
     async def stream(
-        self, request: Request
-    ) -> AsyncGenerator[tuple[Response, AsyncIterator[bytes]]]:
+        self, request: ApiRequest
+    ) -> AsyncGenerator[tuple[ApiResponse, AsyncIterator[bytes]]]:
         """Pass a watch on, unless the cable is cut."""
         self._check()
         async with self._transport.stream(request) as opened:
@@ -102,7 +102,7 @@ class Cable:
 class RunningProcess:
     """One controller process; `stop` ends it as SIGTERM does, `kill` as SIGKILL."""
 
-    def __init__(self, process: Process, cables: Sequence[Cable]) -> None:
+    def __init__(self, process: Process, cables: Sequence[SeverableTransport]) -> None:
         self.process: Final = process
         self._cables = tuple(cables)
         self._stop = asyncio.Event()
@@ -142,7 +142,7 @@ class RunningProcess:
 
 
 @final
-class Harness:
+class ControllerHarness:
     """An embedded cluster with our CRDs, and as many controller processes as a test wants.
 
     `plugins` makes the plug-in objects of each process anew, by name; `arguments` are those of
@@ -198,7 +198,7 @@ class Harness:
         self,
         *arguments: str,
         name: str = "",
-        faults: Faults | None = None,
+        faults: WriteFaults | None = None,
         clock: Clock | None = None,
     ) -> RunningProcess:
         """Start a controller process; `clock` is its own, where it is not the cluster's."""
@@ -206,14 +206,17 @@ class Harness:
         specs = [spec for specs in plugins.settings().values() for spec in specs]
         settings = load_settings((*self._arguments, *arguments), {}, plugin_options=specs)
         name = name or f"controller-{len(self._processes)}"
-        cables = [Cable(self.cluster.transport()), Cable(self.cluster.transport())]
+        cables = [
+            SeverableTransport(self.cluster.transport()),
+            SeverableTransport(self.cluster.transport()),
+        ]
         workload = None
         if self.workload is not self.cluster:
-            workload = Cable(self.workload.transport())
+            workload = SeverableTransport(self.workload.transport())
             cables.append(workload)
-        ports = Ports(
+        ports = ProcessPlatform(
             clock=clock or self.cluster.clock,
-            new_id=CountedIds(name),
+            new_id=SequentialIds(name),
             executor=InlineExecutor(),
             planner=InlinePlanner(),
             background=InlinePlanner(),
@@ -237,7 +240,7 @@ class Harness:
         Raises:
             TimeoutError: it does not in time.
         """
-        if not await until(holds, every_seconds=LOOK_SECONDS, within_seconds=seconds):
+        if not await until(holds, every_seconds=POLL_SECONDS, within_seconds=seconds):
             message = f"did not come true within {seconds} s of simulated time"
             raise TimeoutError(message)
 

@@ -1,7 +1,7 @@
-"""A world for one provider, without a cluster: Nodes in a dictionary, and the core's own façade.
+"""Runs a provider behind the real façade without a cluster.
 
 Hooks run exactly as in production (worker threads, batches, time limits); only Kubernetes is
-missing. Periodic tasks run when they are woken, or when a test says so.
+missing. Periodic tasks run when they are woken, or when a test runs them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from karpenter_core.api.nodeclaim import (
     RequirementSpec,
     TaintSpec,
 )
-from karpenter_core.api.nodepool import NodePool, NodePoolSpec, Template, TemplateSpec
+from karpenter_core.api.nodepool import NodeClaimTemplate, NodePool, NodePoolSpec, TemplateSpec
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import NodeView, OwnerView, Taint
 from karpenter_core.controllers.nodeclass.controller import resolved_status
@@ -88,7 +88,7 @@ class FakeNodes:
         """Merge labels and annotations into a Node."""
         self._write("patch", name)
         metadata = cast("Mapping[str, Mapping[str, str]]", patch.get("metadata", {}))
-        node = self._known(name)
+        node = self._existing(name)
         self.nodes[name] = msgspec.structs.replace(
             node,
             labels={**node.labels, **metadata.get("labels", {})},
@@ -100,7 +100,7 @@ class FakeNodes:
         """Replace the amounts of a Node."""
         self._write("patch_status", name)
         status = cast("Mapping[str, Mapping[str, str]]", patch.get("status", {}))
-        node = self._known(name)
+        node = self._existing(name)
         self.nodes[name] = msgspec.structs.replace(
             node,
             capacity=parse_resources(status.get("capacity", {})) or node.capacity,
@@ -119,7 +119,7 @@ class FakeNodes:
         if self.failures:
             raise self.failures.pop(0)
 
-    def _known(self, name: str) -> NodeView:
+    def _existing(self, name: str) -> NodeView:
         if name not in self.nodes:
             raise NotFoundError(f"nodes {name} not found", status=404)
         return self.nodes[name]
@@ -242,7 +242,7 @@ class ProviderWorld:
         return known
 
     async def catalogue(self, node_class: NodeClass) -> tuple[InstanceType, ...]:
-        """Return what a NodeClass can have."""
+        """Return the catalogue of a NodeClass."""
         return await self.providers.list_instance_types(
             node_pool_for(node_class), await self.resolved(node_class)
         )
@@ -312,7 +312,7 @@ def node_pool_for(node_class: NodeClass) -> NodePool:
         api_version=API_VERSION,
         kind="NodePool",
         metadata=ObjectMeta(name="default", uid="uid-of-pool", resource_version="1"),
-        spec=NodePoolSpec(template=Template(spec=TemplateSpec(node_class_ref=ref))),
+        spec=NodePoolSpec(template=NodeClaimTemplate(spec=TemplateSpec(node_class_ref=ref))),
     )
 
 

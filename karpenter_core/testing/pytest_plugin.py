@@ -1,4 +1,4 @@
-"""pytest's side of the conformance kit: its options, and a report for a provider's author.
+"""pytest plug-in of the conformance kit: options, and the author's report.
 
 Loaded by every pytest that has this distribution in reach, so it imports next to nothing.
 """
@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 __all__ = ["ENTRY_POINT_GROUP", "subject_factory"]
 
@@ -28,8 +28,8 @@ KIT: Final = "karpenter_core.testing.conformance"
 pytest.register_assert_rewrite(KIT)
 
 
-class _Verdict(NamedTuple):
-    """What came of one rule."""
+class _RuleResult(NamedTuple):
+    """The result of one rule."""
 
     rule: str
     level: str
@@ -58,8 +58,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def subject_factory(config: pytest.Config) -> Callable[[], AbstractContextManager[Subject]]:
-    """Return what starts the simulated cloud of the provider that was asked for.
+def subject_factory(
+    config: pytest.Config,
+) -> Callable[[], AbstractContextManager[ConformanceSubject]]:
+    """Return the function that starts the simulated cloud of the selected provider.
 
     Raises:
         pytest.UsageError: none was, or it is not installed, or it names no subject.
@@ -84,11 +86,11 @@ def subject_factory(config: pytest.Config) -> Callable[[], AbstractContextManage
 
 
 def _as_factory(
-    make: Callable[[], Subject | AbstractContextManager[Subject]],
-) -> Callable[[], AbstractContextManager[Subject]]:
+    make: Callable[[], ConformanceSubject | AbstractContextManager[ConformanceSubject]],
+) -> Callable[[], AbstractContextManager[ConformanceSubject]]:
     """Accept a context manager's function, or one that returns a subject that needs no end."""
 
-    def factory() -> AbstractContextManager[Subject]:
+    def factory() -> AbstractContextManager[ConformanceSubject]:
         made = make()
         return made if isinstance(made, AbstractContextManager) else nullcontext(made)
 
@@ -106,17 +108,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note what came of a rule."""
+    """Record the result of a rule."""
     report = yield
-    verdict = _verdict(item, call, report)
+    verdict = _rule_result(item, call, report)
     if verdict is not None:
         report.user_properties.append((_PROPERTY, tuple(verdict)))
     return report
 
 
-def _verdict(
+def _rule_result(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
-) -> _Verdict | None:
+) -> _RuleResult | None:
     function = getattr(item, "function", None)
     found = re.match(r"test_pc_(\d{3})_", item.name)
     if found is None or not getattr(function, "__module__", "").startswith(KIT):
@@ -130,7 +132,7 @@ def _verdict(
         state, _, why = why.removeprefix("Skipped: ").partition(": ")
     elif report.failed:
         state, why = "BROKEN", _first_line(call)
-    return _Verdict(f"PC-{found[1]}", level, text.strip().split("\n")[0], state, why)
+    return _RuleResult(f"PC-{found[1]}", level, text.strip().split("\n")[0], state, why)
 
 
 def _first_line(call: pytest.CallInfo[None]) -> str:
@@ -147,13 +149,13 @@ class _ContractReport:
 
     def __init__(self, wanted: str) -> None:
         self._wanted: Final = wanted
-        self._verdicts: Final[list[_Verdict]] = []
+        self._verdicts: Final[list[_RuleResult]] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gather what the tests noted, those of other processes too."""
+        """Collect the results of tests, those of other processes included."""
         for name, value in report.user_properties:
             if name == _PROPERTY:
-                self._verdicts.append(_Verdict(*cast("tuple[str, str, str, str, str]", value)))
+                self._verdicts.append(_RuleResult(*cast("tuple[str, str, str, str, str]", value)))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write the report."""

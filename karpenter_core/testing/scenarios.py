@@ -1,4 +1,4 @@
-"""Scenarios as data: given a cluster, when something happens, then this must come true.
+"""Scenarios as data: given a cluster, when something happens, then facts hold.
 
 One file, several runners: on virtual time inside the test process, against the embedded API
 server, and against a real control plane. A scenario therefore speaks of what a user sees, pods,
@@ -43,32 +43,32 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "Action",
-    "Condition",
-    "Count",
-    "Deployment",
-    "EventText",
+    "CountBounds",
+    "DeploymentScale",
     "Expectation",
-    "Given",
+    "ExpectedCondition",
+    "ExpectedEvent",
+    "ExpectedPods",
+    "InitialObjects",
     "NodeCondition",
-    "NodePool",
-    "Patch",
-    "Pods",
-    "Runner",
-    "Scale",
+    "ObjectPatch",
+    "RunnerKind",
     "Scenario",
+    "ScenarioAction",
+    "ScenarioDeployment",
     "ScenarioError",
-    "Step",
+    "ScenarioNodePool",
+    "ScenarioStep",
     "load_scenario",
     "load_scenarios",
 ]
 
 
 class ScenarioError(Exception):
-    """A scenario file does not say what it must; names file and field."""
+    """A scenario file is invalid; the message names file and field."""
 
 
-class Runner(StrEnum):
+class RunnerKind(StrEnum):
     """Where a scenario can run."""
 
     VIRTUAL = "virtual"
@@ -79,7 +79,7 @@ class Runner(StrEnum):
     """Processes of their own, against a real control plane."""
 
 
-class _Part(BaseModel):
+class _ScenarioModel(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -104,7 +104,7 @@ def _count(value: object) -> object:
     return {"atLeast": value, "atMost": value} if isinstance(value, int) else value
 
 
-class Count(_Part):
+class CountBounds(_ScenarioModel):
     """How many there must be: a number, or bounds."""
 
     at_least: int = 0
@@ -121,10 +121,10 @@ class Count(_Part):
         return f"at least {self.at_least}{upper}"
 
 
-Amount = Annotated[Count, BeforeValidator(_count)]
+Amount = Annotated[CountBounds, BeforeValidator(_count)]
 
 
-class NodePool(_Part):
+class ScenarioNodePool(_ScenarioModel):
     """A NodePool in short; empty nodes go at once unless said otherwise."""
 
     name: str
@@ -181,7 +181,7 @@ class NodePool(_Part):
         }
 
 
-class Deployment(_Part):
+class ScenarioDeployment(_ScenarioModel):
     """A Deployment of one container in short; `pod` is merged over the pod's spec."""
 
     name: str
@@ -216,13 +216,13 @@ class Deployment(_Part):
         }
 
 
-class Given(_Part):
-    """What stands in the cluster before anything happens."""
+class InitialObjects(_ScenarioModel):
+    """Objects in the cluster before the first step."""
 
     node_classes: list[str] = Field(default_factory=lambda: ["default"])
     """Names of KWOKNodeClasses."""
-    node_pools: list[NodePool] = Field(default_factory=list[NodePool])
-    deployments: list[Deployment] = Field(default_factory=list[Deployment])
+    node_pools: list[ScenarioNodePool] = Field(default_factory=list[ScenarioNodePool])
+    deployments: list[ScenarioDeployment] = Field(default_factory=list[ScenarioDeployment])
     manifests: list[Manifest] = Field(default_factory=list[Manifest])
     """Whole objects, for everything that has no short form."""
 
@@ -245,14 +245,14 @@ def _kwok_node_class(name: str) -> Manifest:
     }
 
 
-class Scale(_Part):
+class DeploymentScale(_ScenarioModel):
     """Set the number of a Deployment's replicas."""
 
     deployment: str
     replicas: int
 
 
-class Deletion(_Part):
+class ObjectDeletion(_ScenarioModel):
     """Delete an object of one of the kinds that scenarios know."""
 
     kind: Literal["NodePool", "NodeClaim", "Node", "Deployment", "Pod", "KWOKNodeClass"]
@@ -260,7 +260,7 @@ class Deletion(_Part):
     """Empty means: all of them."""
 
 
-class Patch(_Part):
+class ObjectPatch(_ScenarioModel):
     """Merge-patch objects of a kind."""
 
     kind: Literal["NodePool", "NodeClaim", "Node", "Deployment", "PodDisruptionBudget"]
@@ -269,7 +269,7 @@ class Patch(_Part):
     body: Manifest
 
 
-class NodeCondition(_Part):
+class NodeCondition(_ScenarioModel):
     """What Nodes of pools say of themselves from now on, in place of their condition of that type."""
 
     type: str = "Ready"
@@ -296,14 +296,14 @@ class NodeCondition(_Part):
             yield node["metadata"]["name"], body
 
 
-class Action(_Part):
+class ScenarioAction(_ScenarioModel):
     """One thing that happens."""
 
-    scale: Scale | None = None
+    scale: DeploymentScale | None = None
     create: list[Manifest] | None = None
-    deploy: Deployment | None = None
-    delete: Deletion | None = None
-    patch: Patch | None = None
+    deploy: ScenarioDeployment | None = None
+    delete: ObjectDeletion | None = None
+    patch: ObjectPatch | None = None
     node_condition: NodeCondition | None = None
     faults: list[Manifest] | None = None
     """What goes wrong in the simulated cloud from now on, as in its faults file."""
@@ -320,14 +320,14 @@ class Action(_Part):
         return self
 
 
-class Pods(_Part):
+class ExpectedPods(_ScenarioModel):
     """How many of the scenario's pods there must be."""
 
     running: Amount | None = None
     pending: Amount | None = None
 
 
-class EventText(_Part):
+class ExpectedEvent(_ScenarioModel):
     """An event that must have been written."""
 
     reason: str = ""
@@ -335,11 +335,11 @@ class EventText(_Part):
     """Kind of the object it is about."""
     contains: list[str] = Field(default_factory=list)
     """Each must occur in the message."""
-    count: Amount = Count(at_least=1)
+    count: Amount = CountBounds(at_least=1)
     """How many different events may say so, repetitions of one not counted."""
 
 
-class Condition(_Part):
+class ExpectedCondition(_ScenarioModel):
     """A condition that an object must show."""
 
     kind: Literal["NodePool", "NodeClaim", "KWOKNodeClass"]
@@ -350,13 +350,13 @@ class Condition(_Part):
     contains: list[str] = Field(default_factory=list)
 
 
-class Expectation(_Part):
-    """What must come true `within` a time, and then hold for another."""
+class Expectation(_ScenarioModel):
+    """Facts that must come true `within` a time, and then hold for another."""
 
     within: Duration = timedelta(seconds=60)
     hold: Duration = timedelta(0)
     """How long all of it must stay true once it is."""
-    pods: Pods | None = None
+    pods: ExpectedPods | None = None
     nodes: Amount | None = None
     """Nodes that belong to a NodePool."""
     ready_nodes: Amount | None = None
@@ -375,15 +375,15 @@ class Expectation(_Part):
     """No node carries a taint of these keys."""
     node_labels: dict[str, str] = Field(default_factory=dict)
     """Labels that every node of a pool carries."""
-    events: list[EventText] = Field(default_factory=list[EventText])
-    conditions: list[Condition] = Field(default_factory=list[Condition])
+    events: list[ExpectedEvent] = Field(default_factory=list[ExpectedEvent])
+    conditions: list[ExpectedCondition] = Field(default_factory=list[ExpectedCondition])
 
 
-class Step(_Part):
-    """What happens, and what must come of it."""
+class ScenarioStep(_ScenarioModel):
+    """One step: an action, and the facts that must follow."""
 
-    when: Annotated[list[Action], BeforeValidator(_one_or_many)] = Field(
-        default_factory=list[Action],
+    when: Annotated[list[ScenarioAction], BeforeValidator(_one_or_many)] = Field(
+        default_factory=list[ScenarioAction],
     )
     then: Expectation | None = None
 
@@ -394,20 +394,20 @@ class Step(_Part):
         return self
 
 
-ALL_RUNNERS: Final = (Runner.VIRTUAL, Runner.EMBEDDED, Runner.REAL)
+ALL_RUNNERS: Final = (RunnerKind.VIRTUAL, RunnerKind.EMBEDDED, RunnerKind.REAL)
 
 
-class Scenario(_Part):
+class Scenario(_ScenarioModel):
     """One story."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     summary: str
-    runs: list[Runner] = Field(default_factory=lambda: list(ALL_RUNNERS))
+    runs: list[RunnerKind] = Field(default_factory=lambda: list(ALL_RUNNERS))
     providers: list[str] = Field(default_factory=lambda: ["kwok"])
     settings: dict[str, str] = Field(default_factory=dict)
     """Options of `karpenter run`, by flag without dashes in front."""
-    given: Given
-    steps: list[Step] = Field(min_length=1)
+    given: InitialObjects
+    steps: list[ScenarioStep] = Field(min_length=1)
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -425,7 +425,7 @@ def load_scenario(path: Path) -> Scenario:
     return scenario
 
 
-def load_scenarios(folder: Path, runner: Runner) -> Iterable[Scenario]:
+def load_scenarios(folder: Path, runner: RunnerKind) -> Iterable[Scenario]:
     """Read the scenarios of a folder that can run there, in the order of their names."""
     scenarios = [load_scenario(path) for path in sorted(folder.glob("*.yaml"))]
     return [scenario for scenario in scenarios if runner in scenario.runs]

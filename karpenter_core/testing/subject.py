@@ -1,6 +1,6 @@
-"""A provider under test, and what its simulated cloud can be made to do.
+"""A provider under test, and the controls of its simulated cloud.
 
-The conformance kit asks a provider's own tests for one `Subject`. Three fields are needed; each of the
+The conformance kit asks a provider's own tests for one `ConformanceSubject`. Three fields are needed; each of the
 others lets the kit show more rules, and a rule that cannot be shown is reported as such, never as
 kept. Nothing is mocked: the plug-in runs against the provider's simulated cloud, or against a real
 one, through the core's own façade, with worker threads, batches and time limits.
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.errors import OfferingKey
 
-__all__ = ["Subject", "Trouble"]
+__all__ = ["CloudTrouble", "ConformanceSubject"]
 
 
-class Trouble(StrEnum):
-    """What a cloud does on a bad day; it lasts while the context of `Subject.trouble` is open."""
+class CloudTrouble(StrEnum):
+    """What a cloud does on a bad day; it lasts while the context of `ConformanceSubject.trouble` is open."""
 
     STOCK_OUT = "stock-out"
     """Every offering is sold out."""
@@ -56,11 +56,11 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class ConformanceSubject:
     """The provider under test.
 
     Functions get the plug-in that `make` made, so that a simulated cloud inside the plug-in's own
-    process can be reached; for `Trouble.OUTAGE` it may not have been started yet.
+    process can be reached; for `CloudTrouble.OUTAGE` it may not have been started yet.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Subject:
     )
     """By flag without dashes; the others have their defaults."""
 
-    troubles: frozenset[Trouble] = frozenset()
+    troubles: frozenset[CloudTrouble] = frozenset()
     """What `trouble` can make."""
-    trouble: Callable[[object, Trouble], AbstractContextManager[object]] | None = None
+    trouble: Callable[[object, CloudTrouble], AbstractContextManager[object]] | None = None
     """Makes trouble in the cloud while its context is open."""
     patience: timedelta = timedelta(seconds=5)
-    """Under `Trouble.SILENCE` and `Trouble.NO_BOOT` each hook answers, or gives up, within this time.
+    """Under `CloudTrouble.SILENCE` and `CloudTrouble.NO_BOOT` each hook answers, or gives up, within this time.
 
     Set the SDK's limits below it.
     """
@@ -88,9 +88,9 @@ class Subject:
 
     Not needed where the provider creates Nodes itself, through `ProviderContext.nodes`.
     """
-    held: Callable[[object], Collection[str]] | None = None
+    list_resources: Callable[[object], Collection[str]] | None = None
     """Everything of ours in the cloud, by the cloud's own word: machines, templates, profiles."""
-    foreign: Callable[[object], str] | None = None
+    create_foreign_instance: Callable[[object], str] | None = None
     """Makes a machine of another cluster in the same account; returns its provider id."""
     sell_out: Callable[[object, OfferingKey], None] | None = None
     """Has the cloud say, where it tells of its stocks, that nothing is left of an offering."""
@@ -103,7 +103,7 @@ class Subject:
 
     changed_node_class: NodeClass | None = None
     """`node_class` with another value in a field whose change is drift."""
-    unusable: Mapping[str, NodeClass] = field(default_factory=dict[str, "NodeClass"])
+    unusable_node_classes: Mapping[str, NodeClass] = field(default_factory=dict[str, "NodeClass"])
     """NodeClasses that refer to nothing, by the text (the value, say) that must be named."""
     sdk_modules: tuple[str, ...] = ()
     """Modules of the cloud's SDK, which loading the plug-in must not import."""

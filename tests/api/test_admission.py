@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.api.cel import CELError, compile_rule
+from karpenter_core.api.cel import CELError, CompiledRule, compile_rule
 from karpenter_core.api.crd import core_models, render_crd
 from karpenter_core.api.field_errors import describe_errors
 from karpenter_core.api.nodeclaim import NodeClaim
@@ -24,7 +24,7 @@ from tests.api.admission_cases import (
     node_claim,
     node_pool,
 )
-from tests.properties import tried
+from tests.properties import with_examples
 
 MODELS = {model.resource.kind: model for model in (*core_models(), KWOKNodeClass)}
 
@@ -285,7 +285,7 @@ def test_defaulting_leaves_the_argument_and_the_metadata_alone():
     ),
     max_leaves=12,
 ))  # fmt: skip
-@tried(100)
+@with_examples(100)
 def test_any_json_is_judged_without_a_crash(spec):
     obj = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {}, "spec": spec}
     checker = validator("NodePool")
@@ -330,3 +330,29 @@ def test_transition_rules_are_recognised():
 
 def test_models_stay_the_source_of_the_api_version():
     assert NodePool.resource.api_version == NodeClaim.resource.api_version == "karpenter.sh/v1"
+
+
+def test_a_rule_is_evaluated_once_for_values_that_are_alike(monkeypatch):
+    """And for others anew, even such as are equal in Python; a transition for each old value."""
+    asked = []
+    evaluate = CompiledRule.evaluate
+
+    def counted(self, value, old=None):
+        asked.append((value, old))
+        return evaluate(self, value, old)
+
+    monkeypatch.setattr(CompiledRule, "evaluate", counted)
+    rule = {"rule": "type(self) == type(7331)", "message": "no integer"}
+    grows = {"rule": "type(self) == double || self >= oldSelf", "message": "it shrinks"}
+    judge = SchemaValidator(
+        {
+            "type": "object",
+            "properties": {"n": {"type": "number", "x-kubernetes-validations": [rule, grows]}},
+        }
+    )
+    for _ in range(2):
+        assert [str(error) for error in judge.validate({"n": 1})] == []
+        assert [error.path for error in judge.validate({"n": 1.0})] == ["n"]
+    assert len(asked) == 2
+    assert judge.validate({"n": 2}, {"n": 1}) == []
+    assert [error.path for error in judge.validate({"n": 2}, {"n": 3})] == ["n"]

@@ -15,14 +15,14 @@ from karpenter_core.api.conditions import (
     Condition,
     ConditionRules,
     DependentConditionError,
-    find,
+    find_condition,
     is_false,
     is_true,
     is_unknown,
 )
 from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS
 from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS
-from tests.properties import tried
+from tests.properties import with_examples
 
 BORN = datetime(2026, 1, 1, 8, 0, 0, tzinfo=UTC)
 RULES = ConditionRules(dependents=("Launched", "Registered", "Initialized"))
@@ -84,21 +84,21 @@ def test_initialising_twice_changes_nothing():
 def test_an_independent_condition_is_born_now():
     conditions = set_(fresh(), "Drifted", TRUE, seconds=7)
 
-    drifted = find(conditions, "Drifted")
+    drifted = find_condition(conditions, "Drifted")
     assert drifted is not None
     assert drifted.last_transition_time == at(7)
 
 
 def test_an_independent_condition_does_not_move_the_root():
-    before = find(fresh(), "Ready")
+    before = find_condition(fresh(), "Ready")
 
-    assert find(set_(fresh(), "Drifted", TRUE, seconds=7), "Ready") == before
+    assert find_condition(set_(fresh(), "Drifted", TRUE, seconds=7), "Ready") == before
 
 
 def test_set_true_takes_the_type_as_reason():
     conditions = RULES.set_true(fresh(), type="Launched", now=at(1), generation=1)
 
-    launched = find(conditions, "Launched")
+    launched = find_condition(conditions, "Launched")
     assert launched is not None
     assert (launched.status, launched.reason, launched.message) == (TRUE, "Launched", "")
 
@@ -112,7 +112,7 @@ def test_an_unchanged_condition_is_the_same_tuple():
 def test_a_new_reason_keeps_the_transition_time():
     conditions = set_(fresh(), "Registered", UNKNOWN, seconds=5, reason="NodeNotFound")
 
-    registered = find(conditions, "Registered")
+    registered = find_condition(conditions, "Registered")
     assert registered is not None
     assert registered.reason == "NodeNotFound"
     assert registered.last_transition_time == BORN
@@ -121,7 +121,7 @@ def test_a_new_reason_keeps_the_transition_time():
 def test_a_new_status_moves_the_transition_time():
     conditions = set_(fresh(), "Registered", FALSE, seconds=5)
 
-    registered = find(conditions, "Registered")
+    registered = find_condition(conditions, "Registered")
     assert registered is not None
     assert registered.last_transition_time == at(5)
 
@@ -160,7 +160,7 @@ def test_the_root_sums_up_its_dependents(settings, status, reason, message):
     for index, (condition_type, value) in enumerate(settings, start=1):
         conditions = set_(conditions, condition_type, value, seconds=index)
 
-    root = find(conditions, "Ready")
+    root = find_condition(conditions, "Ready")
     assert root is not None
     assert (root.status, root.reason, root.message) == (status, reason, message)
 
@@ -172,14 +172,14 @@ def test_a_dependent_of_an_older_generation_is_unhealthy():
         conditions = set_(conditions, condition_type, TRUE, seconds=1)
     conditions = set_(conditions, "Launched", TRUE, seconds=2, generation=2)
 
-    root = find(conditions, "Ready")
+    root = find_condition(conditions, "Ready")
     assert root is not None
     assert (root.status, root.reason) == (UNKNOWN, "ReconcilingDependents")
     assert root.message == "Registered=True, Initialized=True"
     assert root.observed_generation == 2
 
     stale = set_(fresh(), "Registered", FALSE, seconds=1)
-    root = find(set_(stale, "Launched", TRUE, seconds=2, generation=2), "Ready")
+    root = find_condition(set_(stale, "Launched", TRUE, seconds=2, generation=2), "Ready")
     assert root is not None
     assert root.status == UNKNOWN
 
@@ -274,8 +274,8 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@tried(100)
-def test_whatever_happens_types_are_unique_and_the_root_agrees(steps):
+@with_examples(100)
+def test_any_sequence_keeps_types_unique_and_the_root_consistent(steps):
     conditions = fresh()
     generation = 1
     for index, (condition_type, status, wanted) in enumerate(steps):

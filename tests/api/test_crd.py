@@ -1,4 +1,4 @@
-"""The CRDs: rendered from the models, committed, and equal to the reference's but for a list."""
+"""CRDs are rendered from the models, committed, and equal to the reference's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 from karpenter_core.api.base import KubernetesObject, Model
 from karpenter_core.api.cel import CEL, RuleSlot
 from karpenter_core.api.crd import core_models, crd_file_name, crd_name, render_crd, render_yaml
-from karpenter_core.api.facets import DrawnAs, Facets
+from karpenter_core.api.facets import Facets, RenderedAs
 from karpenter_core.api.nodeclaim import NodeClaim, RequirementSpec
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.openapi import object_schema
@@ -49,7 +49,7 @@ def test_committed_file_is_what_the_models_render(model):
     assert committed.read_text() == render_yaml(model), "run `make crds`"
 
 
-def test_nothing_else_lies_in_the_folder():
+def test_crd_folder_holds_no_other_file():
     assert {path.name for path in (ROOT / "crds").iterdir()} == {
         crd_file_name(model) for model in MODELS
     }
@@ -107,7 +107,7 @@ def test_providers_add_rules_to_requirement_keys_and_labels():
 def test_descriptions_come_from_the_docstrings():
     spec = at(schema_of(NodePool), "spec")
 
-    assert spec["description"] == "What is wanted of the pool."
+    assert spec["description"] == "Desired state of the NodePool."
     assert "tried first" in spec["properties"]["weight"]["description"]
     assert "nodes" in at(spec, "disruption.budgets.items.nodes")["description"].lower()
 
@@ -118,7 +118,7 @@ def test_a_field_is_drawn_as_what_its_model_names():
 
     class Found(Model):
         requirements: Annotated[
-            tuple[RequirementSpec, ...], DrawnAs(tuple[Plain, ...]), Facets(max_items=3)
+            tuple[RequirementSpec, ...], RenderedAs(tuple[Plain, ...]), Facets(max_items=3)
         ] = ()
 
     class Finding(KubernetesObject):

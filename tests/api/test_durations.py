@@ -16,7 +16,7 @@ from karpenter_core.api.durations import (
     parse_nanoseconds,
 )
 from karpenter_core.api.nodepool import Disruption, TemplateSpec
-from tests.properties import tried
+from tests.properties import with_examples
 
 LONGEST = 2**63 - 1
 
@@ -68,7 +68,7 @@ def test_duration_is_read_exactly(text, nanoseconds):
         "1h-1m",
     ],
 )
-def test_what_go_does_not_read_we_do_not_either(text):
+def test_texts_that_go_refuses_are_refused(text):
     with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)
 
@@ -102,7 +102,7 @@ def test_duration_is_written_canonically(value, text):
 
 
 @given(st.timedeltas(min_value=timedelta(days=-100_000), max_value=timedelta(days=100_000)))
-@tried(100)
+@with_examples(100)
 def test_what_is_written_is_read_back(value):
     assert parse_duration(format_duration(value)) == value
 
@@ -115,7 +115,7 @@ PARTS = st.lists(
 
 
 @given(PARTS)
-@tried(100)
+@with_examples(100)
 def test_parts_add_up_without_rounding(parts):
     text = "".join(f"{count}{unit}" for count, (unit, _) in parts)
 
@@ -123,7 +123,7 @@ def test_parts_add_up_without_rounding(parts):
 
 
 @given(st.text(max_size=12) | st.from_regex(r"[+-]?([0-9.]{0,30}(h|m|s|ms|x)){0,4}"))
-@tried(100)
+@with_examples(100)
 def test_any_text_is_read_or_refused(text):
     try:
         nanoseconds = parse_nanoseconds(text)
@@ -151,6 +151,6 @@ def test_never_is_no_duration():
 
 
 @pytest.mark.parametrize("value", [30, None, "1hr"])
-def test_what_is_no_duration_is_refused_where_it_stands(value):
+def test_invalid_duration_is_refused_in_its_field(value):
     with pytest.raises(ValueError, match="consolidateAfter"):
         Disruption.model_validate({"consolidateAfter": value})

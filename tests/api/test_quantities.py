@@ -17,7 +17,7 @@ from karpenter_core.api.quantities import (
     parse_quantity,
     parse_resources,
 )
-from tests.properties import tried
+from tests.properties import with_examples
 
 LARGEST = 2**63 - 1
 
@@ -72,7 +72,7 @@ def test_quantity_is_read_exactly(text, value):
         "\u0661",
     ],
 )
-def test_what_kubernetes_does_not_read_we_do_not_either(text):
+def test_texts_that_kubernetes_refuses_are_refused(text):
     with pytest.raises(ValueError, match="invalid quantity"):
         parse_quantity(text)
 
@@ -130,26 +130,26 @@ RESOURCES = st.sampled_from(["cpu", "memory", "pods", "ephemeral-storage", "nvid
 
 
 @given(RESOURCES, st.integers(min_value=-(2**50), max_value=2**50))
-@tried(100)
+@with_examples(100)
 def test_what_is_written_is_read_back(resource, amount):
     assert parse_amount(resource, format_amount(resource, amount)) == amount
 
 
 @given(st.dictionaries(RESOURCES, st.integers(min_value=0, max_value=2**60)))
-@tried(100)
+@with_examples(100)
 def test_resource_lists_survive_a_round_trip(resources):
     assert parse_resources(format_resources(resources)) == resources
 
 
 @given(st.decimals(min_value=-(10**9), max_value=10**9, places=9))
-@tried(100)
+@with_examples(100)
 def test_sums_of_quantities_are_exact(value):
     assert parse_quantity(format(value, "f")) == value
     assert parse_quantity(format(value, "f")) - value == 0
 
 
 @given(st.text(max_size=12) | st.from_regex(r"[+-]?[0-9.]{0,30}[eE]?[+-]?[0-9]{0,30}[A-Zi]?"))
-@tried(100)
+@with_examples(100)
 def test_any_text_is_read_or_refused(text):
     try:
         value = parse_quantity(text)
@@ -172,7 +172,7 @@ def test_the_users_spelling_comes_back():
 
 
 @pytest.mark.parametrize("value", [True, None, [], "1K"])
-def test_what_is_no_quantity_is_refused_where_it_stands(value):
+def test_invalid_quantity_is_refused_in_its_field(value):
     with pytest.raises(ValueError, match=r"limits\.cpu"):
         NodePoolSpec.model_validate({"template": {}, "limits": {"cpu": value}})
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import structlog
 
-from benchmarks.churn import Claim, Outcome, judge, simulate
+from benchmarks.churn import ChurnOutcome, ObservedClaim, count_faults, simulate
 from benchmarks.churn_loads import wave
-from karpenter_core.api.decisions import Decision, DecisionLaunch, DecisionMachine
+from karpenter_core.api.decisions import Decision, DecisionCandidate, DecisionLaunch
 from karpenter_core.api.prices import Price
 from karpenter_core.api.savings import SavingsFloor
 
@@ -66,7 +66,7 @@ MINUTE = timedelta(minutes=1)
 
 def moved(number, *, at, gone="old", before=1.0, launches=1):
     """A consolidation of one machine."""
-    machine = DecisionMachine(
+    machine = DecisionCandidate(
         node=gone, node_claim=gone, node_pool="general", price_per_hour=Price(before), pods=2
     )
     launch = DecisionLaunch(
@@ -89,12 +89,12 @@ def moved(number, *, at, gone="old", before=1.0, launches=1):
 
 def judged(*decisions, claims=(), changes=(), floor="0%"):
     """What is counted of decisions; claims are (name, decision, created, price)."""
-    outcome = Outcome(load="", policy="", hours=1)
+    outcome = ChurnOutcome(load="", policy="", hours=1)
     known = {
-        name: Claim(created=created, decision=decision, name=name, price_per_hour=price)
+        name: ObservedClaim(created=created, decision=decision, name=name, price_per_hour=price)
         for name, decision, created, price in claims
     }
-    judge(outcome, decisions, known, changes, floor=SavingsFloor.parse(floor))
+    count_faults(outcome, decisions, known, changes, floor=SavingsFloor.parse(floor))
     return outcome
 
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.gates import GATES, Lab
+from benchmarks.gates import GATES, CaseRunner
 from benchmarks.inputs import load
 from benchmarks.interference import summarize
-from benchmarks.measure import Row, kth_cheapest_cost, measure
-from benchmarks.scheduling import Bench, median, read_peer
+from benchmarks.measure import CaseResult, kth_cheapest_cost, measure
+from benchmarks.scheduling import SolverBench, median, read_peer
 from karpenter_core.scheduling.solve import solve
 
-ROW = Row(
+ROW = CaseResult(
     case="diverse-1000/real",
     pods=1000,
     seconds=0.5,
@@ -27,7 +27,7 @@ ROW = Row(
 )
 
 
-class StubBench(Bench):
+class StubBench(SolverBench):
     """Answers with rows made up."""
 
     def ours(self, case, *, runs=1, work_units=0):
@@ -104,11 +104,11 @@ def test_rows_of_the_peer_may_say_more_than_ours():
     ],
 )
 def test_gates_compare_with_the_peer(name, holds):
-    assert [gate.holds for gate in GATES[name](Lab(StubBench(), runs=1))] == holds
+    assert [gate.holds for gate in GATES[name](CaseRunner(StubBench(), runs=1))] == holds
 
 
 def test_cost_of_a_trace_needs_its_paths():
-    assert [gate.holds for gate in GATES["C5"](Lab(StubBench(), runs=1))] == [None]
+    assert [gate.holds for gate in GATES["C5"](CaseRunner(StubBench(), runs=1))] == [None]
 
 
 def test_late_renewals_count_as_missed():

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.provider_startup import SDKS, Figures, Imported, Started, as_rows, holds
+from benchmarks.provider_startup import SDKS, ImportCost, StartCost, StartupFigures, as_rows, holds
 
-IMPORTED = Imported(seconds=2.0, cpu_seconds=0.5, resident_mib=60.0)
-STARTED = Started(
+IMPORTED = ImportCost(seconds=2.0, cpu_seconds=0.5, resident_mib=60.0)
+STARTED = StartCost(
     ready_seconds=3.0,
     ready_cpu_seconds=1.0,
     usable_seconds=4.0,
@@ -21,7 +21,7 @@ STARTED = Started(
 
 
 def figures(provider="alibabacloud", *, compiled=True, cpu_seconds=(0.5,), resident_mib=60.0):
-    return Figures(
+    return StartupFigures(
         provider=provider,
         compiled=compiled,
         imported=[
@@ -61,5 +61,5 @@ def test_ratios_are_to_the_same_kind_of_the_last_provider():
 
 @pytest.mark.parametrize("provider", sorted(SDKS))
 def test_what_is_measured_can_be_loaded(provider):
-    assert importlib.import_module(f"karpenter_provider_{provider}.running")
+    assert importlib.import_module(f"karpenter_provider_{provider}.started_provider")
     compile(SDKS[provider].clients, provider, "exec")

@@ -225,6 +225,8 @@ def test_the_first_constraint_that_fails_is_named(why, case):
 
 def test_every_constraint_that_files_can_show_has_a_case():
     """All but `reservation`, which needs machines reserved by a provider."""
-    from karpenter_core.scheduling.problem import Constraint
+    from karpenter_core.scheduling.problem import PoolConstraint
 
-    assert {case for case, _ in CASES.values()} == set(Constraint) - {Constraint.RESERVATION}
+    assert {case for case, _ in CASES.values()} == set(PoolConstraint) - {
+        PoolConstraint.RESERVATION
+    }

@@ -12,11 +12,11 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, Z
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import NodeConditionView, NodeView, PodShape, PodView
 from karpenter_core.api.schema import SchemaValidator
-from karpenter_core.cli.demo.census import Census, price_by, read_prices
-from karpenter_core.cli.demo.scene import NAME, Scene, find_node_class
-from karpenter_core.cli.demo.view import Act, choose_view, summarise
+from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics, price_by, read_prices
+from karpenter_core.cli.demo.demo_manifests import NAME, DemoManifests, find_node_class
+from karpenter_core.cli.demo.view import StepReport, choose_view, summarise
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
-from karpenter_core.state.events import Observed, Removed
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 
 PRICES = {("large", "a", "on-demand"): 3.6}
 
@@ -39,7 +39,7 @@ def test_census_counts_its_own_pods_and_nodes_and_what_they_cost():
 
     async def scenario():
         clock = LoopClock()
-        census = Census(clock, price_by(PRICES))
+        cluster_statistics = ClusterStatistics(clock, price_by(PRICES))
         for each in (
             node("one"),
             node("two", ready="Unknown"),
@@ -48,13 +48,24 @@ def test_census_counts_its_own_pods_and_nodes_and_what_they_cost():
             pod("q", phase="Pending"),
             pod("r", phase="Running", namespace="other"),
         ):
-            census.on_event(Observed(each))
-        seen = (census.running, census.pods, census.ready_nodes, census.nodes)
-        price = census.price_per_hour
+            cluster_statistics.on_event(ObjectObserved(each))
+        seen = (
+            cluster_statistics.running,
+            cluster_statistics.pods,
+            cluster_statistics.ready_nodes,
+            cluster_statistics.nodes,
+        )
+        price = cluster_statistics.price_per_hour
         await clock.sleep(100)
-        census.on_event(Removed(node("one")))
+        cluster_statistics.on_event(ObjectRemoved(node("one")))
         await clock.sleep(100)
-        return seen, price, census.price_per_hour, census.spent, census.node_types
+        return (
+            seen,
+            price,
+            cluster_statistics.price_per_hour,
+            cluster_statistics.spent,
+            cluster_statistics.node_types,
+        )
 
     seen, price, left, spent, types = run_virtual(scenario())
 
@@ -66,16 +77,16 @@ def test_census_counts_its_own_pods_and_nodes_and_what_they_cost():
 
 def test_scene_is_accepted_by_the_schema():
     """The API server will not refuse the demo's own pool."""
-    scene = Scene(node_class=find_node_class("kwok"))
+    demo_manifests = DemoManifests(node_class=find_node_class("kwok"))
     schema = render_crd(NodePool)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     validator = SchemaValidator(schema)
 
-    assert validator.validate(validator.default(scene.node_pool())) == []
+    assert validator.validate(validator.default(demo_manifests.node_pool())) == []
 
 
 async def test_prices_come_from_the_provider():
     """Each machine in each zone under each capacity type, in one currency."""
-    prices, currency = await read_prices(Scene(node_class=find_node_class("kwok")))
+    prices, currency = await read_prices(DemoManifests(node_class=find_node_class("kwok")))
 
     assert currency == "USD"
     assert len({zone for _, zone, _ in prices}) >= 3
@@ -89,15 +100,15 @@ def test_plain_view_writes_lines_at_a_pace():
         text = io.StringIO()
         clock = LoopClock()
         view = choose_view(Console(file=text, width=120), clock, "USD")
-        census = Census(clock, price_by(PRICES))
-        act = Act(title="scale nginx to 4", replicas=4, started=clock.monotonic())
+        cluster_statistics = ClusterStatistics(clock, price_by(PRICES))
+        step_report = StepReport(title="scale nginx to 4", replicas=4, started=clock.monotonic())
         for index in range(4):
-            census.on_event(Observed(pod(f"p{index}", phase="Running")))
-            view.show(act, census)
+            cluster_statistics.on_event(ObjectObserved(pod(f"p{index}", phase="Running")))
+            view.show(step_report, cluster_statistics)
             await clock.sleep(0.4)
-        act.seconds = 1.6
-        view.show(act, census)
-        summarise(Console(file=text, width=120), [act], census, "USD")
+        step_report.seconds = 1.6
+        view.show(step_report, cluster_statistics)
+        summarise(Console(file=text, width=120), [step_report], cluster_statistics, "USD")
         return text.getvalue()
 
     text = run_virtual(scenario())
@@ -117,9 +128,9 @@ def test_live_view_draws_a_panel():
         clock = LoopClock()
         console = Console(file=text, width=100, force_terminal=True)
         view = choose_view(console, clock, "USD")
-        census = Census(clock, price_by(PRICES))
-        census.on_event(Observed(node("one")))
-        view.show(Act(title="scale nginx to 4", replicas=4, started=0.0), census)
+        cluster_statistics = ClusterStatistics(clock, price_by(PRICES))
+        cluster_statistics.on_event(ObjectObserved(node("one")))
+        view.show(StepReport(title="scale nginx to 4", replicas=4, started=0.0), cluster_statistics)
         view.close()
         return text.getvalue()
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
-from karpenter_core.cli.demo import clouds
+from karpenter_core.cli.demo import demo_kubelets
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.markers import PROJECT
 
 PROVIDER: Final = EntryPoint(name="web", value="web.plugin:WebProvider", group=PROJECT)
-OTHER: Final = EntryPoint(name="other", value="other.demo:cloud", group=clouds.GROUP)
+OTHER: Final = EntryPoint(name="other", value="other.demo:cloud", group=demo_kubelets.GROUP)
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def install(monkeypatch: pytest.MonkeyPatch):
     """Take the given entry points for all that are installed."""
 
     def take(*points: EntryPoint) -> None:
-        monkeypatch.setattr(clouds, "entry_points", EntryPoints(points).select)
+        monkeypatch.setattr(demo_kubelets, "entry_points", EntryPoints(points).select)
 
     return take
 
@@ -28,7 +28,7 @@ def install(monkeypatch: pytest.MonkeyPatch):
 def test_error_names_the_extra_of_a_provider_without_its_simulated_cloud(install):
     install(PROVIDER, OTHER)
     with pytest.raises(SettingsError) as raised:
-        clouds.find_simulated_cloud("web")
+        demo_kubelets.find_simulated_cloud("web")
     assert str(raised.value) == (
         "--provider web: its simulated cloud is not installed; install "
         "karpenter-provider-web[demo], or choose one of: kwok, other"
@@ -38,25 +38,27 @@ def test_error_names_the_extra_of_a_provider_without_its_simulated_cloud(install
 def test_error_names_the_simulated_clouds_where_the_provider_is_unknown(install):
     install(PROVIDER, OTHER)
     with pytest.raises(SettingsError) as raised:
-        clouds.find_simulated_cloud("wbe")
+        demo_kubelets.find_simulated_cloud("wbe")
     assert str(raised.value) == (
         "--provider wbe: there is no simulated cloud of that name; there are: kwok, other"
     )
 
 
 def test_error_names_the_module_that_a_simulated_cloud_lacks(install):
-    install(PROVIDER, EntryPoint(name="web", value="no_such_module:cloud", group=clouds.GROUP))
+    install(
+        PROVIDER, EntryPoint(name="web", value="no_such_module:cloud", group=demo_kubelets.GROUP)
+    )
     with pytest.raises(SettingsError, match=r"'no_such_module'.*karpenter-provider-web\[demo\]"):
-        clouds.find_simulated_cloud("web")
+        demo_kubelets.find_simulated_cloud("web")
 
 
 def test_installed_simulated_cloud_is_called(install):
     """Any callable stands for it: what it returns is handed on."""
-    install(PROVIDER, EntryPoint(name="web", value="builtins:dict", group=clouds.GROUP))
-    assert clouds.find_simulated_cloud("web") == {}
+    install(PROVIDER, EntryPoint(name="web", value="builtins:dict", group=demo_kubelets.GROUP))
+    assert demo_kubelets.find_simulated_cloud("web") == {}
 
 
 @pytest.mark.parametrize("provider", ["alibabacloud", "aws"])
 def test_simulated_cloud_of_each_shipped_provider_is_found(provider: str):
-    with clouds.find_simulated_cloud(provider) as cloud:
+    with demo_kubelets.find_simulated_cloud(provider) as cloud:
         assert cloud.nodes() == {}

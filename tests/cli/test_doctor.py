@@ -21,12 +21,12 @@ from karpenter_core.cli.doctor_cluster import (
 )
 from karpenter_core.cli.main import build_app
 from karpenter_core.errors import ApiError
-from karpenter_core.kube.api import Apis, KubeApi
+from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.resources import EVENTS, NODES, PODS
-from karpenter_core.kube.transport import Response
+from karpenter_core.kube.transport import ApiResponse
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.operator.settings import load_settings
+from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import Finding, Severity
 from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.provider.markers import hookimpl
@@ -50,13 +50,15 @@ class Server:
             asked = json.loads(request.body)["spec"]["resourceAttributes"]
             self.asked.append(asked)
             allowed = (asked["verb"], asked["resource"]) not in self.forbidden
-            return Response(status=201, body=json.dumps({"status": {"allowed": allowed}}).encode())
+            return ApiResponse(
+                status=201, body=json.dumps({"status": {"allowed": allowed}}).encode()
+            )
         name = request.path.rsplit("/", 1)[1]
         if "get" in self.forbidden:
-            return Response(status=403, body=b'{"message": "no"}')
+            return ApiResponse(status=403, body=b'{"message": "no"}')
         if name not in self.definitions:
-            return Response(status=404, body=b'{"message": "not found"}')
-        return Response(status=200, body=json.dumps(self.definitions[name]).encode())
+            return ApiResponse(status=404, body=b'{"message": "not found"}')
+        return ApiResponse(status=200, body=json.dumps(self.definitions[name]).encode())
 
 
 def stored(model):
@@ -68,7 +70,7 @@ def stored(model):
 
 
 def ask(check, server, *arguments):
-    apis = Apis(KubeApi(server, clock=SystemClock()))
+    apis = ClusterApis(KubeApi(server, clock=SystemClock()))
     findings = asyncio.run(check(apis, *arguments))
     return [(finding.severity, finding.message) for finding in findings]
 
@@ -82,7 +84,7 @@ def test_definitions_of_this_version_are_fine():
 
 def test_what_is_not_installed_is_an_error_with_the_command_to_run():
     server = Server([stored(model) for model in MODELS[:2]])
-    apis = Apis(KubeApi(server, clock=SystemClock()))
+    apis = ClusterApis(KubeApi(server, clock=SystemClock()))
     (finding,) = asyncio.run(check_definitions(apis, KWOK))
     name = crd_name(KWOKNodeClass.resource)
     assert finding.message == f"the CustomResourceDefinition {name} is not installed"
@@ -159,10 +161,10 @@ async def test_events_are_asked_about_in_both_clusters():
     clock = SystemClock()
     of_pods = Server(forbidden=[("create", "events")])
     needed = [Permission("create", EVENTS), Permission("patch", NODE_POOLS)]
-    apis = Apis(KubeApi(Server(), clock=clock), KubeApi(of_pods, clock=clock))
+    apis = ClusterApis(KubeApi(Server(), clock=clock), KubeApi(of_pods, clock=clock))
     found = await check_permissions(apis, needed)
     assert [each.message for each in found] == ["not permitted: create events"]
-    found = await check_permissions(Apis(apis.workload, apis.objects), needed)
+    found = await check_permissions(ClusterApis(apis.workload, apis.objects), needed)
     assert [each.message for each in found] == ["not permitted: create events"]
 
 
@@ -195,9 +197,9 @@ class Lister:
     async def request(self, request):
         plural = request.path.rsplit("/", 1)[1]
         if plural not in self.objects:
-            return Response(status=404, body=b"{}")
+            return ApiResponse(status=404, body=b"{}")
         page = {"metadata": {}, "items": self.objects[plural]}
-        return Response(status=200, body=json.dumps(page).encode())
+        return ApiResponse(status=200, body=json.dumps(page).encode())
 
 
 def an_object(name, *conditions, kind="KWOKNodeClass", group="karpenter.kwok.sh"):

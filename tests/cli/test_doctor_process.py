@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from karpenter_core.cli.doctor_process import check_process
-from karpenter_core.operator.servers import Check, Servers
-from karpenter_core.operator.settings import load_settings
+from karpenter_core.operator.servers import HttpServers, ReadinessCheck
+from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import Severity
 from tests.support.processes import free_ports
 
@@ -22,9 +22,9 @@ STALE = "not fresh: pods (silent for 95 s: list pods: forbidden)"
     ],
 )
 async def test_a_controller_beside_it_says_whether_it_is_ready(failure, severity, message):
-    servers = Servers(
+    servers = HttpServers(
         registry=CollectorRegistry(),
-        checks=(Check(name="freshness", failure=lambda: failure),),
+        checks=(ReadinessCheck(name="freshness", failure=lambda: failure),),
         address="127.0.0.1",
         metrics_port=0,
         probe_port=0,

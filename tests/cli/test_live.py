@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from karpenter_core.api.crd import core_models, render_crd
-from karpenter_core.kube.resources import custom
+from karpenter_core.kube.resources import custom_kind
 from karpenter_core.sim.cluster import EmbeddedCluster
 from karpenter_core.testing.cluster import ClusterClient
 from karpenter_provider_kwok.api import KWOKNodeClass
@@ -21,7 +21,9 @@ from tests.cli.inputs import NODE_CLASS_REF, POOL, node, pod, pool, write
 from tests.cli.test_explain_node import CONSOLIDATING, machine
 from tests.support.kubeconfig import write_kubeconfig
 
-NODE_POOLS, *_ = (custom(model.resource) for model in core_models() if model.__name__ == "NodePool")
+NODE_POOLS, *_ = (
+    custom_kind(model.resource) for model in core_models() if model.__name__ == "NodePool"
+)
 NODE_CLASS = {
     "apiVersion": KWOKNodeClass.resource.api_version,
     "kind": "KWOKNodeClass",

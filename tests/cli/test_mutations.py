@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.cli.main import main
 from tests.cli.inputs import NODE_CLASS_REF, TYPES, node, pod, pool, write
-from tests.properties import tried
+from tests.properties import with_examples
 
 ZONE = "topology.kubernetes.io/zone"
 SELECTOR = {
@@ -180,7 +180,7 @@ def files(tmp_path_factory):
     return folder / "cluster.json", write(folder / "types.json", TYPES)
 
 
-@tried(40)
+@with_examples(40)
 @given(
     path=st.sampled_from(list(paths(CLUSTER))),
     value=st.sampled_from(STRANGE),

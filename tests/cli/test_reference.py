@@ -14,11 +14,11 @@ from karpenter_core.cli import manifests
 from karpenter_core.cli.explain import node, pod
 from karpenter_core.cli.plan import plan
 from karpenter_core.cli.tables import NODE_STATES, STATES
-from karpenter_core.disruption.candidates import Obstacle
-from karpenter_core.disruption.explain import Verdict
-from karpenter_core.disruption.method import Declined
+from karpenter_core.disruption.candidates import DisruptionObstacle
+from karpenter_core.disruption.explain import MethodVerdict
+from karpenter_core.disruption.method import DeclineReason
 from karpenter_core.kube.wire.codecs import Codecs
-from karpenter_core.scheduling.problem import Constraint
+from karpenter_core.scheduling.problem import PoolConstraint
 from karpenter_provider_kwok.api import KWOKNodeClass
 
 ROOT = Path(__file__).parents[2]
@@ -62,9 +62,9 @@ def test_every_state_is_in_the_table():
     ("heading", "known"),
     [
         ("| `state` of a node | meaning |", set(NODE_STATES)),
-        ("| `verdict` | meaning |", set(Verdict)),
-        ("| `obstacle` | what forbids to disrupt the node; the first", set(Obstacle)),
-        ("| `declined` | why a method is not about the node |", set(Declined)),
+        ("| `verdict` | meaning |", set(MethodVerdict)),
+        ("| `obstacle` | what blocks the disruption of the node; the", set(DisruptionObstacle)),
+        ("| `declined` | why a method does not apply to the node |", set(DeclineReason)),
     ],
 )
 def test_the_lists_of_explanations_of_nodes_are_closed(heading, known):
@@ -86,10 +86,11 @@ def test_every_field_of_an_explanation_of_a_node_is_in_the_table(program, monkey
 
 def test_the_list_of_constraints_is_closed():
     """In the order in which they are tried."""
-    listed = PAGE.partition("The closed list of constraints")[2].partition("\n\nOf what")[0]
+    section = PAGE.partition("The closed list of constraints")[2]
+    listed = section.partition("\n\nThe scheduler relaxes")[0]
 
     assert re.findall(r"^\| `(\w+)`", listed, re.MULTILINE) == [
-        constraint.value for constraint in Constraint
+        constraint.value for constraint in PoolConstraint
     ]
 
 

@@ -7,8 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.cli.yaml_reader import UnfitError, load_all
-from tests.properties import tried
+from karpenter_core.cli.yaml_reader import UnsupportedYamlError, load_all
+from tests.properties import with_examples
 
 SCALARS = (
     st.none()
@@ -28,7 +28,7 @@ VALUES = st.recursive(
 )
 
 
-@tried(100)
+@with_examples(100)
 @given(st.lists(VALUES, min_size=1, max_size=3), st.sampled_from([None, True, False]))
 def test_what_is_written_is_read(documents, flow):
     """In block and in flow style, one document or several."""
@@ -59,7 +59,7 @@ def test_values_are_those_that_kubernetes_reads(text, value):
 
 def test_anchors_end_with_their_document():
     """What one document names, no other knows."""
-    with pytest.raises(UnfitError):
+    with pytest.raises(UnsupportedYamlError):
         list(load_all("a: &x 1\n---\nb: *x\n"))
 
 
@@ -70,6 +70,6 @@ def test_a_few_lines_cannot_stand_for_billions_of_values():
         *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)),
     ]
 
-    with pytest.raises(UnfitError):
+    with pytest.raises(UnsupportedYamlError):
         list(load_all("\n".join(lines)))
     assert len(next(load_all("a: &a {b: [1, 2]}\nc: [" + "*a, " * 20_000 + "]"))["c"]) == 20_000

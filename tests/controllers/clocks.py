@@ -1,4 +1,4 @@
-"""A clock whose two times differ, for what must not go by the wrong one."""
+"""A clock whose wall and monotonic times are set apart, for tests of clocks."""
 
 from __future__ import annotations
 

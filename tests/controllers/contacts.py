@@ -1,4 +1,4 @@
-"""Kinds that are fresh or stale as a test says, for what waits for them."""
+"""A source of stale kinds that tests control."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Contacts:
         self.listeners.append(listener)
 
     def lose(self, kind, seconds=100.0, trouble=""):
-        self.stale_kinds[kind] = StaleKind(kind=kind, seconds=seconds, trouble=trouble)
+        self.stale_kinds[kind] = StaleKind(kind=kind, seconds=seconds, problem=trouble)
 
     def regain(self, kind):
         del self.stale_kinds[kind]

@@ -1,4 +1,4 @@
-"""Random histories of a cluster, each some simulated hours, watched at every change.
+"""Plays random histories of a cluster, checked at every change.
 
 A seed decides everything: which pools there are, what users do to workloads, budgets, pools, claims
 and Nodes, what the cloud and the API server do wrong, and when the controller dies. Afterwards all
@@ -34,7 +34,7 @@ from karpenter_core.testing.expectations import CloudAccount
 from tests.controllers.lives import watched
 from tests.controllers.obstacles import STARTUP_TAINT, ControllerClock, Obstacles, shaken_cloud
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
-from tests.support.invariants import unquiet
+from tests.support.invariants import quiet_violations
 
 ACTIONS = (15, 40)
 LONGEST_PAUSE_SECONDS = 1200.0
@@ -303,7 +303,7 @@ class History:
                 await done
         self._tell("obstacles away")
         self.ease()
-        await self._rest(lambda: self.scene.pods() and unquiet(self.scene, self.account()))
+        await self._rest(lambda: self.scene.pods() and quiet_violations(self.scene, self.account()))
         self._tell("pods away")
         for name in self._names(DEPLOYMENTS):
             self.cluster.scale(DEPLOYMENTS, name, 0)

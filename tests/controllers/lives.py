@@ -1,4 +1,4 @@
-"""Lives of machines, from the first pod to the last, to be disturbed in every way."""
+"""Lives of nodes, from the first pod to the last, with faults in between."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from unittest.mock import patch
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.testing.expectations import CloudAccount
-from karpenter_provider_kwok.cloud import SimulatedCloud
+from karpenter_provider_kwok.cloud import KwokCloud
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
-from tests.support.invariants import Invariants, unquiet
+from tests.support.invariants import Invariants, quiet_violations
 
 EDITION = {"example.com/edition": "2"}
 NEWER = {"spec": {"template": {"metadata": {"labels": EDITION}}}}
@@ -68,7 +68,7 @@ class Scene:
             len(metadata) == machines
             and not any(each["name"] in without for each in metadata)
             and all(labels.items() <= each["labels"].items() for each in metadata)
-            and not unquiet(self.harness, self._account())
+            and not quiet_violations(self.harness, self._account())
         )
 
     def _account(self):
@@ -301,13 +301,13 @@ def watched(harness, *, now=None):
     `now` is the wall clock of the controller, where it is not the cluster's.
     """
     watch = Invariants(harness, now=now)
-    terminate = SimulatedCloud.terminate
+    terminate = KwokCloud.terminate
 
     def noted(self, provider_ids):
         watch.note_terminate(provider_ids)
         return terminate(self, provider_ids)
 
-    with patch.object(SimulatedCloud, "terminate", noted):
+    with patch.object(KwokCloud, "terminate", noted):
         yield watch
 
 

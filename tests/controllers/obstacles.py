@@ -1,4 +1,4 @@
-"""Faults of the cloud, the API server and the clock, for random histories of a cluster."""
+"""Faults of cloud, API server and clock for random histories of a cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from unittest.mock import patch
 
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from karpenter_core.sim.faults import Fault, on
-from karpenter_provider_kwok.cloud import SimulatedCloud
-from karpenter_provider_kwok.disturbances import Disturbances
+from karpenter_core.sim.faults import RequestFault, matching
+from karpenter_provider_kwok.active_faults import ActiveFaults
+from karpenter_provider_kwok.cloud import KwokCloud
 from karpenter_provider_kwok.registrar import NodeRegistrar
 
 FROZEN_SECONDS = (120, 3600)
@@ -76,8 +76,8 @@ class Obstacles:
         """Have some histories lose replies, or the controller's clock be wrong, all the time."""
         if self.rng.random() < 0.25:
             self.loses_replies = True
-            self.cluster.front.faults.add(
-                Fault(matches=self._is_lost_write, drop_reply=True, times=None)
+            self.cluster.frontend.faults.add(
+                RequestFault(matches=self._is_lost_write, drop_reply=True, times=None)
             )
 
         if self.rng.random() < 0.15:
@@ -108,7 +108,7 @@ class Obstacles:
     def ease(self):
         """Take all of it away."""
         self.loses_replies = self.is_agent_away = False
-        self.cluster.front.faults.clear()
+        self.cluster.frontend.faults.clear()
         self._later.clear()
         self._blind_until = min(
             self._blind_until, self.cluster.clock.monotonic() + CATCH_UP_SECONDS
@@ -250,9 +250,9 @@ class Obstacles:
                 {"latency_seconds": 5.0},
             ]
         )
-        self.cluster.front.faults.add(
-            Fault(
-                matches=on(method, path, watch=False),
+        self.cluster.frontend.faults.add(
+            RequestFault(
+                matches=matching(method, path, watch=False),
                 times=rng.randint(1, 12),
                 after=rng.randint(0, 6),
                 **how,
@@ -265,7 +265,7 @@ class Obstacles:
         how = self.rng.choice(["forbidden", "silent", "no headers", "no answer"])
         least, most = FROZEN_SECONDS
         seconds = least * (most / least) ** self.rng.random()
-        faults = self.cluster.front.faults
+        faults = self.cluster.frontend.faults
 
         def reads(request):
             return (
@@ -278,14 +278,14 @@ class Obstacles:
             return reads(request) and "watch" in request.query
 
         fault = {
-            "forbidden": Fault(matches=reads, status=403, times=None),
-            "silent": Fault(matches=watches, is_silent=True, times=None),
-            "no headers": Fault(matches=watches, is_unanswered=True, times=None),
-            "no answer": Fault(matches=reads, is_unanswered=True, times=None),
+            "forbidden": RequestFault(matches=reads, status=403, times=None),
+            "silent": RequestFault(matches=watches, is_silent=True, times=None),
+            "no headers": RequestFault(matches=watches, is_unanswered=True, times=None),
+            "no answer": RequestFault(matches=reads, is_unanswered=True, times=None),
         }[how]
         if how != "silent":  # what is open is cut, and does not come back
-            self.cluster.front.stop()
-            self.cluster.front.start()
+            self.cluster.frontend.stop()
+            self.cluster.frontend.start()
         faults.add(fault)
         self._after(seconds, lambda: faults.remove(fault))
         now = self.cluster.clock.monotonic()
@@ -342,7 +342,7 @@ def shaken_cloud(obstacles):
     A cloud does not follow the clock of the machine that the controller runs on.
     """
     clock = obstacles.cluster.clock
-    begin, disturb = SimulatedCloud.__init__, Disturbances.disturb
+    begin, disturb = KwokCloud.__init__, ActiveFaults.disturb
 
     def begun(self, store, *, now, **options):
         begin(self, store, now=clock.now, **options)
@@ -352,8 +352,8 @@ def shaken_cloud(obstacles):
         return replace(found, reply_lost=True) if obstacles.loses_reply() else found
 
     with (
-        patch.object(SimulatedCloud, "__init__", begun),
-        patch.object(Disturbances, "disturb", disturbed),
+        patch.object(KwokCloud, "__init__", begun),
+        patch.object(ActiveFaults, "disturb", disturbed),
         patch.object(NodeRegistrar, "_now", lambda _self: clock.now().timestamp()),
     ):
         yield

@@ -1,11 +1,11 @@
-"""Objects and short cuts for tests that run a whole controller in simulated time."""
+"""Objects and helpers for tests that run a whole controller."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from karpenter_core.sim.virtual_time import run_virtual
-from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.dump import dump_file
 from karpenter_provider_kwok.plugin import KwokProvider
 
@@ -73,7 +73,7 @@ def deployment(name: str, replicas: int, *, cpu: str = "1", memory: str = "1Gi",
 
 def play(
     folder: Path,
-    story: Callable[[Harness], Awaitable[None]],
+    story: Callable[[ControllerHarness], Awaitable[None]],
     *,
     arguments: Sequence[str] = (),
     plugins: Mapping[str, object] | None = None,
@@ -82,7 +82,7 @@ def play(
     """Tell a story about an embedded cluster, in simulated time; `plugins` are beside kwok's."""
 
     async def told() -> None:
-        async with Harness(
+        async with ControllerHarness(
             lambda: {"kwok": KwokProvider(), **(plugins or {})},
             folder=folder,
             arguments=arguments,
@@ -93,6 +93,6 @@ def play(
     run_virtual(told())
 
 
-def cloud(harness: Harness, folder: Path) -> dict[str, Any]:
+def cloud(harness: ControllerHarness, folder: Path) -> dict[str, Any]:
     """Return the provider's own account of its instances and calls."""
     return dump_file(str(folder / "kwok.sqlite3"), now=harness.cluster.clock.now())

@@ -1,4 +1,4 @@
-"""Crashes, lost answers, stock-outs, stale leases, servers that go away."""
+"""Controllers under crashes, lost answers, stock-outs and stale leases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.errors import ApiError, ConflictError
 from karpenter_core.kube.resources import DEPLOYMENTS
-from karpenter_core.kube.transport import Request
+from karpenter_core.kube.transport import ApiRequest
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -253,11 +253,11 @@ def test_a_leader_that_cannot_renew_writes_nothing_and_ends(tmp_path):
 
         old._cables[1].is_cut = True  # the lease's own connection
         await scene.settle(lambda: new.process.is_leading, seconds=60)
-        before = dict(old.process.writer.counts)
+        before = dict(old.process.kube_writer.counts)
         scene.cluster.apply([deployment("web", 3)])
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
 
-        assert before == dict(old.process.writer.counts)
+        assert before == dict(old.process.kube_writer.counts)
         assert await old.wait() == 1
 
     play(tmp_path, story)
@@ -354,14 +354,14 @@ def test_an_instance_without_a_claim_is_ended(tmp_path):
         path = f"/apis/karpenter.sh/v1/nodeclaims/{name}"
         transport = scene.cluster.transport()
         await transport.request(
-            Request(
+            ApiRequest(
                 method="PATCH",
                 path=path,
                 body=b'{"metadata":{"finalizers":null}}',
                 content_type="application/merge-patch+json",
             )
         )
-        await transport.request(Request(method="DELETE", path=path))
+        await transport.request(ApiRequest(method="DELETE", path=path))
 
         await scene.settle(lambda: cloud(scene, tmp_path)["instances"] == [], seconds=400)
 

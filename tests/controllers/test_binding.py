@@ -1,11 +1,11 @@
-"""From the plan to the scheduler: pods are told their nodes, nodes of one plan come in together."""
+"""Pods are nominated for planned nodes, and a plan's nodes admitted together."""
 
 from __future__ import annotations
 
 import pytest
 
-from karpenter_core.controllers.nodeclaim import door
-from karpenter_core.controllers.provisioning.claims import DECISION
+from karpenter_core.controllers.nodeclaim import admission
+from karpenter_core.controllers.provisioning.new_claims import DECISION
 from karpenter_core.errors import ApiError, ConflictError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
@@ -58,7 +58,7 @@ class Listener:
 
     async def __call__(self, op):
         if (op.verb, op.kind.kind, op.subresource, op.stage) == (*TOLD, "request"):
-            placements = self.running.process.feed.snapshot().ledger.placements
+            placements = self.running.process.cluster_state.snapshot().ledger.placements
             self.plan = {uid: place.target for uid, place in placements.items()} | self.plan
 
     def start(self, scene):
@@ -109,12 +109,12 @@ def test_different_pods_are_bound_where_they_were_planned(tmp_path):
             uid: name for uid, name in planned.items() if uid not in even
         }
         assert sorted(bound.values()) == sorted(planned.values())
-        assert running.process.writer.counts[TOLD] == PODS
+        assert running.process.kube_writer.counts[TOLD] == PODS
 
     play(tmp_path, story)
 
 
-def test_equal_pods_are_told_nothing(tmp_path):
+def test_equal_pods_are_not_nominated(tmp_path):
     """They may take each other's places, and the API server has less to do."""
 
     async def story(scene):
@@ -122,21 +122,21 @@ def test_equal_pods_are_told_nothing(tmp_path):
         running = scene.start()
         await all_run(scene, 10)
 
-        assert running.process.writer.counts[TOLD] == 0
+        assert running.process.kube_writer.counts[TOLD] == 0
 
     play(tmp_path, story)
 
 
-def test_nobody_is_told_while_more_pods_wait_than_it_would_help(tmp_path, monkeypatch):
+def test_no_pod_is_nominated_while_too_many_are_pending(tmp_path, monkeypatch):
     """All the same they get their nodes."""
-    monkeypatch.setattr(door, "MOST_PODS", PODS - 1)
+    monkeypatch.setattr(admission, "MAX_PENDING_PODS", PODS - 1)
 
     async def story(scene):
         scene.cluster.apply(mixed())
         running = scene.start()
         await all_run(scene)
 
-        assert running.process.writer.counts[TOLD] == 0
+        assert running.process.kube_writer.counts[TOLD] == 0
 
     play(tmp_path, story)
 
@@ -151,7 +151,7 @@ def registered_at(scene):
     ]
 
 
-def test_nodes_of_one_plan_are_let_in_together(tmp_path):
+def test_nodes_of_one_plan_are_admitted_together(tmp_path):
     """The one that comes two seconds after the others is waited for."""
     slow = {"fault": "slow-reply", "operation": "launch", "delay": "2s", "count": 1}
     option = faults_file(tmp_path, slow)
@@ -167,7 +167,7 @@ def test_nodes_of_one_plan_are_let_in_together(tmp_path):
     play(tmp_path, story, arguments=[option])
 
 
-def test_a_node_that_somebody_else_writes_to_is_let_in_with_the_others_all_the_same(tmp_path):
+def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
     """Its pods have been told: they would find it closed."""
     struck = []
 
@@ -196,7 +196,7 @@ def test_a_node_that_somebody_else_writes_to_is_let_in_with_the_others_all_the_s
     play(tmp_path, story)
 
 
-def test_a_node_that_never_comes_holds_up_nobody_for_long(tmp_path):
+def test_missing_node_delays_the_others_only_briefly(tmp_path):
     """The pods of the others run long before it is given up."""
     lost = []
 
@@ -216,7 +216,7 @@ def test_a_node_that_never_comes_holds_up_nobody_for_long(tmp_path):
     play(tmp_path, story)
 
 
-def test_nodes_that_become_ready_at_the_door_are_initialised_as_they_are_let_in(tmp_path):
+def test_nodes_ready_before_admission_are_initialised_with_it(tmp_path):
     """One patch of the Node for both. Here they wait for one that never comes."""
     lost = []
 
@@ -231,12 +231,12 @@ def test_nodes_that_become_ready_at_the_door_are_initialised_as_they_are_let_in(
         await scene.settle(lambda: sum(map(is_ready, scene.claims())) == 3, seconds=30)
 
         assert len(scene.claims()) == 4
-        assert running.process.writer.counts["patch", "Node", ""] == 3
+        assert running.process.kube_writer.counts["patch", "Node", ""] == 3
 
     play(tmp_path, story, times=KubeletTimes(node_boot_seconds=3.5))
 
 
-def test_a_refused_nomination_stops_nobody(tmp_path):
+def test_refused_nomination_stops_no_admission(tmp_path):
     """Somebody else wrote the pod, each time: it goes where the scheduler finds room."""
 
     async def refuse(op):
@@ -255,7 +255,7 @@ def test_a_refused_nomination_stops_nobody(tmp_path):
 
 @pytest.mark.parametrize("stage", ["request", "reply"])
 @pytest.mark.parametrize("number", [1, 5, PODS])
-def test_killed_between_telling_and_letting_in(tmp_path, stage, number):
+def test_process_killed_between_nomination_and_admission_recovers(tmp_path, stage, number):
     """The next process lets the same nodes in for the same pods and orders no more."""
 
     async def story(scene):
@@ -334,7 +334,7 @@ def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_quiet_cluster_is_told_nothing_more(tmp_path):
+def test_quiet_cluster_gets_no_more_nominations(tmp_path):
     """Once all pods are bound there is nothing to renew; later pods are told of later nodes."""
 
     async def story(scene):
@@ -343,12 +343,12 @@ def test_a_quiet_cluster_is_told_nothing_more(tmp_path):
         running = listener.start(scene)
         await all_run(scene)
         await scene.cluster.clock.sleep(120)
-        assert running.process.writer.counts[TOLD] == PODS
+        assert running.process.kube_writer.counts[TOLD] == PODS
 
         scene.cluster.scale(DEPLOYMENTS, "large", 5)
         scene.cluster.scale(DEPLOYMENTS, "even", 9)
         await all_run(scene, PODS + 8)
-        assert running.process.writer.counts[TOLD] > PODS
+        assert running.process.kube_writer.counts[TOLD] > PODS
         decisions = {claim["metadata"]["annotations"][DECISION] for claim in scene.claims()}
         assert len(decisions) == 2
 

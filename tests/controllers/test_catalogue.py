@@ -1,4 +1,4 @@
-"""One provider's bad catalogue: its NodePool says so, and everything else goes on."""
+"""A bad catalogue is reported on its NodePool and harms no other pool."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.controllers.catalogue.controller import STALE_AFTER, CatalogueController
-from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.controllers.reconciler import ControllerRuntime
 from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.testing import builders
 from karpenter_core.testing.builders import instance_type, offering
-from karpenter_core.testing.harness import CountedIds
-from karpenter_core.testing.machines import KWOK, ready, state
+from karpenter_core.testing.harness import SequentialIds
+from karpenter_core.testing.state_builders import KWOK, ready_node_pool, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import TwoClocks
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
@@ -147,13 +147,15 @@ async def test_the_last_listing_stands_for_a_while_though_the_wall_clock_jumps(h
     """Neither dropped at the first failure, nor kept for hours."""
     clock, providers, metrics = TwoClocks(), Fleeting(), Metrics()
     node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))
-    pool = ready(builders.node_pool("general", node_class_ref=KWOK))
-    feed = Feed(state(pool, node_class, catalogues={}), clock)
-    runtime = Runtime(clock=clock, new_id=CountedIds("id"), metrics=metrics)
-    controller = CatalogueController(feed=feed, providers=providers, runtime=runtime)
+    pool = ready_node_pool(builders.node_pool("general", node_class_ref=KWOK))
+    cluster_state = ClusterState(synced_state(pool, node_class, catalogues={}), clock)
+    runtime = ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=metrics)
+    controller = CatalogueController(
+        cluster_state=cluster_state, providers=providers, runtime=runtime
+    )
     key = (KWOK.group, KWOK.kind, KWOK.name)
     await controller.reconcile(key)
-    assert "general" in feed.snapshot().catalogues
+    assert "general" in cluster_state.snapshot().catalogues
     providers.fails = True
     clock.is_set(hours=hours)
 
@@ -163,6 +165,6 @@ async def test_the_last_listing_stands_for_a_while_though_the_wall_clock_jumps(h
             await controller.reconcile(key)
 
     await fails_after(STALE_AFTER - timedelta(seconds=1))
-    assert "general" in feed.snapshot().catalogues
+    assert "general" in cluster_state.snapshot().catalogues
     await fails_after(timedelta(seconds=1))
-    assert "general" not in feed.snapshot().catalogues
+    assert "general" not in cluster_state.snapshot().catalogues

@@ -1,8 +1,8 @@
-"""From a claim to an initialised node, by whole controllers (acceptance cases 29-60).
+"""Claims go from creation to initialised nodes (acceptance cases 29-60).
 
 What each look decides is tested with the pure steps: launching in `tests/lifecycle/test_launch.py`
 (29-32, 55), registration, initialisation and liveness in `test_progress.py` (33-59), the health of
-pools in `tests/lifecycle/nodepools/test_registration_health.py` (39, 60). Gates on devices (case 54) are not there yet.
+pools in `tests/lifecycle/nodepool/test_registration_health.py` (39, 60). Gates on devices (case 54) are not there yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.provider.contract import RegistrationGate
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import run_virtual
-from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
@@ -79,7 +79,7 @@ def health(scene):
 
 
 class TestLaunch:
-    def test_a_claim_of_somebody_elses_class_is_left_alone(self, tmp_path):
+    def test_claim_of_a_foreign_class_is_left_alone(self, tmp_path):
         """Case 29: no call, no finalizer, no condition."""
         theirs = {
             "apiVersion": "karpenter.sh/v1",
@@ -283,7 +283,7 @@ def play_gated(folder, answers, story):
         return {"kwok": provider}
 
     async def told():
-        async with Harness(plugins, folder=folder) as harness:
+        async with ControllerHarness(plugins, folder=folder) as harness:
             await story(harness)
 
     run_virtual(told())
@@ -357,7 +357,7 @@ class TestLiveness:
             ),
         ],
     )
-    def test_what_comes_to_nothing_is_given_up_in_time(
+    def test_claims_that_do_not_launch_or_register_are_given_up_in_time(
         self, tmp_path, fault, arguments, reason, kept_seconds, gone_seconds
     ):
         """Cases 56-58: after the time limit, and not before."""

@@ -1,10 +1,10 @@
-"""Events and metrics about status conditions (acceptance case 277)."""
+"""Conditions become Events and metrics (acceptance case 277)."""
 
 from __future__ import annotations
 
 from prometheus_client import generate_latest
 
-from karpenter_core.kube.resources import DEPLOYMENTS, NODES, custom
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, custom_kind
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
@@ -30,7 +30,7 @@ def transitions(scene, kind) -> list[tuple[str, str]]:
     )
 
 
-def test_changes_of_conditions_are_told_counted_and_measured(tmp_path):
+def test_changed_conditions_are_published_counted_and_measured(tmp_path):
     """What is seen for the first time is counted, but nobody can say what it was before."""
 
     async def story(scene):
@@ -92,7 +92,7 @@ def test_a_stage_that_is_reached_before_the_others_is_told_of_by_itself(tmp_path
     play(tmp_path, story)
 
 
-def test_a_node_that_falls_silent_is_told_of_once(tmp_path):
+def test_silent_node_gets_one_event(tmp_path):
     """All of its conditions turn Unknown then; one that turns True is told of all the same."""
 
     async def story(scene):
@@ -135,7 +135,7 @@ def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
 
         assert len(ready()) == 1
         assert 'status="True"' in ready()[0]
-        scene.cluster.delete(custom(KWOKNodeClass.resource), "default")
+        scene.cluster.delete(custom_kind(KWOKNodeClass.resource), "default")
         await scene.settle(lambda: 'status="False"' in ready()[0], seconds=30)
         assert len(ready()) == 1
         ages = series(running, "operator_nodepool_status_condition_current_status_seconds")
@@ -188,7 +188,7 @@ def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
     play(tmp_path, story)
 
 
-def test_all_of_it_can_be_switched_off(tmp_path):
+def test_condition_metrics_can_be_switched_off(tmp_path):
     """`--disable-cluster-state-observability`."""
 
     async def story(scene):

@@ -1,4 +1,4 @@
-"""When a node counts as quiet although the wall clock is wrong for some time."""
+"""Nodes become consolidatable in time although the wall clock is wrong."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ import structlog
 from karpenter_core.api.judgements import FailedJudgement
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.controllers.disruption import controller
-from karpenter_core.disruption.validation import Rejection, Verdict
+from karpenter_core.disruption.plan import plan_steps
+from karpenter_core.disruption.validation import CommandRejection, ValidationVerdict
 from karpenter_core.kube.resources import DEPLOYMENTS, PODS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
@@ -121,7 +122,7 @@ def staged(folder, story):
         (4, ["8"], "delete", "multi", 1),
     ],
 )
-def test_what_is_done_is_waited_for_and_counted(tmp_path, nodes, cores, decision, kind, left):
+def test_executed_command_is_awaited_and_counted(tmp_path, nodes, cores, decision, kind, left):
     """Cases 220, 221 and 268: fifteen seconds between the choice and the first taint."""
 
     async def story(stage):
@@ -174,7 +175,7 @@ class TestDuringTheWait:
 
         staged(tmp_path, story)
 
-    def test_what_several_cannot_do_one_does_in_the_same_pass(self, tmp_path):
+    def test_single_node_method_runs_after_multi_node_in_one_pass(self, tmp_path):
         """Case 224: the merger is refused, a single node goes fifteen seconds later."""
 
         async def story(stage):
@@ -247,12 +248,12 @@ def test_a_cluster_that_cannot_be_improved_is_left_in_peace(tmp_path):
         assert names(stage.scene.nodes()) == stage.first
         eligible = 'karpenter_voluntary_disruption_eligible_nodes{reason="underutilized"}'
         assert stage.running.metric(eligible) == 1
-        before = dict(stage.running.process.writer.counts)
+        before = dict(stage.running.process.kube_writer.counts)
         await stage.clock.sleep(3600)
         assert names(stage.scene.nodes()) == stage.first
         after = {
             key: count - before.get(key, 0)
-            for key, count in stage.running.process.writer.counts.items()
+            for key, count in stage.running.process.kube_writer.counts.items()
             if count != before.get(key, 0) and "Lease" not in key
         }
         assert sum(after.values()) <= 4 * 2 * 2, after
@@ -275,7 +276,9 @@ def test_what_is_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
     def validating(method, command, look):
         yield 0
         look.failed.add(odd("second"))
-        return Verdict(rejection=Rejection.CHURN, failed=len(command.candidates))
+        return ValidationVerdict(
+            rejection=CommandRejection.CHURN, failed_candidates=len(command.candidates)
+        )
 
     async def story(stage):
         with structlog.testing.capture_logs() as lines:
@@ -284,7 +287,7 @@ def test_what_is_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
         told = Counter(
             line["Node"]["name"] for line in lines if line["event"].startswith("set aside")
         )
-        validations = [line for line in lines if line["event"].endswith("no longer holds")]
+        validations = [line for line in lines if line["event"].endswith("is no longer valid")]
         assert len(validations) > 2
         assert told["second"] == 1
         assert len(told) > 2
@@ -292,5 +295,30 @@ def test_what_is_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
 
     structlog.reset_defaults()  # commands that another test ran in this process log errors alone
     monkeypatch.setattr(controller, "plan_steps", planning)
-    monkeypatch.setattr(controller, "validation_steps", validating)
+    monkeypatch.setattr(controller, "isolated_validation_steps", validating)
     staged(tmp_path, story)
+
+
+def test_a_cluster_at_rest_is_judged_once_until_it_changes(tmp_path, monkeypatch):
+    """Passes over the same state come to the same; every five minutes methods are asked anew."""
+    passes = []
+
+    def counted(one, *, methods):
+        passes.append(one.now)
+        return plan_steps(one, methods=methods)
+
+    monkeypatch.setattr(controller, "plan_steps", counted)
+
+    async def story(scene):
+        keep = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s"}
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=keep), deployment("web", 1)])
+        scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 1)
+        await scene.cluster.clock.sleep(300)
+        passes.clear()
+        await scene.cluster.clock.sleep(1200)
+        assert len(passes) <= 10, passes
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.claims(), seconds=120)
+
+    play(tmp_path, story)

@@ -1,4 +1,4 @@
-"""Commands under way: marked, replaced, seen through or taken back (cases 183, 184, 254-268)."""
+"""Commands are executed or rolled back (cases 183, 184, 254-268)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from karpenter_core.sim.faults import Fault, on
+from karpenter_core.sim.faults import RequestFault, matching
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 TAINT = "karpenter.sh/disrupted"
@@ -138,7 +138,7 @@ NO_NODES = {"fault": "failed-node"}
 
 
 class TestReplacement:
-    def test_a_command_is_seen_through(self, tmp_path):
+    def test_command_runs_to_its_end(self, tmp_path):
         """Case 258: ordered, waited for, and only then the old one goes; everything is told."""
 
         async def story(stage):
@@ -154,6 +154,44 @@ class TestReplacement:
             assert stage.told("DisruptionLaunching") == {("NodeClaim", new)}
             assert stage.told("DisruptionWaitingReadiness") == {("NodeClaim", new)}
             assert stage.told("DisruptionTerminating") == {("Node", old), ("NodeClaim", old)}
+            assert stage.decided("replace", "drifted", "") == (1, 1)
+
+        staged(tmp_path, story)
+
+    @pytest.mark.parametrize("path", ["nodes/", "nodeclaims/"])
+    @pytest.mark.parametrize("status", [403, 409])
+    def test_a_mark_that_is_refused_is_made_again(self, tmp_path, path, status):
+        """A few times within the same command."""
+
+        async def story(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            (old,) = stage.first
+            fault = RequestFault(matches=matching("PATCH", f"{path}{old}"), status=status, times=2)
+            stage.scene.cluster.frontend.faults.add(fault)
+            hits = stage.scene.cluster.frontend.faults.hits
+            stage.change()
+            await stage.until(lambda: old not in stage.claims, seconds=120)
+            assert stage.scene.cluster.frontend.faults.hits - hits == 2
+            assert stage.decided("replace", "drifted", "") == (1, 1)
+
+        staged(tmp_path, story)
+
+    def test_a_command_whose_node_cannot_be_marked_is_given_up_without_an_order(self, tmp_path):
+        """It is tried again by the next pass."""
+
+        async def story(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            (old,) = stage.first
+            fault = RequestFault(matches=matching("PATCH", f"nodes/{old}"), status=403, times=None)
+            stage.scene.cluster.frontend.faults.add(fault)
+            stage.change()
+            await stage.clock.sleep(60)
+            assert stage.claims == stage.first
+            assert stage.tainted == stage.reasoned == set()
+            assert stage.decided("replace", "drifted", "") == (0, 0)
+
+            stage.scene.cluster.frontend.faults.remove(fault)
+            await stage.until(lambda: old not in stage.claims, seconds=120)
             assert stage.decided("replace", "drifted", "") == (1, 1)
 
         staged(tmp_path, story)
@@ -240,14 +278,14 @@ class TestReplacement:
 
         staged(tmp_path, story)
 
-    def test_nothing_is_ordered_twice_while_the_order_hangs(self, tmp_path):
+    def test_replacements_are_created_once_while_creation_hangs(self, tmp_path):
         """Case 267: until the replacement is there, its pods are at home."""
 
         async def story(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
-            creates = on("POST", "/nodeclaims")
-            stage.scene.cluster.front.faults.add(
-                Fault(matches=creates, times=None, latency_seconds=20.0)
+            creates = matching("POST", "/nodeclaims")
+            stage.scene.cluster.frontend.faults.add(
+                RequestFault(matches=creates, times=None, latency_seconds=20.0)
             )
             stage.change()
             await stage.until(lambda: stage.tainted == stage.first)
@@ -263,7 +301,7 @@ class TestReplacement:
 
 
 class TestDeletion:
-    def test_where_nothing_is_needed_nothing_is_waited_for(self, tmp_path):
+    def test_command_without_replacements_does_not_wait(self, tmp_path):
         """Cases 176 and 260: drift has no second look either."""
 
         async def story(stage):
@@ -279,7 +317,7 @@ class TestDeletion:
 
         staged(tmp_path, story)
 
-    def test_balancers_are_told_with_the_taint(self, tmp_path):
+    def test_load_balancer_label_is_set_with_the_taint(self, tmp_path):
         """One write, as nothing can take the command back; a replacement is waited for first."""
 
         async def story(stage):
@@ -331,7 +369,7 @@ class TestSeveral:
 
         staged(tmp_path, story)
 
-    def test_budgets_bound_what_is_under_way(self, tmp_path):
+    def test_budgets_count_running_commands(self, tmp_path):
         """Cases 184 and 266: ten drifted nodes, three at a time, and never more."""
 
         async def story(stage):
@@ -397,7 +435,7 @@ class TestSeveral:
 
 
 class TestLeftOver:
-    def test_marks_that_nobody_works_on_are_taken_off(self, tmp_path):
+    def test_stale_marks_are_removed(self, tmp_path):
         """Case 263."""
 
         async def story(stage):
@@ -412,7 +450,7 @@ class TestLeftOver:
         staged(tmp_path, story)
 
     @pytest.mark.parametrize("seconds", [1.0, 6.0])
-    def test_what_a_dead_process_began_is_ended_or_taken_back(self, tmp_path, seconds):
+    def test_commands_of_a_dead_process_are_ended_or_rolled_back(self, tmp_path, seconds):
         """The next one finds taints, conditions and claims, and the cluster comes to rest."""
 
         async def story(stage):

@@ -1,21 +1,23 @@
-"""Who is looked at for drift, and when (acceptance cases 126, 129-131, 133, 137, 140)."""
+"""The drift controller schedules its checks (cases 126-140)."""
 
 from __future__ import annotations
 
+import pytest
+
 from karpenter_core.controllers.nodeclaim import drift as controller
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
-from karpenter_core.kube.resources import custom
+from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.provider.contract import DriftFinding, NodeClassHash
 from karpenter_core.provider.markers import hookimpl
-from karpenter_core.sim.faults import Fault, on
+from karpenter_core.sim.faults import RequestFault, matching
 from karpenter_core.sim.virtual_time import run_virtual
-from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.api import KWOKNodeClass
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool
 
-NODE_CLASSES = custom(KWOKNodeClass.resource)
+NODE_CLASSES = custom_kind(KWOKNodeClass.resource)
 KEPT = {"consolidateAfter": "0s", "budgets": [{"nodes": "0"}]}
 """Nothing is disrupted, so that what is found can be looked at."""
 ONE_POD_A_NODE = {
@@ -65,7 +67,7 @@ def play(folder, story, *, cloud=None, nodes=3, pool=None):
     cloud = cloud or Cloud()
 
     async def told():
-        async with Harness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
+        async with ControllerHarness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
             workload = deployment("web", nodes, affinity=ONE_POD_A_NODE)
             scene.cluster.apply([NODE_CLASS, pool or node_pool(disruption=KEPT), workload])
             scene.running = scene.start("--disable-leader-election")
@@ -105,11 +107,13 @@ def test_a_change_of_the_template_shows_at_once_and_goes_when_it_is_undone(tmp_p
     """On every claim, with one patch of the status each."""
 
     async def story(scene, cloud):
-        before = scene.running.process.writer.counts["patch", "NodeClaim", "status"]
+        before = scene.running.process.kube_writer.counts["patch", "NodeClaim", "status"]
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=5)
         await scene.cluster.clock.sleep(60)
-        assert scene.running.process.writer.counts["patch", "NodeClaim", "status"] == before + 3
+        assert (
+            scene.running.process.kube_writer.counts["patch", "NodeClaim", "status"] == before + 3
+        )
 
         relabel(scene, None)
         await scene.settle(lambda: drifted(scene) == [], seconds=5)
@@ -314,10 +318,14 @@ def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
         registry.patch(NODE_CLASSES, {"metadata": {"finalizers": None}}, "default", "")
         scene.cluster.delete(NODE_CLASSES, "default")
         await scene.cluster.clock.sleep(10)
+        cloud.asked.clear()
+        await scene.cluster.clock.sleep(310)
+        assert cloud.asked == [], "nobody can tell without a NodeClass"
         scene.cluster.apply([NODE_CLASS])
         await scene.cluster.clock.sleep(10)
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=30)
+        assert all(cloud.asked), "nor is it asked about no claims at all"
 
     play(tmp_path, story, nodes=2)
 
@@ -359,14 +367,15 @@ def test_a_cluster_that_changes_hands_does_not_drift(tmp_path):
     play(tmp_path, story, nodes=2)
 
 
-def test_a_write_that_fails_is_made_again(tmp_path):
-    """Conflict, overload, and an answer that is lost."""
+@pytest.mark.parametrize("statuses", [(409, 503), (403,), (403, 403, 403)])
+def test_a_write_that_fails_is_made_again(tmp_path, statuses):
+    """After a conflict, an overload, or a refusal; the other claims have theirs meanwhile."""
 
     async def story(scene, cloud):
-        patches = on("PATCH", "nodeclaims/")
-        faults = scene.cluster.front.faults
-        for status in (409, 503):
-            faults.add(Fault(matches=patches, status=status))
+        patches = matching("PATCH", "nodeclaims/")
+        faults = scene.cluster.frontend.faults
+        for status in statuses:
+            faults.add(RequestFault(matches=patches, status=status))
         relabel(scene, {"team": "a"})
 
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=60)

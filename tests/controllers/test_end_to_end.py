@@ -1,4 +1,4 @@
-"""Pending pods become nodes and go again: the whole process against the embedded cluster."""
+"""Pending pods get nodes, and idle nodes go, in the embedded cluster."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_two_runs_of_one_story_take_the_same_turns(tmp_path):
             running = scene.start()
             await scene.settle(lambda: len(scene.pods("Running")) == 20, seconds=30)
             seen.append(sorted(claim["metadata"]["name"] for claim in scene.claims()))
-            seen.append(dict(running.process.writer.counts))
+            seen.append(dict(running.process.kube_writer.counts))
             seen.append(scene.cluster.clock.now())
 
         play(folder, story)
@@ -79,7 +79,7 @@ def test_a_claim_costs_few_writes(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
         await scene.cluster.clock.sleep(5)
 
-        counts = running.process.writer.counts
+        counts = running.process.kube_writer.counts
         assert counts["create", "NodeClaim", ""] == 1
         assert counts["patch", "NodeClaim", ""] == 1
         assert counts["patch", "NodeClaim", "status"] <= 3
@@ -97,11 +97,11 @@ def test_a_quiet_cluster_costs_no_writes(tmp_path):
         running = scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=30)
         await scene.cluster.clock.sleep(60)
-        before = dict(running.process.writer.counts)
+        before = dict(running.process.kube_writer.counts)
 
         await scene.cluster.clock.sleep(600)
 
-        assert before == dict(running.process.writer.counts)
+        assert before == dict(running.process.kube_writer.counts)
 
     play(tmp_path, story)
 

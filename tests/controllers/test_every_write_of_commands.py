@@ -1,4 +1,4 @@
-"""Every write that carries out a command, failed in every way.
+"""Every write of a command is failed in every way.
 
 Marks, replacements, deletions, what is taken back when a replacement fails: as in
 `test_every_write`, a life is played once, and then once for each of these writes and each way.

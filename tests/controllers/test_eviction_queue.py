@@ -14,21 +14,21 @@ import msgspec
 import pytest
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT, SAFE_TO_EVICT
-from karpenter_core.controllers.apply import Hands
-from karpenter_core.controllers.feed import Feed
-from karpenter_core.controllers.freshness import Freshness
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.freshness import FreshnessGuard
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.node.eviction import EvictionQueue
-from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.controllers.object_writer import ObjectWriter
+from karpenter_core.controllers.reconciler import ControllerRuntime
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.node.drain import Eviction
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
-from karpenter_core.state.events import Observed, Removed
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 from karpenter_core.testing.builders import pod
-from karpenter_core.testing.harness import CountedIds
-from karpenter_core.testing.machines import disruption_budget, node, node_claim, state
+from karpenter_core.testing.harness import SequentialIds
+from karpenter_core.testing.state_builders import disruption_budget, node, node_claim, synced_state
 from tests.controllers.contacts import Contacts
 
 REFUSAL = TooManyRequestsError("Cannot evict pod", status=429, causes=("DisruptionBudget",))
@@ -40,7 +40,7 @@ class Server:
     """Answers evictions and deletions of pods, and remembers them."""
 
     def __init__(self, clock, refusal):
-        self.refusal = refusal
+        self.refusal, self.deletion = refusal, None
         self.evicted, self.deleted, self.asked = [], [], 0
         self._clock = clock
 
@@ -53,6 +53,8 @@ class Server:
 
     async def delete(self, kind, name, *, namespace, uid, grace_seconds):
         assert (kind.kind, namespace, bool(name)) == ("Pod", "default", True)
+        if self.deletion is not None:
+            raise self.deletion
         self.deleted.append((uid, grace_seconds, self._clock.now()))
 
 
@@ -64,15 +66,22 @@ class Scene:
         self.metrics = Metrics()
         self.server = Server(self.clock, refusal)
         self.notices = []
-        self.builder = state(*objects, now=self.clock.now())
-        self.feed = Feed(self.builder, self.clock)
-        hands = Hands(
-            writer=self.server, feed=self.feed, publish=self.notices.append, metrics=self.metrics
+        self.builder = synced_state(*objects, now=self.clock.now())
+        self.cluster_state = ClusterState(self.builder, self.clock)
+        writer = ObjectWriter(
+            kube_writer=self.server,
+            cluster_state=self.cluster_state,
+            publish=self.notices.append,
+            metrics=self.metrics,
         )
-        runtime = Runtime(clock=self.clock, new_id=CountedIds("id"), metrics=self.metrics)
+        runtime = ControllerRuntime(
+            clock=self.clock, new_id=SequentialIds("id"), metrics=self.metrics
+        )
         self.contacts = Contacts()
-        freshness = Freshness(self.contacts, metrics=self.metrics, node_class_groups=frozenset())
-        self.queue = EvictionQueue(hands=hands, runtime=runtime, freshness=freshness)
+        freshness = FreshnessGuard(
+            self.contacts, metrics=self.metrics, node_class_groups=frozenset()
+        )
+        self.queue = EvictionQueue(writer=writer, runtime=runtime, freshness=freshness)
 
     def running(self, name="a", *, grace=30, start=True, annotations=None):
         """A pod that runs on the node, known to the state."""
@@ -85,7 +94,7 @@ class Scene:
         item = msgspec.structs.replace(
             built, shape=shape, start_time=self.clock.now() if start else None
         )
-        self.feed.fold(Observed(item))
+        self.cluster_state.fold(ObjectObserved(item))
         return item
 
     def after(self, **delta):
@@ -126,13 +135,13 @@ def test_a_pod_that_is_not_there_is_forgotten():
 
     async def story(scene):
         item = scene.running()
-        scene.feed.fold(Removed(item))
+        scene.cluster_state.fold(ObjectRemoved(item))
         scene.add(item)
         await scene.clock.sleep(1)
         assert item.uid not in scene.queue
 
         other = msgspec.structs.replace(scene.running("b"), uid="another")
-        scene.feed.fold(Observed(other))
+        scene.cluster_state.fold(ObjectObserved(other))
         gone = msgspec.structs.replace(other, uid="older")
         scene.add(gone)
         await scene.clock.sleep(1)
@@ -179,7 +188,7 @@ def test_the_reason_is_the_claims():
         (SEVERAL, "500", "eviction does not support multiple PDBs (Pod=default/a): Pod"),
     ],
 )
-def test_a_refusal_is_told_and_tried_again_ever_more_slowly(refusal, code, text):
+def test_refused_eviction_gets_an_event_and_backs_off(refusal, code, text):
     """Cases 100, 101: 100 ms, doubling to 10 s, until the budget allows it."""
 
     async def story(scene):
@@ -277,7 +286,7 @@ def test_a_thousand_pods_added_while_the_queue_works_are_evicted_once_each():
     play(story)
 
 
-def test_a_pod_is_not_told_twice_while_the_watch_is_behind():
+def test_pod_is_evicted_once_while_the_watch_is_behind():
     """The drain looks again and again; an eviction that came to nothing is repeated in the end."""
 
     async def story(scene):
@@ -290,8 +299,8 @@ def test_a_pod_is_not_told_twice_while_the_watch_is_behind():
         scene.add(item)
         await scene.clock.sleep(0.1)
         assert scene.server.evicted == [item.uid, item.uid]
-        scene.feed.fold(Removed(item))
-        scene.feed.fold(Observed(msgspec.structs.replace(item, uid="next")))
+        scene.cluster_state.fold(ObjectRemoved(item))
+        scene.cluster_state.fold(ObjectObserved(msgspec.structs.replace(item, uid="next")))
         scene.add(msgspec.structs.replace(item, uid="next"))
         await scene.clock.sleep(0.1)
         assert scene.server.evicted[-1] == "next"
@@ -312,6 +321,19 @@ def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
         assert (len(scene.queue), scene.server.asked) == (0, 0)
 
     play(story, refusal=REFUSAL)
+
+
+def test_a_pod_that_went_before_it_could_be_deleted_is_done_silently():
+    """Nobody is told that it was disrupted, and it is not counted."""
+
+    async def story(scene):
+        scene.server.deletion = NotFoundError("gone", status=404)
+        scene.add(scene.running(), deadline=scene.after(seconds=20))
+        await scene.clock.sleep(60)
+        assert scene.server.deleted == []
+        assert (len(scene.queue), scene.notices) == (0, [])
+
+    play(story)
 
 
 def test_a_deadline_that_comes_later_counts():

@@ -1,4 +1,4 @@
-"""Every write of a repair and of an interruption, failed in every way."""
+"""Every write of repairs and interruptions is failed in every way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is ended on a state that may be old: a cluster whose pods are no longer shown."""
+"""Nothing is ended while the state may be old."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from karpenter_core.sim.faults import Fault
+from karpenter_core.sim.faults import RequestFault
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
 OUTAGE_SECONDS = 15 * 60
@@ -26,14 +26,18 @@ def everything(request):
 
 
 TROUBLES = {
-    "list and watch of pods are forbidden": Fault(
+    "list and watch of pods are forbidden": RequestFault(
         matches=pods_of_the_cluster, status=403, times=None
     ),
-    "the stream of pods is open and silent": Fault(matches=pod_watches, is_silent=True, times=None),
-    "the headers of the watch of pods never come": Fault(
+    "the stream of pods is open and silent": RequestFault(
+        matches=pod_watches, is_silent=True, times=None
+    ),
+    "the headers of the watch of pods never come": RequestFault(
         matches=pod_watches, is_unanswered=True, times=None
     ),
-    "no read is answered any more": Fault(matches=everything, is_unanswered=True, times=None),
+    "no read is answered any more": RequestFault(
+        matches=everything, is_unanswered=True, times=None
+    ),
 }
 
 
@@ -62,9 +66,9 @@ async def two_nodes(scene, pool):
 def begin(scene, fault):
     """Cut what is open, unless it is to stay open in silence; then nothing gets better."""
     if not fault.is_silent:
-        scene.cluster.front.stop()
-        scene.cluster.front.start()
-    scene.cluster.front.faults.add(fault)
+        scene.cluster.frontend.stop()
+        scene.cluster.frontend.start()
+    scene.cluster.frontend.faults.add(fault)
 
 
 def uids(objects):
@@ -94,7 +98,7 @@ def test_nodes_whose_pods_are_not_shown_are_not_ended_as_empty(tmp_path, trouble
         assert running.metric('karpenter_core_informer_age_seconds{kind="Pod"}') > 800
         assert running.metric('karpenter_core_waiting_for_freshness{consumer="disruption"}') == 1
 
-        scene.cluster.front.faults.clear()
+        scene.cluster.frontend.faults.clear()
         await scene.settle(lambda: not running.process.servers.failures(), seconds=120)
         await scene.cluster.clock.sleep(600)
         assert len(scene.pods("Running")) == 2
@@ -126,7 +130,7 @@ def test_nodes_do_not_expire_while_their_pods_are_not_shown(tmp_path, trouble):
         assert uids(scene.nodes()) == before
         assert uids(scene.pods("Running")) == bound
 
-        scene.cluster.front.faults.clear()
+        scene.cluster.frontend.faults.clear()
         await scene.settle(
             lambda: len(scene.pods("Running")) == 2 and not uids(scene.nodes()) & before,
             seconds=300,
@@ -160,7 +164,7 @@ def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
         assert told["involvedObject"]["name"] == name
         assert "pods" in told["message"]
 
-        scene.cluster.front.faults.clear()
+        scene.cluster.frontend.faults.clear()
         await scene.settle(
             lambda: name not in {each["metadata"]["name"] for each in scene.nodes()}, seconds=180
         )
@@ -172,7 +176,7 @@ def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
 
 def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
     """The watch is a few seconds behind; the node was empty when its end was decided."""
-    fault = Fault(matches=pod_watches, is_silent=True, times=None)
+    fault = RequestFault(matches=pod_watches, is_silent=True, times=None)
 
     async def story(scene):
         await two_nodes(scene, node_pool(disruption=disruption("10s")))
@@ -181,7 +185,7 @@ def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
         begin(scene, fault)
         scene.cluster.scale(DEPLOYMENTS, "web", 2)
         await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
-        scene.cluster.front.faults.clear()  # the open stream stays silent, the next one is not
+        scene.cluster.frontend.faults.clear()  # the open stream stays silent, the next one is not
         bound, before = uids(scene.pods()), uids(scene.nodes())
         evicted = set()
 
@@ -219,7 +223,7 @@ def test_a_node_that_was_to_end_when_its_pods_were_shown_no_more_is_drained_late
         assert uids(scene.pods("Running")) == bound
         assert len(cloud(scene, tmp_path)["instances"]) == 2
 
-        scene.cluster.front.faults.clear()
+        scene.cluster.frontend.faults.clear()
         evicted = set()
 
         def look():
@@ -234,7 +238,7 @@ def test_a_node_that_was_to_end_when_its_pods_were_shown_no_more_is_drained_late
 
 def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
     """An unanswered question is not the answer "none"."""
-    refused = Fault(
+    refused = RequestFault(
         matches=lambda request: "spec.nodeName" in request.query.get("fieldSelector", ""),
         status=503,
         times=None,
@@ -242,12 +246,12 @@ def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
 
     async def story(scene):
         await two_nodes(scene, node_pool(disruption=disruption("10s")))
-        scene.cluster.front.faults.add(refused)
+        scene.cluster.frontend.faults.add(refused)
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.cluster.clock.sleep(300)
         assert len(cloud(scene, tmp_path)["instances"]) == 2
 
-        scene.cluster.front.faults.clear()
+        scene.cluster.frontend.faults.clear()
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)
 
     play(tmp_path, story)
@@ -261,10 +265,10 @@ def test_one_live_list_is_enough_for_a_node(tmp_path):
 
     async def story(scene):
         await two_nodes(scene, node_pool(disruption=disruption("10s")))
-        scene.cluster.front.faults.add(Fault(matches=lists, times=None))
+        scene.cluster.frontend.faults.add(RequestFault(matches=lists, times=None))
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=120)
-        assert scene.cluster.front.faults.hits == 2
+        assert scene.cluster.frontend.faults.hits == 2
 
     play(tmp_path, story)
 
@@ -275,13 +279,13 @@ def test_nobody_takes_the_lead_with_a_state_that_may_be_old(tmp_path):
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
-        scene.cluster.front.faults.add(fault)
+        scene.cluster.frontend.faults.add(fault)
         running = scene.start()
         await scene.cluster.clock.sleep(200)
         assert not running.process.is_leading
         assert running.metric('karpenter_core_waiting_for_freshness{consumer="leadership"}') == 1
 
-        scene.cluster.front.faults.clear()
+        scene.cluster.frontend.faults.clear()
         await scene.settle(lambda: running.process.is_leading, seconds=60)
 
     play(tmp_path, story)
@@ -305,7 +309,7 @@ def test_a_leader_keeps_its_lease_while_it_waits(tmp_path):
 
 def test_pods_get_nodes_while_other_kinds_are_stale(tmp_path):
     """Provisioning, launching and registration go on with what there is."""
-    fault = Fault(
+    fault = RequestFault(
         matches=lambda request: request.path.endswith("/poddisruptionbudgets"),
         status=403,
         times=None,
@@ -394,7 +398,7 @@ def test_no_instance_is_collected_while_pods_are_not_shown(tmp_path):
         assert len(cloud(scene, tmp_path)["instances"]) == 2
         assert running.metric(waiting) == 1
 
-        scene.cluster.front.faults.clear()
+        scene.cluster.frontend.faults.clear()
         await scene.settle(lambda: len(cloud(scene, tmp_path)["instances"]) == 1, seconds=400)
         assert running.metric(waiting) == 0
 

@@ -1,4 +1,4 @@
-"""Who waits for which kinds, and who is woken when."""
+"""Consumers wait for stale kinds and are woken when these are fresh."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from karpenter_core.api.notices import ObjectRef
-from karpenter_core.controllers.freshness import NEEDS, Consumer, Freshness, waiting_notice
+from karpenter_core.controllers.freshness import (
+    REQUIRED_KINDS,
+    FreshnessConsumer,
+    FreshnessGuard,
+    stale_wait_notice,
+)
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.kube.contact import StaleKind
-from karpenter_core.kube.resources import NODES, PODS, STORAGE_CLASSES, custom
+from karpenter_core.kube.resources import NODES, PODS, STORAGE_CLASSES, custom_kind
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.contacts import Contacts
 from tests.controllers.scenes import GROUP
 
-NODE_CLASSES = custom(KWOKNodeClass.resource)
+NODE_CLASSES = custom_kind(KWOKNodeClass.resource)
 
 
 def gate(contacts=None, registry=None):
-    return Freshness(
+    return FreshnessGuard(
         contacts or Contacts(),
         metrics=Metrics(registry or CollectorRegistry()),
         node_class_groups=frozenset({GROUP}),
@@ -35,14 +40,14 @@ def gate(contacts=None, registry=None):
         (
             PODS,
             {
-                Consumer.DISRUPTION, Consumer.DRAIN, Consumer.INSTANCE_TERMINATION,
-                Consumer.GARBAGE_COLLECTION, Consumer.EXPIRATION, Consumer.LEADERSHIP,
+                FreshnessConsumer.DISRUPTION, FreshnessConsumer.DRAIN, FreshnessConsumer.INSTANCE_TERMINATION,
+                FreshnessConsumer.GARBAGE_COLLECTION, FreshnessConsumer.EXPIRATION, FreshnessConsumer.LEADERSHIP,
             },
         ),
-        (NODES, set(Consumer) - {Consumer.DRIFT}),
-        (NODE_CLAIMS, set(Consumer)),
-        (NODE_CLASSES, {Consumer.DISRUPTION, Consumer.DRIFT, Consumer.LEADERSHIP}),
-        (STORAGE_CLASSES, {Consumer.DISRUPTION, Consumer.LEADERSHIP}),
+        (NODES, set(FreshnessConsumer) - {FreshnessConsumer.DRIFT}),
+        (NODE_CLAIMS, set(FreshnessConsumer)),
+        (NODE_CLASSES, {FreshnessConsumer.DISRUPTION, FreshnessConsumer.DRIFT, FreshnessConsumer.LEADERSHIP}),
+        (STORAGE_CLASSES, {FreshnessConsumer.DISRUPTION, FreshnessConsumer.LEADERSHIP}),
     ],
 )  # fmt: skip
 def test_a_stale_kind_holds_back_those_that_read_it(kind, waiting):
@@ -50,24 +55,26 @@ def test_a_stale_kind_holds_back_those_that_read_it(kind, waiting):
     contacts = Contacts()
     contacts.lose(kind)
     freshness = gate(contacts)
-    assert {each for each in Consumer if freshness.stale_for(each)} == waiting
+    assert {each for each in FreshnessConsumer if freshness.stale_for(each)} == waiting
 
 
 def test_every_consumer_says_what_it_needs():
     """A table without a row would let its consumer pass whatever is stale."""
-    assert set(NEEDS) == set(Consumer)
-    assert all(needs.everything or needs.kinds for needs in NEEDS.values())
+    assert set(REQUIRED_KINDS) == set(FreshnessConsumer)
+    assert all(needs.all_kinds or needs.kinds for needs in REQUIRED_KINDS.values())
 
 
-def test_who_was_held_back_is_woken_once_when_all_its_kinds_are_fresh():
+def test_consumer_is_woken_once_when_all_its_kinds_are_fresh():
     """However often it asked meanwhile; another one's key is another one."""
     contacts, woken = Contacts(), []
     freshness = gate(contacts)
     contacts.lose(PODS)
     contacts.lose(NODES)
     for key in ("a", "b", "a"):
-        assert freshness.hold(Consumer.DRAIN, key, lambda key=key: woken.append(key))
-    assert freshness.hold(Consumer.REPAIR, "r", lambda: woken.append("r"))
+        assert freshness.stale_or_wake(
+            FreshnessConsumer.DRAIN, key, lambda key=key: woken.append(key)
+        )
+    assert freshness.stale_or_wake(FreshnessConsumer.REPAIR, "r", lambda: woken.append("r"))
     contacts.regain(NODES)
     assert woken == ["r"]
     contacts.regain(PODS)
@@ -77,7 +84,7 @@ def test_who_was_held_back_is_woken_once_when_all_its_kinds_are_fresh():
     assert woken == ["r", "a", "b"]
 
 
-def test_who_waits_is_a_metric():
+def test_waiting_consumers_are_a_metric():
     """One series for each consumer, from the start."""
     contacts, registry = Contacts(), CollectorRegistry()
     freshness = gate(contacts, registry)
@@ -86,13 +93,13 @@ def test_who_waits_is_a_metric():
         name = "karpenter_core_waiting_for_freshness"
         return {
             each.value
-            for each in Consumer
+            for each in FreshnessConsumer
             if registry.get_sample_value(name, {"consumer": each.value}) == 1
         }
 
     assert waiting() == set()
     contacts.lose(NODES)
-    freshness.hold(Consumer.REPAIR, "a", lambda: None)
+    freshness.stale_or_wake(FreshnessConsumer.REPAIR, "a", lambda: None)
     assert waiting() == {"repair"}
     contacts.regain(NODES)
     assert waiting() == set()
@@ -104,10 +111,10 @@ def test_waiting_ends_with_the_last_stale_kind():
     async def scenario():
         contacts = Contacts()
         freshness = gate(contacts)
-        await freshness.wait(Consumer.LEADERSHIP)
+        await freshness.wait_until_fresh(FreshnessConsumer.LEADERSHIP)
         contacts.lose(PODS)
         contacts.lose(NODES)
-        waiting = asyncio.ensure_future(freshness.wait(Consumer.LEADERSHIP))
+        waiting = asyncio.ensure_future(freshness.wait_until_fresh(FreshnessConsumer.LEADERSHIP))
         await asyncio.sleep(0)
         contacts.regain(PODS)
         await asyncio.sleep(0)
@@ -121,10 +128,10 @@ def test_waiting_ends_with_the_last_stale_kind():
 def test_the_event_names_kind_time_and_cause():
     """So that whoever reads it need not look for the log."""
     stale = (
-        StaleKind(kind=PODS, seconds=123.4, trouble="list pods: forbidden"),
+        StaleKind(kind=PODS, seconds=123.4, problem="list pods: forbidden"),
         StaleKind(kind=NODES, seconds=None),
     )
-    notice = waiting_notice(ObjectRef(api_version="v1", kind="Node", name="web"), stale)
+    notice = stale_wait_notice(ObjectRef(api_version="v1", kind="Node", name="web"), stale)
     assert notice.message == (
         "Termination waits until the API server shows these kinds again: "
         "pods (silent for 123 s: list pods: forbidden), nodes (never listed)"
@@ -136,11 +143,11 @@ def test_the_page_says_what_each_consumer_needs():
     page = Path(__file__).parents[2] / "docs" / "design" / "freshness.md"
     rows = [line.split("|")[1:-1] for line in page.read_text().splitlines() if "| `" in line]
     told = {row[0].strip().strip("`"): row[2].strip() for row in rows}
-    assert told == {consumer.value: _told(needs) for consumer, needs in NEEDS.items()}
+    assert told == {consumer.value: _told(needs) for consumer, needs in REQUIRED_KINDS.items()}
 
 
 def _told(needs):
-    if needs.everything:
+    if needs.all_kinds:
         return "everything"
     classes = ["NodeClasses"] if needs.node_classes else []
     return ", ".join([*classes, *sorted(kind.plural for kind in needs.kinds)])

@@ -1,4 +1,4 @@
-"""When garbage collection looks, drains and ends: by which clock, on which state, for how long."""
+"""Garbage collection waits, drains and ends by the right clock and state."""
 
 from __future__ import annotations
 
@@ -10,25 +10,32 @@ import structlog
 
 from karpenter_core.api.labels import REGISTERED, TERMINATION_FINALIZER
 from karpenter_core.api.records import Toleration
-from karpenter_core.controllers.apply import Hands
-from karpenter_core.controllers.feed import Feed
-from karpenter_core.controllers.freshness import Freshness
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.freshness import FreshnessGuard
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.nodeclaim import garbage_collection
-from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollection
-from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollectionController
+from karpenter_core.controllers.object_writer import ObjectWriter
+from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     DRAIN_LIMIT,
     ORPHAN_GRACE,
-    SURPLUS_AT_ONCE,
     SURPLUS_GRACE,
+    SURPLUS_PER_PASS,
 )
-from karpenter_core.provider.contract import Instance, InstanceListing, Termination
-from karpenter_core.state.events import Observed
+from karpenter_core.provider.contract import Instance, InstanceListing, TerminationStatus
+from karpenter_core.state.events import ObjectObserved
 from karpenter_core.testing.builders import pod
-from karpenter_core.testing.harness import CountedIds
-from karpenter_core.testing.machines import KWOK, machine, node, node_claim, state
+from karpenter_core.testing.harness import SequentialIds
+from karpenter_core.testing.state_builders import (
+    KWOK,
+    node,
+    node_and_claim,
+    node_claim,
+    synced_state,
+)
 from tests.controllers.clocks import TwoClocks
 from tests.controllers.contacts import Contacts
 
@@ -57,24 +64,26 @@ class Cloud:
     async def terminate_leaked(self, _provider, provider_id):
         self.ended.append(provider_id)
         del self.there[provider_id]
-        return Termination.GONE
+        return TerminationStatus.GONE
 
 
 class Server:
     """Answers what is asked past the watches as the state has it; remembers what is deleted."""
 
-    def __init__(self, feed):
-        self._feed = feed
-        self.deleted = []
+    def __init__(self, cluster_state):
+        self._cluster_state = cluster_state
+        self.deleted, self.refusal = [], None
 
     async def read_all(self):
-        return list(self._feed.snapshot().node_claims.values()), []
+        return list(self._cluster_state.snapshot().node_claims.values()), []
 
     async def read_now(self, _selector):
         return [], []
 
     async def delete(self, kind, name, *, uid):
         assert uid
+        if self.refusal is not None:
+            raise self.refusal
         self.deleted.append((kind.kind, name))
 
 
@@ -83,15 +92,21 @@ class Scene:
 
     def __init__(self, *objects, instances=ONE):
         self.clock, self.contacts, metrics = TwoClocks(), Contacts(), Metrics()
-        self.feed = Feed(state(*objects), self.clock)
-        self.cloud, self.server = Cloud(*instances), Server(self.feed)
-        self.controller = GarbageCollection(
-            hands=Hands(
-                writer=self.server, feed=self.feed, publish=lambda _: None, metrics=metrics
+        self.metrics = metrics
+        self.cluster_state = ClusterState(synced_state(*objects), self.clock)
+        self.cloud, self.server = Cloud(*instances), Server(self.cluster_state)
+        self.controller = GarbageCollectionController(
+            writer=ObjectWriter(
+                kube_writer=self.server,
+                cluster_state=self.cluster_state,
+                publish=lambda _: None,
+                metrics=metrics,
             ),
             providers=self.cloud,
-            runtime=Runtime(clock=self.clock, new_id=CountedIds("id"), metrics=metrics),
-            freshness=Freshness(self.contacts, metrics=metrics, node_class_groups=frozenset()),
+            runtime=ControllerRuntime(
+                clock=self.clock, new_id=SequentialIds("id"), metrics=metrics
+            ),
+            freshness=FreshnessGuard(self.contacts, metrics=metrics, node_class_groups=frozenset()),
             claims=self.server,
             pods=self.server,
         )
@@ -123,7 +138,7 @@ LET_IN = {
 
 class TestPodsOfAnInstanceWithoutAClaim:
     @pytest.mark.parametrize("owner", ["DaemonSet", "ReplicaSet"])
-    async def test_those_of_a_node_that_was_never_let_in_keep_nothing(self, owner):
+    async def test_pods_of_an_unregistered_node_keep_no_instance(self, owner):
         """They tolerate the taint of a Node that has not registered, and nobody drains it."""
         scene = Scene(orphan(), on_it(tolerations=[STAYING], owner_kind=owner))
         await scene.look()
@@ -132,7 +147,7 @@ class TestPodsOfAnInstanceWithoutAClaim:
         assert scene.server.deleted == []
 
     @pytest.mark.parametrize("let_in", LET_IN.values(), ids=LET_IN)
-    async def test_daemons_do_not_keep_the_instance(self, let_in):
+    async def test_daemons_keep_no_instance(self, let_in):
         scene = Scene(orphan(**let_in), on_it(owner_kind="DaemonSet"))
         await scene.look()
         await scene.look(after=ORPHAN_GRACE)
@@ -140,7 +155,7 @@ class TestPodsOfAnInstanceWithoutAClaim:
 
     @pytest.mark.parametrize("let_in", LET_IN.values(), ids=LET_IN)
     @pytest.mark.parametrize("hours", [0, 6, -6])
-    async def test_others_keep_it_for_an_hour_at_most(self, let_in, hours):
+    async def test_other_pods_keep_an_instance_for_an_hour_at_most(self, let_in, hours):
         """A budget or an annotation may hold them for ever; the wall clock shortens nothing."""
         scene = Scene(orphan(**let_in), on_it())
         await scene.look()
@@ -156,7 +171,7 @@ class TestPodsOfAnInstanceWithoutAClaim:
         (told,) = [line for line in logs if line["log_level"] == "warning"]
         assert told["Node"] == {"name": "orphan"}
         assert told["provider-id"] == ORPHAN
-        assert "ends although pods" in told["event"]
+        assert "is terminated with its pods" in told["event"]
 
     async def test_the_node_is_deleted_to_be_drained(self):
         scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
@@ -227,13 +242,13 @@ class TestClocks:
         await scene.look(after=SURPLUS_GRACE - timedelta(seconds=1))
         assert scene.cloud.ended == []
         await scene.look(after=timedelta(seconds=1))
-        assert len(scene.cloud.ended) == SURPLUS_AT_ONCE
+        assert len(scene.cloud.ended) == SURPLUS_PER_PASS
 
 
 class TestFreshness:
     async def test_nothing_is_collected_on_a_state_that_grew_old_during_the_listing(self):
         """A listing may take minutes; what was asked before it says nothing of the time after."""
-        silent = machine("web", ready="False")
+        silent = node_and_claim("web", ready="False")
         scene = Scene(*silent)
         await scene.look()
         scene.server.deleted.clear()
@@ -248,13 +263,53 @@ class TestFreshness:
         assert scene.server.deleted == [("NodeClaim", "web")]
         assert scene.cloud.ended == [ORPHAN]
 
-    async def test_it_looks_again_as_soon_as_everything_is_fresh(self, monkeypatch):
+    async def test_collection_resumes_as_soon_as_all_kinds_are_fresh(self, monkeypatch):
         scene, woken = Scene(), []
         monkeypatch.setattr(scene.controller._loop, "wake", lambda: woken.append("again"))
         scene.cloud.while_listing = lambda: scene.contacts.lose(PODS)
         await scene.look()
         scene.contacts.regain(PODS)
         assert woken == ["again"]
+
+
+class TestClaimsWithoutInstance:
+    VANISHED = "karpenter_nodeclaims_disrupted_total"
+
+    def scene(self, *names):
+        halves = [half for name in names for half in node_and_claim(name, ready="False")]
+        return Scene(*halves, instances=())
+
+    def counted(self, scene):
+        found = scene.metrics.registry.collect()
+        return sum(s.value for m in found for s in m.samples if s.name == self.VANISHED)
+
+    async def test_they_are_deleted_and_counted(self):
+        scene = self.scene("a", "b")
+        with structlog.testing.capture_logs() as lines:
+            await scene.look()
+        assert scene.server.deleted == [("NodeClaim", "a"), ("NodeClaim", "b")]
+        assert self.counted(scene) == 2
+        (first, *_) = [line for line in lines if "NodeClaim" in line]
+        assert (first["NodeClaim"], bool(first["provider-id"])) == ({"name": "a"}, True)
+
+    @pytest.mark.parametrize(
+        ("refusal", "told"),
+        [
+            (ApiError("etcd has no leader", status=500), ["etcd has no leader"] * 2),
+            (NotFoundError("gone", status=404), []),
+        ],
+    )
+    async def test_one_that_cannot_be_deleted_is_not_counted_and_tried_again(self, refusal, told):
+        scene = self.scene("a", "b")
+        scene.server.refusal = refusal
+        with structlog.testing.capture_logs() as lines:
+            await scene.look()
+        assert self.counted(scene) == 0
+        assert [line["error"] for line in lines if "error" in line] == told
+        scene.server.refusal = None
+        await scene.look(after=timedelta(minutes=5))
+        assert {name for _, name in scene.server.deleted} == {"a", "b"}
+        assert self.counted(scene) == 2
 
 
 class CountingUids(dict):
@@ -276,10 +331,10 @@ class TestRememberedClaims:
         scene.controller._remember([f"web-{n}" for n in range(number)])
         return scene, uids
 
-    def test_the_oldest_are_forgotten(self, monkeypatch):
+    def test_oldest_uids_are_forgotten(self, monkeypatch):
         scene, uids = self.remembering(monkeypatch, 10, 4)
         assert set(uids) == {
-            scene.feed.snapshot().node_claims[f"web-{n}"].uid for n in range(6, 10)
+            scene.cluster_state.snapshot().node_claims[f"web-{n}"].uid for n in range(6, 10)
         }
 
     def test_a_change_is_remembered_without_looking_through_all(self, monkeypatch):
@@ -287,6 +342,6 @@ class TestRememberedClaims:
         uids.read = 0
         scene.controller._remember(["web-7"])
         assert uids.read == 0
-        scene.feed.fold(Observed(node_claim("more")))
+        scene.cluster_state.fold(ObjectObserved(node_claim("more")))
         scene.controller._remember(["more"])
         assert uids.read == 1

@@ -1,4 +1,4 @@
-"""A few random histories; `tests.controllers.histories` lives as many as one likes."""
+"""A few random histories; `tests.controllers.histories` plays any number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When instances are brought in line with their claims."""
+"""Instances are updated when their claims or NodeClasses change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import run_virtual
-from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool
 
@@ -38,7 +38,7 @@ class Cloud:
 
 def play(folder, story, cloud):
     async def told():
-        async with Harness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
+        async with ControllerHarness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
             scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
             scene.running = scene.start("--disable-leader-election")
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)

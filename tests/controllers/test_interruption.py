@@ -1,4 +1,4 @@
-"""Interruptions by a whole controller: reclaims announced, drained, replaced and acknowledged."""
+"""Announced interruptions are handled by a whole controller."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+import pytest
+
 from karpenter_core.errors import ApiError, CloudProviderError
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.provider.contract import Interruption, InterruptionKind
 from karpenter_core.provider.markers import hookimpl
-from karpenter_core.sim.faults import Fault, on
-from karpenter_provider_kwok.cloud import SimulatedCloud
+from karpenter_core.sim.faults import RequestFault, matching
+from karpenter_provider_kwok.cloud import KwokCloud
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
@@ -119,8 +121,8 @@ def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
 
     async def story(scene):
         _, (old,) = await grown(scene)
-        scene.cluster.front.faults.add(
-            Fault(matches=on("DELETE", f"/nodeclaims/{old}"), times=None, status=500)
+        scene.cluster.frontend.faults.add(
+            RequestFault(matches=matching("DELETE", f"/nodeclaims/{old}"), times=None, status=500)
         )
         faults.suffer(*RECLAIM)
         await scene.settle(lambda: reason_of(scene.claims()[0]) == "SpotInterruption", seconds=15)
@@ -136,7 +138,7 @@ def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
     play(tmp_path, story, arguments=[faults.option])
 
 
-def test_a_protected_pod_has_its_stand_in_before_the_machine_goes(tmp_path):
+def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
     """Nobody may evict it; its machine goes all the same, and it is ended with its grace period."""
     faults = Cloud(tmp_path)
     budget = {
@@ -163,7 +165,7 @@ def test_a_protected_pod_has_its_stand_in_before_the_machine_goes(tmp_path):
 
 def test_a_message_that_was_handled_but_not_acknowledged_does_no_harm(tmp_path, monkeypatch):
     """The process dies in between; the next one hears the same and launches nothing twice."""
-    faults, acknowledge, calls = Cloud(tmp_path), SimulatedCloud.acknowledge_interruptions, []
+    faults, acknowledge, calls = Cloud(tmp_path), KwokCloud.acknowledge_interruptions, []
 
     def failing(self, ids):
         calls.append(tuple(ids))
@@ -171,7 +173,7 @@ def test_a_message_that_was_handled_but_not_acknowledged_does_no_harm(tmp_path, 
             raise CloudProviderError("the queue does not answer")
         acknowledge(self, ids)
 
-    monkeypatch.setattr(SimulatedCloud, "acknowledge_interruptions", failing)
+    monkeypatch.setattr(KwokCloud, "acknowledge_interruptions", failing)
 
     async def story(scene):
         running, (old,) = await grown(scene)
@@ -189,9 +191,9 @@ def test_a_message_that_was_handled_but_not_acknowledged_does_no_harm(tmp_path, 
     play(tmp_path, story, arguments=[faults.option])
 
 
-def test_a_provider_that_cannot_be_asked_is_asked_again_ever_more_slowly(tmp_path, monkeypatch):
+def test_failing_provider_is_polled_with_back_off(tmp_path, monkeypatch):
     """And what was announced meanwhile is heard then."""
-    faults, poll, failures = Cloud(tmp_path), SimulatedCloud.poll_interruptions, []
+    faults, poll, failures = Cloud(tmp_path), KwokCloud.poll_interruptions, []
 
     async def story(scene):
         def failing(self):
@@ -201,7 +203,7 @@ def test_a_provider_that_cannot_be_asked_is_asked_again_ever_more_slowly(tmp_pat
             return poll(self)
 
         _, (old,) = await grown(scene)
-        monkeypatch.setattr(SimulatedCloud, "poll_interruptions", failing)
+        monkeypatch.setattr(KwokCloud, "poll_interruptions", failing)
         faults.suffer(*RECLAIM)
         await scene.settle(lambda: old not in names(scene.nodes()), seconds=100)
 
@@ -222,8 +224,8 @@ def announcing(monkeypatch, *messages):
         for each in ids:
             queue.pop(each, None)
 
-    monkeypatch.setattr(SimulatedCloud, "poll_interruptions", lambda _: tuple(queue.values()))
-    monkeypatch.setattr(SimulatedCloud, "acknowledge_interruptions", acknowledge)
+    monkeypatch.setattr(KwokCloud, "poll_interruptions", lambda _: tuple(queue.values()))
+    monkeypatch.setattr(KwokCloud, "acknowledge_interruptions", acknowledge)
     return queue, acknowledged
 
 
@@ -291,8 +293,8 @@ def test_one_message_that_cannot_be_handled_holds_up_no_other(tmp_path, monkeypa
                 deadline=now + timedelta(minutes=2),
                 announced_at=now,
             )
-        writer = type(running.process.writer)
-        patch = writer.patch
+        kube_writer = type(running.process.kube_writer)
+        patch = kube_writer.patch
 
         async def refusing(self, kind, name, *rest, **more):
             if name == first and len(refused) < 3:
@@ -300,7 +302,7 @@ def test_one_message_that_cannot_be_handled_holds_up_no_other(tmp_path, monkeypa
                 raise ApiError("the API server does not answer", status=500)
             return await patch(self, kind, name, *rest, **more)
 
-        monkeypatch.setattr(writer, "patch", refusing)
+        monkeypatch.setattr(kube_writer, "patch", refusing)
         await scene.settle(lambda: second in acknowledged, seconds=10)
         assert first not in acknowledged
         await scene.settle(lambda: first in acknowledged, seconds=60)
@@ -336,8 +338,9 @@ def test_a_reclaim_of_a_node_that_is_draining_already_hastens_it(tmp_path):
     play(tmp_path, story, arguments=[faults.option])
 
 
-def test_what_a_node_says_of_itself_is_acted_on(tmp_path, monkeypatch):
-    """Some clouds have no queue: an agent on the node sets a condition."""
+@pytest.mark.parametrize("restarts", [False, True])
+def test_announcement_in_node_conditions_is_handled(tmp_path, monkeypatch, restarts):
+    """Some clouds have no queue: an agent sets a node condition, also while no controller runs."""
 
     def read(_self, node):
         return [
@@ -361,7 +364,11 @@ def test_what_a_node_says_of_itself_is_acted_on(tmp_path, monkeypatch):
             "lastTransitionTime": f"{going:%Y-%m-%dT%H:%M:%SZ}",
         }
         status = {"status": {"conditions": [*node["status"]["conditions"], condition]}}
+        if restarts:
+            await running.stop()
         scene.cluster.server.registry.patch(NODES, status, old, part="status")
+        if restarts:
+            running = scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: old not in names(scene.nodes()), seconds=30)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
 

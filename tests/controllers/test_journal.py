@@ -1,4 +1,4 @@
-"""What the journal keeps and hands on, and what a cluster's life leaves in it."""
+"""The journal records the decisions in a cluster's life."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from datetime import UTC, datetime
 
 from karpenter_core.api.decisions import (
     Decision,
+    DecisionCandidate,
     DecisionLaunch,
-    DecisionMachine,
     DecisionPlacement,
     decision_document,
 )
 from karpenter_core.api.prices import Price
-from karpenter_core.controllers.journal import Journal
+from karpenter_core.controllers.decision_journal import DecisionJournal
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.provider.contract import InstanceListing
 from karpenter_core.provider.markers import hookimpl
-from karpenter_provider_kwok.cloud import SimulatedCloud
+from karpenter_provider_kwok.cloud import KwokCloud
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -48,16 +48,16 @@ def ids(journal, **options):
 
 async def test_only_the_last_decisions_are_kept():
     """The ring is bounded."""
-    journal = Journal(size=3)
+    journal = DecisionJournal(size=3)
     for number in range(5):
         await journal.record(decision(number))
 
     assert ids(journal) == ["id-4", "id-3", "id-2"]
 
 
-async def test_the_same_nothing_is_put_on_record_once():
+async def test_repeated_idle_decision_is_recorded_once():
     """Until something is done, or the inputs are others."""
-    journal = Journal()
+    journal = DecisionJournal()
     await journal.record(decision(1, inputs="a"))
     await journal.record(decision(2, inputs="a"))
     await journal.record(decision(3, inputs="b"))
@@ -69,11 +69,11 @@ async def test_the_same_nothing_is_put_on_record_once():
     assert ids(journal) == ["id-5", "id-4", "id-3", "id-1"]
 
 
-async def test_the_same_refusal_is_put_on_record_once():
+async def test_repeated_refusal_is_recorded_once():
     """What is given up changes nothing either; another command upon the same inputs is another."""
-    journal = Journal()
+    journal = DecisionJournal()
     for number, (inputs, claim) in enumerate([("a", "x"), ("a", "y"), ("a", "x"), ("b", "x")]):
-        going = DecisionMachine(
+        going = DecisionCandidate(
             node="", node_claim=claim, node_pool="", price_per_hour=Price(0.0), pods=0
         )
         await journal.record(
@@ -83,24 +83,24 @@ async def test_the_same_refusal_is_put_on_record_once():
     assert ids(journal) == ["id-3", "id-1", "id-0"]
 
 
-async def test_keepers_and_observers_see_every_record():
+async def test_sinks_and_observers_get_every_decision():
     """In the order in which they were made."""
-    journal, kept, observed = Journal(), [], []
+    journal, kept, observed = DecisionJournal(), [], []
 
     async def observe(item):
         observed.append(item.id)
 
-    journal.keep(lambda item: kept.append(item.id))
-    journal.observe(observe)
+    journal.add_sink(lambda item: kept.append(item.id))
+    journal.add_observer(observe)
     await journal.record(decision(1))
     await journal.record(decision(2))
 
     assert kept == observed == ["id-1", "id-2"]
 
 
-async def test_claims_that_may_not_be_created_are_on_record_once():
+async def test_refused_claims_are_recorded_once():
     """A brake that is in the way of all of them is met again every ten seconds."""
-    journal = Journal()
+    journal = DecisionJournal()
     for number, name in enumerate(("", "", "general-abcde")):
         launch = DecisionLaunch(
             node_claim=name,
@@ -131,14 +131,14 @@ def test_a_plug_in_that_hangs_over_a_record_does_not_keep_a_command_from_being_c
             if item.kind == "disrupt":
                 await asyncio.Event().wait()
 
-        running.process.runtime.journal.observe(hang)
+        running.process.runtime.journal.add_observer(hang)
         harness.cluster.scale(DEPLOYMENTS, "web", 0)
         await harness.settle(lambda: not harness.claims())
 
     play(tmp_path, story)
 
 
-def test_the_life_of_a_node_is_on_record(tmp_path):
+def test_life_of_a_node_is_recorded(tmp_path):
     """Why it came, why it went, at what price, and by which id its claim is known."""
     found = {}
 
@@ -188,7 +188,7 @@ def test_a_process_writes_its_journal_to_a_file(tmp_path):
     assert written == [decision_document(item) for item in reversed(found["kept"])]
 
 
-def test_what_the_second_look_gives_up_is_on_record(tmp_path):
+def test_command_rejected_by_validation_is_recorded(tmp_path):
     """The nodes got pods again while the command waited."""
     found = {}
 
@@ -233,7 +233,7 @@ def forced(found):
     ]
 
 
-def test_expiry_is_on_record(tmp_path):
+def test_expiry_is_recorded(tmp_path):
     """With the pods that have to move, at the price of the machine."""
     found = {}
 
@@ -257,7 +257,7 @@ def test_expiry_is_on_record(tmp_path):
     assert expired.price_per_hour_before.amount > 0
 
 
-def test_a_claim_that_never_registers_is_on_record(tmp_path):
+def test_claim_that_never_registers_is_recorded(tmp_path):
     """It is given up after its time, and its pods are planned for anew."""
     faults, found = tmp_path / "faults.json", {}
     faults.write_text(json.dumps([{"fault": "failed-node"}]))
@@ -278,7 +278,7 @@ def test_a_claim_that_never_registers_is_on_record(tmp_path):
     assert ("liveness", "RegistrationTimeout", [found["name"]]) in forced(found["decisions"])
 
 
-def test_a_claim_that_is_out_of_stock_is_on_record(tmp_path):
+def test_claim_without_capacity_is_recorded(tmp_path):
     """What it could have become is not to be had."""
     faults, found = tmp_path / "faults.json", {}
     faults.write_text(json.dumps([{"fault": "stock-out"}]))
@@ -293,7 +293,7 @@ def test_a_claim_that_is_out_of_stock_is_on_record(tmp_path):
     assert ("launch", "InsufficientCapacity") in {item[:2] for item in forced(found["decisions"])}
 
 
-def test_a_machine_that_vanished_is_on_record(tmp_path, monkeypatch):
+def test_vanished_instance_is_recorded(tmp_path, monkeypatch):
     """Its provider does not list it any more."""
     found = {}
 
@@ -303,7 +303,7 @@ def test_a_machine_that_vanished_is_on_record(tmp_path, monkeypatch):
         await harness.settle(lambda: len(harness.pods("Running")) == 1)
         (claim,) = harness.claims()
         found["name"] = claim["metadata"]["name"]
-        monkeypatch.setattr(SimulatedCloud, "list", lambda self: InstanceListing(instances=()))
+        monkeypatch.setattr(KwokCloud, "list", lambda self: InstanceListing(instances=()))
         harness.cluster.kubelets.fail(found["name"])
         await harness.settle(
             lambda: found["name"] not in {c["metadata"]["name"] for c in harness.claims()},
@@ -315,7 +315,7 @@ def test_a_machine_that_vanished_is_on_record(tmp_path, monkeypatch):
     assert ("garbage-collection", "GarbageCollected", [found["name"]]) in forced(found["decisions"])
 
 
-def test_what_a_plug_in_keeps_is_on_record(tmp_path):
+def test_veto_of_a_plug_in_is_recorded(tmp_path):
     """Once, however often the same is found."""
     found = {}
     kept = {"metadata": {"labels": {"example.com/keep": "yes"}}}
@@ -339,7 +339,7 @@ def test_what_a_plug_in_keeps_is_on_record(tmp_path):
     )  # fmt: skip
 
 
-def test_a_part_that_a_plug_in_keeps_does_not_keep_the_rest(tmp_path):
+def test_veto_of_one_candidate_spares_no_other(tmp_path):
     """The record is of what goes, at its price, and says who was kept."""
     found = {}
 
@@ -371,7 +371,7 @@ def test_a_part_that_a_plug_in_keeps_does_not_keep_the_rest(tmp_path):
     assert [item.message for item in gone.obstacles] == ["guard: batch job"]
 
 
-def test_a_replacement_that_may_not_be_ordered_is_on_record(tmp_path):
+def test_refused_replacement_is_recorded(tmp_path):
     """With the setting that forbids it."""
     found = {}
 
@@ -394,7 +394,7 @@ def test_a_replacement_that_may_not_be_ordered_is_on_record(tmp_path):
     assert "--launches-per-minute" in refused.obstacles[0].message
 
 
-def test_a_command_that_is_taken_back_is_on_record(tmp_path):
+def test_rolled_back_command_is_recorded(tmp_path):
     """Under the id under which its beginning is, with the reason why."""
     faults, found = tmp_path / "faults.json", {}
     faults.write_text("[]")

@@ -1,4 +1,4 @@
-"""A process killed at every await of a whole life, and what its successor makes of it."""
+"""A process is killed at every await of a life; its successor recovers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import pytest
 
 from tests.controllers.lives import live, refused, renewed, unanswered
-from tests.support.kills import Awaits, shown
+from tests.support.await_kills import AwaitTracker, point_text
 
 WITHOUT_ELECTION = "--disable-leader-election"
 DOWN_SECONDS = 2.0
@@ -22,7 +22,7 @@ def lived(folder, life, **kill):
     kept = []
 
     def begin(scene, watch):
-        awaits = Awaits(**kill)
+        awaits = AwaitTracker(**kill)
         kept.append(awaits)
 
         async def breath(op):
@@ -109,5 +109,5 @@ def test_a_life_ends_well_wherever_the_process_is_killed(tmp_path, life, share):
         try:
             lived(tmp_path / str(number), life, **kill)
         except Exception as error:
-            failed.append(f"{kill['occurrence']}. {shown(kill['kill_at'])}: {error!r}")
+            failed.append(f"{kill['occurrence']}. {point_text(kill['kill_at'])}: {error!r}")
     assert failed == []

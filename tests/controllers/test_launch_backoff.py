@@ -1,4 +1,4 @@
-"""When a launch that failed is tried again."""
+"""Failed launches are retried with back-off."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.api.nodeclaim import NodeClaim
-from karpenter_core.controllers.nodeclaim.launching import Launcher
+from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.errors import ThrottledError
 
 
@@ -29,8 +29,8 @@ async def test_a_timer_that_rings_a_rounding_error_too_early_is_punctual(early_s
     """Otherwise it is set again for no time at all, for ever."""
     clock = Clock()
     snapshot = SimpleNamespace(node_classes={}, node_claims={})
-    launcher = Launcher(
-        hands=SimpleNamespace(feed=SimpleNamespace(snapshot=lambda: snapshot)),
+    launcher = InstanceLauncher(
+        cluster_state=SimpleNamespace(snapshot=lambda: snapshot),
         providers=SimpleNamespace(subscribe_late_launches=lambda _: None),
         runtime=SimpleNamespace(clock=clock, jitter=lambda: 0.0),
         well_known=frozenset(),
@@ -44,7 +44,9 @@ async def test_a_timer_that_rings_a_rounding_error_too_early_is_punctual(early_s
             },
         }
     )
-    launcher._failed(claim, ThrottledError("slow down", retry_after=timedelta(seconds=5)), ())
+    launcher._record_failure(
+        claim, ThrottledError("slow down", retry_after=timedelta(seconds=5)), ()
+    )
 
     clock.seconds += 5.0 - early_seconds
     step = await launcher.launch(claim)

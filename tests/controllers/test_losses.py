@@ -1,4 +1,4 @@
-"""What must not be lost, leaked, done twice or left waiting, whatever fails on the way."""
+"""Nothing is lost, leaked, done twice or left waiting after failures."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.provider.contract import Instance
-from karpenter_core.sim.faults import Fault, on
-from karpenter_provider_kwok.cloud import SimulatedCloud
+from karpenter_core.sim.faults import RequestFault, matching
+from karpenter_provider_kwok.cloud import KwokCloud
 from karpenter_provider_kwok.registrar import NodeRegistrar
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
@@ -25,7 +25,7 @@ def cloud_faults(folder, *faults):
     return f"--kwok-faults-file={path}"
 
 
-def test_a_launch_that_fails_is_tried_again_ever_more_slowly(tmp_path):
+def test_failing_launch_backs_off(tmp_path):
     """What our own reconciling changes does not cut the back-off short."""
     option = cloud_faults(tmp_path, {"fault": "lost-reply", "operation": "launch"})
 
@@ -60,7 +60,7 @@ def test_a_claim_that_never_launches_is_given_up(tmp_path):
 
 def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatch):
     """A provider answers with nonsense once: the launch counts as failed, not as open for ever."""
-    launch, replies = SimulatedCloud.launch, []
+    launch, replies = KwokCloud.launch, []
 
     def garbled(self, requests):
         outcomes = launch(self, requests)
@@ -69,7 +69,7 @@ def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatc
             return [replace(item, capacity={"cpu": object()}) for item in outcomes]
         return outcomes
 
-    monkeypatch.setattr(SimulatedCloud, "launch", garbled)
+    monkeypatch.setattr(KwokCloud, "launch", garbled)
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
@@ -104,8 +104,8 @@ def test_a_claim_that_could_not_be_created_is_tried_again(tmp_path):
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
-        scene.cluster.front.faults.add(
-            Fault(matches=on("POST", "/nodeclaims"), times=1, status=409)
+        scene.cluster.frontend.faults.add(
+            RequestFault(matches=matching("POST", "/nodeclaims"), times=1, status=409)
         )
         scene.start(WITHOUT_ELECTION)
 
@@ -123,8 +123,8 @@ def test_a_lost_answer_makes_one_claim_although_the_watch_is_behind(tmp_path):
         await scene.cluster.clock.sleep(10)
         informer = running.process.informers[NODE_CLAIMS]
         tell, informer._sink = informer._sink, lambda _change: None
-        scene.cluster.front.faults.add(
-            Fault(matches=on("POST", "/nodeclaims"), times=1, drop_reply=True)
+        scene.cluster.frontend.faults.add(
+            RequestFault(matches=matching("POST", "/nodeclaims"), times=1, drop_reply=True)
         )
         scene.cluster.apply([deployment("web", 1)])
         await scene.cluster.clock.sleep(60)
@@ -136,7 +136,7 @@ def test_a_lost_answer_makes_one_claim_although_the_watch_is_behind(tmp_path):
     play(tmp_path, story)
 
 
-def test_pods_do_not_wait_for_a_machine_that_lost_its_node(tmp_path):
+def test_pods_do_not_wait_for_a_claim_that_lost_its_node(tmp_path):
     """Its Node was torn out of the cluster; it is no capacity, and another one is bought."""
 
     async def story(scene):
@@ -200,7 +200,7 @@ def test_an_instance_is_not_ended_because_a_watch_is_silent(tmp_path):
 
 def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeypatch):
     """However long that takes; an instance without a claim goes once they can be."""
-    listed = SimulatedCloud.list
+    listed = KwokCloud.list
     faults = {"down": False}
 
     def listing(self, *args, **options):
@@ -208,7 +208,7 @@ def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeyp
             raise CloudProviderError("nobody answers")
         return listed(self, *args, **options)
 
-    monkeypatch.setattr(SimulatedCloud, "list", listing)
+    monkeypatch.setattr(KwokCloud, "list", listing)
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
@@ -266,8 +266,8 @@ def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
         stuck = scene.nodes()[0]["metadata"]["name"]
         taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
-        scene.cluster.front.faults.add(
-            Fault(matches=on("PATCH", f"/nodes/{stuck}"), times=None, status=403)
+        scene.cluster.frontend.faults.add(
+            RequestFault(matches=matching("PATCH", f"/nodes/{stuck}"), times=None, status=403)
         )
         scene.cluster.server.registry.patch(NODES, {"spec": {"taints": [taint]}}, stuck, "")
         scene.cluster.apply([deployment("other", 1)])
@@ -308,7 +308,7 @@ def test_an_instance_is_looked_for_although_a_later_try_was_refused(tmp_path):
 
 def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeypatch):
     """The brake of garbage collection holds back what looks like a mistake, and not what is proven."""
-    listed, terminated = SimulatedCloud.list, SimulatedCloud.terminate
+    listed, terminated = KwokCloud.list, KwokCloud.terminate
     there = {}
 
     def listing(self):
@@ -320,8 +320,8 @@ def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeyp
             there.pop(provider_id, None)
         return terminated(self, provider_ids)
 
-    monkeypatch.setattr(SimulatedCloud, "list", listing)
-    monkeypatch.setattr(SimulatedCloud, "terminate", terminating)
+    monkeypatch.setattr(KwokCloud, "list", listing)
+    monkeypatch.setattr(KwokCloud, "terminate", terminating)
 
     def brought(name, number, *uids):
         ids = [f"kwok://{name}-{each:02}" for each in range(number)]

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from karpenter_core.controllers.declarations import NAMESPACE
-from karpenter_core.controllers.metrics import Metrics, markdown_table
+from karpenter_core.controllers.metric_declarations import NAMESPACE
+from karpenter_core.controllers.metrics import Metrics, metrics_table
+from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.kube.resources import DEPLOYMENTS
+from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.scheduling.offerings import offering_price
 from karpenter_provider_kwok.catalogue import load_catalogue
 from karpenter_provider_kwok.catalogue_default import default_catalogue_text
@@ -20,7 +22,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 def test_every_metric_is_documented():
     """The page holds the table as the code renders it."""
-    assert markdown_table(Metrics()) in DOCUMENTATION.read_text(encoding="utf-8")
+    assert metrics_table(Metrics()) in DOCUMENTATION.read_text(encoding="utf-8")
 
 
 def test_metrics_are_exposed_under_the_names_they_are_declared_with():
@@ -32,6 +34,26 @@ def test_metrics_are_exposed_under_the_names_they_are_declared_with():
         assert f"# TYPE {name} " in exposed
 
 
+@pytest.mark.parametrize("metric", LifecycleMetric)
+def test_every_metric_of_a_step_is_a_declared_one(metric):
+    """An update reaches the metric that its name says, and no other."""
+    metrics = Metrics()
+    found = metrics.of(metric)
+
+    assert found is getattr(metrics, metric)
+    (family,) = found.collect()
+    assert family.name == f"{NAMESPACE}_{metric}" + ("_seconds" * metric.endswith("_duration"))
+
+
+def test_an_unknown_metric_is_an_error():
+    writer = ObjectWriter(
+        kube_writer=None, cluster_state=None, publish=None, metrics=Metrics(), owns_nodes=True
+    )
+
+    with pytest.raises(KeyError, match="nodeclaims_forgotten"):
+        writer.record_metrics([MetricUpdate(metric="nodeclaims_forgotten")])
+
+
 def test_series_of_objects_are_replaced_all_together():
     """What is not there any more loses its series."""
     metrics = Metrics()
@@ -41,9 +63,9 @@ def test_series_of_objects_are_replaced_all_together():
         lines = generate_latest(metrics.registry).decode().splitlines()
         return [line for line in lines if line.startswith(f"{name}{{")]
 
-    metrics.pods_unbound_time.replace([(("a", "default"), 3.0), (("b", "default"), 4.0)])
+    metrics.pods_unbound_time.set_rows([(("a", "default"), 3.0), (("b", "default"), 4.0)])
     both = exposed()
-    metrics.pods_unbound_time.replace([(("b", "default"), 5.0)])
+    metrics.pods_unbound_time.set_rows([(("b", "default"), 5.0)])
 
     assert both == [
         f'{name}{{name="a",namespace="default"}} 3.0',
@@ -81,6 +103,26 @@ def test_pods_and_nodes_have_series_while_they_are_there(tmp_path):
         return {name: text.count(f"\n{NAMESPACE}_{name}{{") for name in names}
 
     play(tmp_path, story)
+
+
+def test_durations_are_counted_in_upstreams_buckets():
+    """Dashboards compare them; the last one is for all that took longer."""
+    metrics = Metrics()
+    metrics.pods_bound_duration.observe(1.0)
+    name = f"{NAMESPACE}_pods_bound_duration_seconds_bucket"
+    bounds = [
+        sample.labels["le"]
+        for metric in metrics.registry.collect()
+        for sample in metric.samples
+        if sample.name == name
+    ]
+    tenths = [n / 10 for n in (0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)]
+    ones = [1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50]
+    minutes = [60 * n for n in (1, 2, 2.5, 5, 7.5, 10)]
+    assert [float(bound) for bound in bounds] == [
+        *map(pytest.approx, (*tenths, *ones, *minutes)),
+        float("inf"),
+    ]
 
 
 def test_each_wait_of_a_pod_is_measured_once(tmp_path):

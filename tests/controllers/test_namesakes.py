@@ -1,10 +1,10 @@
-"""An object made anew under the name of one that is to be deleted is not deleted in its place."""
+"""A new object under the name of a deleted one is not deleted."""
 
 from __future__ import annotations
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from karpenter_core.sim.faults import Fault
+from karpenter_core.sim.faults import RequestFault
 from tests.controllers.scenes import GROUP, NODE_CLASS, deployment, node_pool, play
 
 
@@ -15,7 +15,7 @@ class Swap:
         self._registry = scene.cluster.server.registry
         self._kind, self._plural, self._spec = kind, plural, spec
         self.uid = ""
-        scene.cluster.front.faults.add(Fault(matches=self._strike, times=None))
+        scene.cluster.frontend.faults.add(RequestFault(matches=self._strike, times=None))
 
     def _strike(self, request):
         *_, plural, name = request.path.split("/")

@@ -1,4 +1,4 @@
-"""Whole lives with nodes that are launched and never initialised."""
+"""Nodes that launch and never initialise are replaced."""
 
 from __future__ import annotations
 

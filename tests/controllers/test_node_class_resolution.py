@@ -1,4 +1,4 @@
-"""When a NodeClass is resolved again: on changes, and after what its provider asks for; its end."""
+"""NodeClasses are resolved on changes and in time, and finalised."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
-from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.controllers.reconciler import ControllerRuntime
 from karpenter_core.provider.contract import NodeClassResolution
-from karpenter_core.testing.machines import node_claim
+from karpenter_core.testing.state_builders import node_claim
 
 KEY = ("example.com", "ExampleClass", "web")
 
@@ -82,11 +82,15 @@ class OneClassFeed:
 
 def controller(retry_after, clock):
     node_class = ExampleClass(metadata=ObjectMeta(name="web", uid="u-1", generation=1))
-    feed = OneClassFeed(node_class)
+    cluster_state = OneClassFeed(node_class)
     providers = ResolvingProviders(NodeClassResolution(retry_after=retry_after))
-    runtime = Runtime(clock=clock, new_id=lambda: "id", metrics=Metrics())
-    hands = SimpleNamespace(feed=feed, writer=None)
-    return NodeClassController(hands=hands, providers=providers, runtime=runtime), feed, providers
+    runtime = ControllerRuntime(clock=clock, new_id=lambda: "id", metrics=Metrics())
+    writer = SimpleNamespace(cluster_state=cluster_state, kube_writer=None)
+    return (
+        NodeClassController(writer=writer, providers=providers, runtime=runtime),
+        cluster_state,
+        providers,
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,11 +123,11 @@ async def test_a_provider_may_ask_to_be_asked_again_sooner(asked, kept):
 async def test_a_changed_node_class_is_resolved_at_once():
     """Whatever its provider asked for when it was another."""
     clock = HandClock()
-    subject, feed, providers = controller(timedelta(minutes=5), clock)
+    subject, cluster_state, providers = controller(timedelta(minutes=5), clock)
     await subject.reconcile(KEY)
 
-    metadata = feed.node_class.metadata.model_copy(update={"generation": 2})
-    feed.node_class = feed.node_class.model_copy(update={"metadata": metadata})
+    metadata = cluster_state.node_class.metadata.model_copy(update={"generation": 2})
+    cluster_state.node_class = cluster_state.node_class.model_copy(update={"metadata": metadata})
     await subject.reconcile(KEY)
 
     assert providers.calls == 2
@@ -159,15 +163,17 @@ def leaving(claims):
         finalizers=("example.com/termination", "example.org/other"),
         deletion_timestamp=datetime(2030, 1, 1, tzinfo=UTC),
     )
-    feed = OneClassFeed(
+    cluster_state = OneClassFeed(
         ExampleClass(metadata=metadata),
         {n: node_claim(n, node_class_ref=ref) for n in claims}
         | {"else": node_claim("else", node_class_ref=ref.model_copy(update={"name": "else"}))},
     )
     providers, writes, notices = FinalizingProviders(), Writes(), []
-    runtime = Runtime(clock=HandClock(), new_id=lambda: "id", metrics=Metrics())
-    hands = SimpleNamespace(feed=feed, writer=writes, publish=notices.append)
-    subject = NodeClassController(hands=hands, providers=providers, runtime=runtime)
+    runtime = ControllerRuntime(clock=HandClock(), new_id=lambda: "id", metrics=Metrics())
+    writer = SimpleNamespace(
+        cluster_state=cluster_state, kube_writer=writes, publish=notices.append
+    )
+    subject = NodeClassController(writer=writer, providers=providers, runtime=runtime)
     return subject, providers, writes, notices
 
 

@@ -1,4 +1,4 @@
-"""What is written on NodePools (acceptance cases 139, 142-144)."""
+"""NodePools get their hash, conditions and usage (cases 139, 142-144)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Series of objects: the text that is scraped, and the work that writing it takes."""
+"""Series of objects are rendered right and cheaply."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics import NODE_LABELS, POD_LABELS, Metrics
 from karpenter_core.controllers.object_series import ObjectSeries
-from karpenter_core.controllers.observability import machine_series
-from karpenter_core.controllers.observability.cluster import AT_ONCE, Observability
-from karpenter_core.controllers.observability.machine_series import MachineSeries
-from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.controllers.observability import node_series
+from karpenter_core.controllers.observability.cluster import BATCH_SIZE, ClusterMetricsController
+from karpenter_core.controllers.observability.node_series import NodeSeries
+from karpenter_core.controllers.reconciler import ControllerRuntime
 from karpenter_core.operator.clock import SystemClock, random_id
 from karpenter_core.operator.exposition import exposition
 from karpenter_core.state.builder import StateBuilder
-from karpenter_core.state.events import Observed, Synced
+from karpenter_core.state.events import InformersSynced, ObjectObserved
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
-from karpenter_core.testing.machines import MANAGED_KINDS, machine, state
-from tests.properties import tried
+from karpenter_core.testing.state_builders import MANAGED_KINDS, node_and_claim, synced_state
+from tests.properties import with_examples
 
 LABELS = ("zone", "name")
 ROWS = st.lists(
@@ -50,11 +50,11 @@ def samples(text):
 
 
 @given(ROWS)
-@tried(100)
+@with_examples(100)
 def test_any_label_value_and_number_is_scraped_as_it_is(rows):
     """Quotes, backslashes and line breaks are escaped; infinity is a number."""
     registry = CollectorRegistry()
-    ObjectSeries("depth", "Depth.", LABELS, registry=registry).replace(rows)
+    ObjectSeries("depth", "Depth.", LABELS, registry=registry).set_rows(rows)
 
     expected = {
         ("depth", (("name", name), ("zone", zone))): number for (zone, name), number in rows
@@ -66,9 +66,9 @@ def test_any_label_value_and_number_is_scraped_as_it_is(rows):
 def test_a_label_s_odd_characters_are_escaped_in_names_of_owners():
     """An owner reference may have any name."""
     metrics = Metrics()
-    series = MachineSeries(metrics, now=lambda: EPOCH)
+    series = NodeSeries(metrics, now=lambda: EPOCH)
     odd = replace(pod("web-1"), owner_name='a"b\\c\nd')
-    series.show(state(odd).snapshot())
+    series.show(synced_state(odd).snapshot())
 
     (labels,) = [
         dict(labels)
@@ -80,11 +80,11 @@ def test_a_label_s_odd_characters_are_escaped_in_names_of_owners():
 
 def test_nodes_and_pods_have_their_labels_and_amounts():
     metrics = Metrics()
-    view, claim = machine("web-1", capacity={"cpu": "4", "nvidia.com/gpu": "1"})
+    view, claim = node_and_claim("web-1", capacity={"cpu": "4", "nvidia.com/gpu": "1"})
     there, waits = pod("a", node_name="web-1", phase="Running"), pod("b")
     astray = pod("c", node_name="gone")
-    series = MachineSeries(metrics, now=lambda: EPOCH + timedelta(minutes=1))
-    series.show(state(view, claim, there, waits, astray, node_pool()).snapshot())
+    series = NodeSeries(metrics, now=lambda: EPOCH + timedelta(minutes=1))
+    series.show(synced_state(view, claim, there, waits, astray, node_pool()).snapshot())
 
     found = samples(scraped(metrics.registry))
 
@@ -112,22 +112,22 @@ def test_nodes_and_pods_have_their_labels_and_amounts():
 def test_only_nodes_that_changed_are_written_anew(monkeypatch):
     """A scrape of a quiet cluster formats no node."""
     written = Counter()
-    node_text = machine_series._node_text
+    node_text = node_series._node_text
 
     def counted(found, names):
         written[found.name] += 1
         return node_text(found, names)
 
-    monkeypatch.setattr(machine_series, "_node_text", counted)
+    monkeypatch.setattr(node_series, "_node_text", counted)
     metrics = Metrics()
-    series = MachineSeries(metrics, now=lambda: EPOCH)
-    builder = state(*(each for name in "abc" for each in machine(name)))
+    series = NodeSeries(metrics, now=lambda: EPOCH)
+    builder = synced_state(*(each for name in "abc" for each in node_and_claim(name)))
     series.show(builder.snapshot())
     scraped(metrics.registry)
     scraped(metrics.registry)
     assert written == {"a": 1, "b": 1, "c": 1}
 
-    builder.fold(Observed(pod("web", node_name="b", phase="Running")))
+    builder.apply_event(ObjectObserved(pod("web", node_name="b", phase="Running")))
     series.show(builder.snapshot())
     scraped(metrics.registry)
 
@@ -136,11 +136,11 @@ def test_only_nodes_that_changed_are_written_anew(monkeypatch):
 
 def test_nodes_that_have_gone_leave_no_text_behind():
     metrics = Metrics()
-    series = MachineSeries(metrics, now=lambda: EPOCH)
-    series.show(state(*machine("a")).snapshot())
+    series = NodeSeries(metrics, now=lambda: EPOCH)
+    series.show(synced_state(*node_and_claim("a")).snapshot())
     assert "karpenter_nodes_allocatable{" in scraped(metrics.registry)
 
-    series.show(state().snapshot())
+    series.show(synced_state().snapshot())
 
     assert "karpenter_nodes_allocatable{" not in scraped(metrics.registry)
     assert not series._texts
@@ -148,16 +148,18 @@ def test_nodes_that_have_gone_leave_no_text_behind():
 
 async def test_the_gauges_of_a_large_cluster_give_the_event_loop_back():
     """At least once for every few hundred machines, and nothing is formatted on it."""
-    machines = 4 * AT_ONCE
+    machines = 4 * BATCH_SIZE
     clock = SystemClock()
-    feed = Feed(StateBuilder(MANAGED_KINDS), clock)
-    feed.fold(Observed(node_pool()))
+    cluster_state = ClusterState(StateBuilder(MANAGED_KINDS), clock)
+    cluster_state.fold(ObjectObserved(node_pool()))
     for number in range(machines):
-        for made in machine(f"web-{number}"):
-            feed.fold(Observed(made))
-    feed.fold(Synced())
-    runtime = Runtime(clock=clock, new_id=random_id, metrics=Metrics())
-    observability = Observability(feed=feed, runtime=runtime, detailed=True)
+        for made in node_and_claim(f"web-{number}"):
+            cluster_state.fold(ObjectObserved(made))
+    cluster_state.fold(InformersSynced())
+    runtime = ControllerRuntime(clock=clock, new_id=random_id, metrics=Metrics())
+    observability = ClusterMetricsController(
+        cluster_state=cluster_state, runtime=runtime, detailed=True
+    )
     turns = 0
 
     async def others():
@@ -170,7 +172,7 @@ async def test_the_gauges_of_a_large_cluster_give_the_event_loop_back():
     await observability._step()
     working.cancel()
 
-    assert turns >= machines / AT_ONCE
+    assert turns >= machines / BATCH_SIZE
     assert not observability._series._texts
     share = runtime.metrics.registry.get_sample_value(
         "karpenter_nodepools_usage", {"resource_type": "nodes", "nodepool": "default"}

@@ -1,4 +1,4 @@
-"""Obstacles of random histories stand in the way, and only until they are taken away."""
+"""Obstacles of random histories take effect until they are removed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.kube.writer import WriteAttempt
+from karpenter_core.sim.registry import render_time
 from karpenter_provider_kwok.dump import dump_file
 from tests.controllers.histories import History
 from tests.controllers.obstacles import ControllerClock, Obstacles, shaken_cloud
@@ -63,7 +66,7 @@ def test_a_kind_is_frozen_for_a_time(staged, how, stale):
     """Where lists are answered, they show that a watch without a word has missed nothing."""
 
     async def story(scene, obstacles, running):
-        faults = scene.cluster.front.faults
+        faults = scene.cluster.frontend.faults
         obstacles.rng.random = lambda: 0.5  # eleven minutes
         assert obstacles.freeze() == f"poddisruptionbudgets: {how} for 657 s"
         await passes(scene, obstacles, 540)
@@ -103,7 +106,7 @@ def test_replies_are_lost_until_obstacles_are_taken_away(staged):
     async def story(scene, obstacles, running):
         obstacles.rng.random = lambda: 0.0
         obstacles.begin()
-        faults = scene.cluster.front.faults
+        faults = scene.cluster.frontend.faults
         scene.cluster.scale(DEPLOYMENTS, "web", 30)
         await scene.settle(lambda: len(scene.pods("Running")) == 30, seconds=600)
         assert faults.hits > 0
@@ -176,3 +179,39 @@ def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
             assert not history.watch.breaches
 
     play(tmp_path, story, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+
+
+@pytest.mark.parametrize("by_whom", ["nobody", "a user", "the controller"])
+def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom):
+    """A Node is let in before its claim shows that: whoever deletes it then ends the claim too."""
+
+    async def story(scene, obstacles, _running):
+        watch, cluster = obstacles.watch, scene.cluster
+        old = {claim["metadata"]["name"] for claim in scene.claims()}
+        cluster.apply([deployment("more", 1, cpu="3")])
+        await scene.settle(lambda: {claim["metadata"]["name"] for claim in scene.claims()} - old)
+        (name,) = {claim["metadata"]["name"] for claim in scene.claims()} - old
+        await scene.settle(
+            lambda: (cluster.find(NODES, name) or {"metadata": {}})["metadata"].get("finalizers")
+        )
+        noted = {
+            "lastTransitionTime": render_time(cluster.clock.now()),
+            "reason": "",
+            "message": "",
+        }
+        boots = [
+            {"type": kind, "status": state, **noted}
+            for kind, state in (("Launched", "True"), ("Registered", "Unknown"))
+        ]
+        cluster.server.registry.patch(
+            NODE_CLAIMS, {"status": {"conditions": boots}}, name, part="status"
+        )
+        if by_whom == "the controller":
+            await watch.note_write(WriteAttempt(verb="delete", kind=NODES, name=name))
+        if by_whom != "nobody":
+            cluster.delete(NODES, name)
+        await watch.note_write(WriteAttempt(verb="delete", kind=NODE_CLAIMS, name=name))
+        record_rejected = [each for each in watch.breaches if f"claim {name} given up" in each]
+        assert len(record_rejected) == len(watch.breaches) == (by_whom != "a user")
+
+    staged(story)

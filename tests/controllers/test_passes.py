@@ -1,4 +1,4 @@
-"""Passes that fail again and again: readiness, metric and Event, until one succeeds."""
+"""Failing passes affect readiness, a metric and Events until one succeeds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from karpenter_core.controllers.passes import (
     FAILING_PASSES,
     THROTTLED_PASSES,
     PassHealth,
-    gauge_setter,
+    pass_failure_gauge,
 )
-from karpenter_core.controllers.reconciler import Loop, Runtime
+from karpenter_core.controllers.reconciler import ControllerRuntime, PeriodicLoop
 from karpenter_core.errors import FencedError, NodeClassNotReadyError, ThrottledError
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepool.failing_passes import PASSES_SUCCEED
 from karpenter_core.provider.host.facade import Providers
-from karpenter_core.scheduling.whatif.walk import Walk
+from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
@@ -38,8 +38,10 @@ def looped(steps, **options):
 
     async def main():
         metrics = Metrics()
-        runtime = Runtime(clock=LoopClock(), new_id=map(str, count()).__next__, metrics=metrics)
-        runtime.passes.subscribe(gauge_setter(metrics))
+        runtime = ControllerRuntime(
+            clock=LoopClock(), new_id=map(str, count()).__next__, metrics=metrics
+        )
+        runtime.passes.subscribe(pass_failure_gauge(metrics))
         left, done = list(steps), asyncio.Event()
 
         async def step():
@@ -52,7 +54,9 @@ def looped(steps, **options):
                 raise error
             return 1.0
 
-        running = asyncio.create_task(Loop("example", step, runtime=runtime, **options).run())
+        running = asyncio.create_task(
+            PeriodicLoop("example", step, runtime=runtime, **options).run()
+        )
         await done.wait()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -156,7 +160,7 @@ def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_pat
         assert running.metric('karpenter_pass_failures{controller="disruption"}') == 0
         await scene.settle(lambda: condition(scene.pool("general")) is None, seconds=10)
 
-    monkeypatch.setattr(controller, "stale_marks", failing)
+    monkeypatch.setattr(controller, "find_stale_marks", failing)
     play(tmp_path, story)
 
 
@@ -226,7 +230,7 @@ async def drifting(scene, odd):
 
 def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monkeypatch):
     """Its node says why; all others that have drifted are replaced."""
-    place = Walk.place
+    place = FirstFitPlacement.place
 
     def placing(self, works):
         if any(pod.shape.labels.get("app") == "odd" for _, pods in works for pod in pods):
@@ -246,7 +250,7 @@ def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monke
         assert running.metric(failed) > 0
         assert not running.process.servers.failures()
 
-    monkeypatch.setattr(Walk, "place", placing)
+    monkeypatch.setattr(FirstFitPlacement, "place", placing)
     play(tmp_path, story)
 
 

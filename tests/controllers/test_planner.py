@@ -1,4 +1,4 @@
-"""Where passes are computed: the loop goes on meanwhile."""
+"""Plans are computed while the event loop goes on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from karpenter_core.controllers.planner import (
     ThreadPlanner,
 )
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.scheduling.problem import Problem, SolveOptions
+from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
 from karpenter_core.testing import builders
 
 
-def problem() -> Problem:
+def problem() -> SchedulingProblem:
     return builders.problem(pods=[builders.pod(f"web-{n}") for n in range(40)])
 
 
@@ -78,7 +78,7 @@ async def test_two_passes_that_overlap_leave_the_switch_interval_as_it_was(first
     try:
         tasks = []
         for number, planner in enumerate(planners):
-            tasks.append(asyncio.create_task(planner.prepare(partial(occupy, number))))
+            tasks.append(asyncio.create_task(planner.compute(partial(occupy, number))))
             await is_begun(number)
         during = sys.getswitchinterval()
         may_end[first_to_end].set()
@@ -107,17 +107,17 @@ async def test_a_closed_planner_gives_a_partial_plan():
     assert plan.claims == ()
 
 
-async def test_what_a_pass_needs_is_computed_where_passes_are():
+async def test_compute_runs_in_the_thread_of_the_planner():
     """The loop turns meanwhile; a failure is the caller's to hear."""
     threaded = ThreadPlanner(SystemClock())
     loop_thread = threading.get_ident()
     try:
-        assert await threaded.prepare(threading.get_ident) != loop_thread
+        assert await threaded.compute(threading.get_ident) != loop_thread
         with pytest.raises(ZeroDivisionError):
-            await threaded.prepare(lambda: 1 // 0)
+            await threaded.compute(lambda: 1 // 0)
     finally:
         threaded.close()
-    assert await InlinePlanner().prepare(threading.get_ident) == loop_thread
+    assert await InlinePlanner().compute(threading.get_ident) == loop_thread
 
 
 class HandClock:
@@ -167,22 +167,24 @@ def threaded():
 
 
 async def worked(planner, steps, *, limit_seconds=60.0):
-    return await planner.work(steps.run(), limit_seconds=limit_seconds, overtime=steps.cut_short)
+    return await planner.run_steps(
+        steps.run(), limit_seconds=limit_seconds, overtime=steps.cut_short
+    )
 
 
-async def test_work_is_done_in_the_thread_of_passes(threaded):
+async def test_steps_run_in_the_thread_of_the_planner(threaded):
     """It gives way often meanwhile, and no longer than that."""
     steps, before = Steps(threaded._clock, 3), sys.getswitchinterval()
 
     assert await worked(threaded, steps) == "done"
 
-    assert steps.threads == {await threaded.prepare(threading.get_ident)}
+    assert steps.threads == {await threaded.compute(threading.get_ident)}
     assert threading.get_ident() not in steps.threads
     assert max(steps.intervals) < before
     assert sys.getswitchinterval() == before
 
 
-async def test_work_that_takes_too_long_is_told_so(threaded):
+async def test_overtime_is_called_after_the_limit(threaded):
     """At the limit it is not too long yet."""
     in_time = Steps(threaded._clock, 6)
     assert await worked(threaded, in_time, limit_seconds=60.0) == "done"
@@ -193,13 +195,13 @@ async def test_work_that_takes_too_long_is_told_so(threaded):
     assert late.is_cut_short
 
 
-async def test_the_limit_of_work_counts_from_its_own_beginning(threaded):
+async def test_time_limit_counts_from_the_start_of_the_steps(threaded):
     """Not from that of the planner, nor of the work before."""
     for _ in range(3):
         assert await worked(threaded, Steps(threaded._clock, 5), limit_seconds=60.0) == "done"
 
 
-async def test_work_that_nobody_waits_for_is_closed(threaded):
+async def test_cancelled_steps_are_closed(threaded):
     """Its thread is free for the next one."""
     steps = Steps(threaded._clock, 10**9)
     waiting = asyncio.create_task(worked(threaded, steps, limit_seconds=float("inf")))
@@ -212,7 +214,7 @@ async def test_work_that_nobody_waits_for_is_closed(threaded):
     assert steps.ended.is_set()
 
 
-async def test_work_ends_with_the_process(threaded):
+async def test_closing_the_planner_ends_its_steps(threaded):
     """Nobody learns a result that is only half made."""
     steps = Steps(threaded._clock, 10**9)
     waiting = asyncio.create_task(worked(threaded, steps, limit_seconds=float("inf")))
@@ -224,7 +226,7 @@ async def test_work_ends_with_the_process(threaded):
     assert steps.ended.is_set()
 
 
-async def test_work_that_fails_fails_for_its_caller(threaded):
+async def test_failing_steps_fail_for_their_caller(threaded):
     """The planner goes on working."""
     with pytest.raises(ZeroDivisionError):
         await worked(threaded, Steps(threaded._clock, 2, error=ZeroDivisionError()))

@@ -1,4 +1,4 @@
-"""Machines without a known price: the cost of their NodePool misses them, and that is counted."""
+"""Nodes without a known price are missing from costs, which is counted."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
-from karpenter_core.controllers.feed import Feed
+from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.observability.cluster import Observability
-from karpenter_core.controllers.reconciler import Runtime
+from karpenter_core.controllers.observability.cluster import ClusterMetricsController
+from karpenter_core.controllers.reconciler import ControllerRuntime
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.problem import SolveOptions
-from karpenter_core.state.events import CataloguePublished, Observed
+from karpenter_core.state.events import CataloguePublished, ObjectObserved
 from karpenter_core.testing.builders import catalogue, instance_type, node_pool, offering
-from karpenter_core.testing.machines import machine, state
+from karpenter_core.testing.state_builders import node_and_claim, synced_state
 
 ERRORS = "karpenter_nodepools_cost_tracker_errors_total"
 COST = "karpenter_nodepools_cost_total"
@@ -31,10 +31,12 @@ class Board:
 
     def __init__(self, *objects, catalogues=None, pending=(), solve=None):
         metrics, clock = Metrics(), SystemClock()
-        self.feed = Feed(state(node_pool(), *objects, catalogues=catalogues), clock)
-        runtime = Runtime(clock=clock, new_id=map(str, count()).__next__, metrics=metrics)
-        self._controller = Observability(
-            feed=self.feed,
+        self.cluster_state = ClusterState(
+            synced_state(node_pool(), *objects, catalogues=catalogues), clock
+        )
+        runtime = ControllerRuntime(clock=clock, new_id=map(str, count()).__next__, metrics=metrics)
+        self._controller = ClusterMetricsController(
+            cluster_state=self.cluster_state,
             runtime=runtime,
             detailed=True,
             solve=solve,
@@ -49,12 +51,12 @@ class Board:
         return next((float(row.removeprefix(line)) for row in rows if row.startswith(line)), 0.0)
 
 
-async def test_what_can_be_priced_is_no_error():
+async def test_priced_nodes_count_no_error():
     """Even when it costs nothing."""
     types = catalogue(sold("paid", 0.4), sold("free", 0.0))
     board = Board(
-        *machine("a", instance_type="paid"),
-        *machine("b", instance_type="free"),
+        *node_and_claim("a", instance_type="paid"),
+        *node_and_claim("b", instance_type="free"),
         catalogues={"default": types},
     )
 
@@ -62,23 +64,23 @@ async def test_what_can_be_priced_is_no_error():
     assert await board.value(ERRORS) == 0
 
 
-async def test_a_machine_of_unknown_type_is_counted_once():
+async def test_node_of_unknown_type_is_counted_once():
     """However often it is looked at; again when its price is lost once more."""
     board = Board(
-        *machine("a", instance_type="paid"),
-        *machine("b", instance_type="odd"),
+        *node_and_claim("a", instance_type="paid"),
+        *node_and_claim("b", instance_type="odd"),
         catalogues={"default": catalogue(sold("paid", 0.4))},
     )
     assert await board.value(ERRORS) == 1
     assert await board.value(COST) == pytest.approx(0.4)
 
-    board.feed.fold(Observed(node_pool("other")))
+    board.cluster_state.fold(ObjectObserved(node_pool("other")))
     assert await board.value(ERRORS) == 1
 
     both = catalogue(sold("paid", 0.4), sold("odd", 0.1), version="2")
-    board.feed.fold(CataloguePublished("default", both))
+    board.cluster_state.fold(CataloguePublished("default", both))
     assert await board.value(COST) == pytest.approx(0.5)
-    board.feed.fold(CataloguePublished("default", None))
+    board.cluster_state.fold(CataloguePublished("default", None))
     assert await board.value(ERRORS) == 3
 
 
@@ -86,7 +88,7 @@ async def test_a_currency_without_a_rate_is_an_error():
     """Its amount cannot be added to the others."""
     types = catalogue(sold("paid", 0.4))
     board = Board(
-        *machine("a", instance_type="paid"),
+        *node_and_claim("a", instance_type="paid"),
         catalogues={"default": types},
         solve=SolveOptions(currency="EUR"),
     )
@@ -101,8 +103,8 @@ async def test_the_log_tells_a_missing_rate_from_a_missing_price():
     )
     with structlog.testing.capture_logs() as logs:
         board = Board(
-            *machine("a", instance_type="euro"),
-            *machine("b", instance_type="odd"),
+            *node_and_claim("a", instance_type="euro"),
+            *node_and_claim("b", instance_type="odd"),
             catalogues={"default": types},
             solve=SolveOptions(),
         )
@@ -111,11 +113,11 @@ async def test_the_log_tells_a_missing_rate_from_a_missing_price():
     told = {line["offering"][0]: line for line in logs if line["log_level"] == "warning"}
     assert told["euro"]["event"].startswith("no exchange rate from EUR to USD")
     assert "--exchange-rates" in told["euro"]["event"]
-    assert told["odd"]["event"].startswith("price of a machine is not known")
+    assert told["odd"]["event"].startswith("price of a node is not known")
 
 
-async def test_prices_that_are_on_their_way_are_waited_for():
+async def test_unlisted_prices_count_no_error():
     """Right after the start no pool has been listed."""
-    board = Board(*machine("a"), catalogues={}, pending=("default",))
+    board = Board(*node_and_claim("a"), catalogues={}, pending=("default",))
 
     assert await board.value(ERRORS) == 0

@@ -1,4 +1,4 @@
-"""What passes are asked and what they leave in numbers, with the whole process in simulated time."""
+"""Provisioning passes start for the right reasons and leave metrics."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_pods_get_the_default_spread_of_the_clusters_scheduler(tmp_path):
         running = scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=30)
         assert len(set(zones_of(scene))) == 3
-        followed = running.process.feed.snapshot()
+        followed = running.process.cluster_state.snapshot()
         assert len(followed.workloads) == len(scene.cluster.list(REPLICA_SETS)) == 1
 
     play(tmp_path, story, arguments=[f"--scheduler-config={zonal_defaults()}"])
@@ -115,7 +115,7 @@ def test_without_a_configuration_nothing_spreads_and_nothing_more_is_followed(tm
         running = scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=30)
         assert set(zones_of(scene)) == {"test-zone-a"}  # the cheapest, for all of them
-        snapshot = running.process.feed.snapshot()
+        snapshot = running.process.cluster_state.snapshot()
         assert (dict(snapshot.services), dict(snapshot.workloads)) == ({}, {})
         assert len(scene.cluster.list(SERVICES)) == 1
 

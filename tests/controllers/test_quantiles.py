@@ -1,4 +1,4 @@
-"""Summaries with quantiles (section 15 of the specification, type S)."""
+"""Summaries have exact quantiles of recent observations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from karpenter_core.controllers.quantiles import MOST, WINDOW_SECONDS, QuantileSummary
+from karpenter_core.controllers.quantiles import MAX_OBSERVATIONS, WINDOW_SECONDS, QuantileSummary
 
 
 class Clock:
@@ -77,7 +77,7 @@ def test_what_is_long_ago_counts_for_the_sum_alone(registry, clock):
 def test_of_very_many_observations_the_latest_count(registry, clock):
     waits = summary(registry, clock)
     waits.observe(10.0**9)
-    for _ in range(MOST):
+    for _ in range(MAX_OBSERVATIONS):
         waits.observe(1.0)
 
     assert scraped(registry)["", "1"] == 1.0

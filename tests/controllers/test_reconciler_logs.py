@@ -1,4 +1,4 @@
-"""What every line of a controller's log says about the object that it was looking at."""
+"""Every log line of a reconcile names its controller and object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.reconciler import DONE, Reconciler, Runtime, report
+from karpenter_core.controllers.reconciler import DONE, ControllerRuntime, Reconciler, log_failure
 from karpenter_core.errors import NodeClassNotReadyError, ThrottledError
 from karpenter_core.operator.clock import SystemClock
 
@@ -29,7 +29,9 @@ async def test_the_log_names_the_object_as_a_reader_would(key, shown):
         looked.set()
         return DONE
 
-    runtime = Runtime(clock=SystemClock(), new_id=map(str, count()).__next__, metrics=Metrics())
+    runtime = ControllerRuntime(
+        clock=SystemClock(), new_id=map(str, count()).__next__, metrics=Metrics()
+    )
     reconciler = Reconciler("example", reconcile, runtime=runtime, log_field="Object")
     reconciler.wake(key)
     running = asyncio.create_task(reconciler.run())
@@ -46,5 +48,5 @@ async def test_the_log_names_the_object_as_a_reader_would(key, shown):
 )
 def test_what_only_has_to_be_waited_for_is_no_failure(error):
     with structlog.testing.capture_logs() as lines:
-        report(structlog.get_logger(), error, retry_seconds=1.0)
+        log_failure(structlog.get_logger(), error, retry_seconds=1.0)
     assert [(line["log_level"], line["error"]) for line in lines] == [("info", str(error))]

@@ -1,4 +1,4 @@
-"""Repair by a whole controller: the gate, the pause, a dead node's pods and what replaces it."""
+"""Unhealthy nodes are repaired by a whole controller."""
 
 from __future__ import annotations
 

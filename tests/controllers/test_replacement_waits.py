@@ -1,4 +1,4 @@
-"""Which replacements a command waits for, and which commands are started at all."""
+"""Commands wait for their replacements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from karpenter_core.controllers.disruption.execution import CommandQueue
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from karpenter_core.sim.faults import Fault, on
+from karpenter_core.sim.faults import RequestFault, matching
 from tests.controllers.scenes import deployment
 from tests.controllers.test_disruption_queue import ALONE, CPU, fixed, is_true, staged
 
@@ -124,8 +124,8 @@ def test_nothing_is_ordered_for_candidates_of_which_one_cannot_be_marked(tmp_pat
     async def story(stage):
         await begin_two_for_one(stage)
         stuck = max(stage.first)
-        stage.scene.cluster.front.faults.add(
-            Fault(matches=on("PATCH", f"/nodes/{stuck}"), times=None, status=403)
+        stage.scene.cluster.frontend.faults.add(
+            RequestFault(matches=matching("PATCH", f"/nodes/{stuck}"), times=None, status=403)
         )
         stage.scene.cluster.scale(DEPLOYMENTS, "bulk", 0)
 

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from karpenter_core.kube.resources import LEASES
-from karpenter_core.sim.faults import Fault
+from karpenter_core.sim.faults import RequestFault
 from tests.controllers.lives import Scene, budget, pool, watched
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
@@ -42,7 +42,9 @@ class Writers:
 
     def disturb(self, **fault):
         """Disturb the renewals of the old leader from now on."""
-        self.harness.cluster.front.faults.add(Fault(matches=is_renewal_of_old, times=None, **fault))
+        self.harness.cluster.frontend.faults.add(
+            RequestFault(matches=is_renewal_of_old, times=None, **fault)
+        )
 
     @property
     def renewed(self):

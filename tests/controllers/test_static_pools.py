@@ -1,4 +1,4 @@
-"""Static NodePools (`spec.replicas`), which are not built yet: told, and otherwise left alone."""
+"""Static NodePools (`spec.replicas`) are reported and left alone."""
 
 from __future__ import annotations
 

@@ -317,7 +317,7 @@ class TestNodes:
 
         play(tmp_path, story)
 
-    def test_a_silent_node_without_a_machine_goes_undrained(self, tmp_path):
+    def test_silent_node_without_instance_is_released_undrained(self, tmp_path):
         """Case 85: while its kubelet spoke it was believed."""
 
         async def story(scene):
@@ -409,7 +409,7 @@ class TestDeadline:
 
 
 class TestForeignFinalizers:
-    def test_on_a_node_it_keeps_the_node_and_nothing_else(self, tmp_path):
+    def test_foreign_finalizer_on_a_node_keeps_only_the_node(self, tmp_path):
         """Claim and instance end; pods have moved; our own finalizer is off."""
 
         async def story(scene):
@@ -429,7 +429,7 @@ class TestForeignFinalizers:
 
         play(tmp_path, story)
 
-    def test_on_a_claim_it_keeps_the_claim_and_nothing_else(self, tmp_path):
+    def test_foreign_finalizer_on_a_claim_keeps_only_the_claim(self, tmp_path):
         """The next claim launches, and goes, as if nothing were."""
 
         async def story(scene):
@@ -483,7 +483,7 @@ class TestOutOfService:
 
 
 class TestInstancesThatMayNotBeTerminated:
-    def test_one_holds_back_no_other_and_is_told_once_on_claim_and_node(self, tmp_path):
+    def test_refused_termination_delays_no_other_and_gets_events(self, tmp_path):
         """It ends once the cloud permits it."""
         faults = tmp_path / "faults.json"
         faults.write_text("[]")

@@ -1,4 +1,4 @@
-"""What is throttled is tried again when the other side said so, spread, and is no failure."""
+"""Throttled work is retried in time, spread, and is no failure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ import pytest
 
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.nodeclaim.launching import Launcher
-from karpenter_core.controllers.reconciler import DONE, Loop, Outcome, Reconciler, Runtime
-from karpenter_core.controllers.workqueue import Backoff
+from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
+from karpenter_core.controllers.reconciler import (
+    DONE,
+    ControllerRuntime,
+    PeriodicLoop,
+    Reconciler,
+    ReconcileResult,
+)
+from karpenter_core.controllers.workqueue import ExponentialBackoff
 from karpenter_core.errors import CloudProviderError, ThrottledError, TooManyRequestsError
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 
@@ -23,7 +29,9 @@ SECOND = timedelta(seconds=1)
 
 
 def runtime(clock, jitter):
-    return Runtime(clock=clock, new_id=map(str, count()).__next__, metrics=Metrics(), jitter=jitter)
+    return ControllerRuntime(
+        clock=clock, new_id=map(str, count()).__next__, metrics=Metrics(), jitter=jitter
+    )
 
 
 def rises(error_of, jitter=lambda: 0.5, tries=6):
@@ -41,7 +49,7 @@ def rises(error_of, jitter=lambda: 0.5, tries=6):
             "test",
             reconcile,
             runtime=runtime(clock, jitter),
-            backoff=Backoff(base_seconds=1.0),
+            backoff=ExponentialBackoff(base_seconds=1.0),
         )
         task = asyncio.create_task(reconciler.run())
         reconciler.wake("web")
@@ -122,7 +130,7 @@ def test_a_success_ends_the_row_of_throttlings_of_its_key_alone():
         async def reconcile(key):
             tried[key].append(clock.monotonic())
             if key == "web" and len(tried[key]) == 3:
-                return Outcome(requeue_after=10.0)
+                return ReconcileResult(requeue_after=10.0)
             raise unsaid()
 
         reconciler = Reconciler("test", reconcile, runtime=runtime(clock, lambda: 0.0))
@@ -158,7 +166,7 @@ def steps(errors, jitter):
                 raise error
             return 5.0
 
-        task = asyncio.create_task(Loop("test", step, runtime=runtime(clock, jitter)).run())
+        task = asyncio.create_task(PeriodicLoop("test", step, runtime=runtime(clock, jitter)).run())
         await clock.sleep(300)
         task.cancel()
 
@@ -227,8 +235,8 @@ def launching():
     """A launcher whose launches fail as told, a claim, and how long that one waits."""
     clock = Clock()
     snapshot = SimpleNamespace(node_classes={}, node_claims={})
-    launcher = Launcher(
-        hands=SimpleNamespace(feed=SimpleNamespace(snapshot=lambda: snapshot)),
+    launcher = InstanceLauncher(
+        cluster_state=SimpleNamespace(snapshot=lambda: snapshot),
         providers=SimpleNamespace(subscribe_late_launches=lambda _: None),
         runtime=SimpleNamespace(clock=clock, jitter=lambda: 0.25),
         well_known=frozenset(),
@@ -244,7 +252,7 @@ def launching():
     )
 
     async def left_after(error):
-        launcher._failed(claim, error, ())
+        launcher._record_failure(claim, error, ())
         return (await launcher.launch(claim)).requeue_after.total_seconds()
 
     return SimpleNamespace(left_after=left_after, forget=lambda: launcher.forget(claim.uid))

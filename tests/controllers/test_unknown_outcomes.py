@@ -1,4 +1,4 @@
-"""What is not known is not taken for "there is nothing": claims and Nodes outlast their instances."""
+"""Claims and Nodes stay while the fate of their instances is unknown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.provider.contract import Instance, InstanceListing
 from karpenter_core.provider.markers import hookimpl
+from karpenter_core.sim.faults import RequestFault
 from karpenter_core.sim.store import DELETED
+from tests.controllers.lives import watched
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 from tests.provider.fakes import DataNodeClass, FakeProvider
 
@@ -83,7 +85,7 @@ LOST = {"fault": "lost-reply", "operation": "launch"}
 class TestALaunchOfWhichNothingWasHeard:
     """The claim names no instance, and is deleted."""
 
-    def test_its_instance_goes_before_its_claim(self, tmp_path):
+    def test_unknown_instance_ends_before_its_claim(self, tmp_path):
         """An error of an unknown sort is not the answer that nothing was launched."""
 
         async def story(stage):
@@ -109,7 +111,7 @@ class TestALaunchOfWhichNothingWasHeard:
         ],
         ids=lambda trouble: trouble["fault"],
     )
-    def test_its_claim_stays_while_instances_cannot_be_listed(self, tmp_path, trouble):
+    def test_claim_stays_while_instances_cannot_be_listed(self, tmp_path, trouble):
         """A listing that lacks the instance proves nothing unless it is complete."""
 
         async def story(stage):
@@ -144,7 +146,7 @@ class TestALaunchOfWhichNothingWasHeard:
 
         staged(tmp_path, story, throttle, unlisted)
 
-    def test_its_claim_waits_for_a_call_that_is_open(self, tmp_path):
+    def test_claim_waits_for_an_open_launch_call(self, tmp_path):
         """Past its time limit too: the cloud may carry it out at any moment."""
         slow = {"fault": "slow-call", "operation": "launch", "delay": "10m", "count": 1}
 
@@ -164,6 +166,42 @@ class TestALaunchOfWhichNothingWasHeard:
             assert stage.outlived == []
 
         staged(tmp_path, story, slow)
+
+
+class TestALaunchThatCouldNotBeWrittenDown:
+    """The Node was let in and has pods, but its claim names no instance when it is deleted."""
+
+    @pytest.mark.parametrize("is_killed", [False, True])
+    def test_its_node_is_drained_first(self, tmp_path, is_killed):
+        """Whether the process that launched it goes on, or the next one finds the instance."""
+
+        async def story(stage):
+            scene, server = stage.scene, stage.scene.cluster
+            unwritable = RequestFault(matches=is_status_of_claim, status=500, times=None)
+            server.frontend.faults.add(unwritable)
+            with watched(scene) as watch:
+                running = stage.begin(deployment("web", 2))
+                await stage.until(lambda: len(scene.pods("Running")) == 2)
+                claims = names(scene.claims())
+                assert not any(c.get("status", {}).get("providerID") for c in scene.claims())
+                if is_killed:
+                    await running.kill()
+                for name in claims:
+                    server.delete(NODE_CLAIMS, name)
+                server.frontend.faults.remove(unwritable)
+                if is_killed:
+                    scene.start(WITHOUT_ELECTION)
+                await stage.until(lambda: not claims & names(scene.claims()), seconds=300)
+                assert not claims & names(scene.nodes())
+                assert not claims & {each["nodeClaim"] for each in stage.instances()}
+            assert watch.breaches == []
+            assert stage.outlived == []
+
+        staged(tmp_path, story)
+
+
+def is_status_of_claim(request):
+    return request.method == "PATCH" and "/nodeclaims/" in request.path and "status" in request.path
 
 
 class TestAnInstanceThatEndsSlowly:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from karpenter_core.sim.faults import Fault, on
+from karpenter_core.sim.faults import RequestFault, matching
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -46,7 +46,7 @@ def test_a_node_that_expires_goes_whatever_the_budget_and_its_pods_get_another(t
     play(tmp_path, story)
 
 
-def test_labels_and_conditions_are_mended_without_a_write_too_many(tmp_path):
+def test_labels_and_conditions_are_restored_with_few_writes(tmp_path):
     """The NodeClass label comes back on claim and node; a node that shrinks is told of."""
 
     async def story(scene):
@@ -58,7 +58,7 @@ def test_labels_and_conditions_are_mended_without_a_write_too_many(tmp_path):
         name = scene.claims()[0]["metadata"]["name"]
         node = scene.nodes()[0]
         assert consistency(scene) == "True"
-        writes = sum(running.process.writer.counts.values())
+        writes = sum(running.process.kube_writer.counts.values())
 
         bare = {"metadata": {"labels": {LABEL: None}}}
         registry.patch(NODE_CLAIMS, bare, name, "")
@@ -70,7 +70,7 @@ def test_labels_and_conditions_are_mended_without_a_write_too_many(tmp_path):
             ),
             seconds=5,
         )
-        assert sum(running.process.writer.counts.values()) == writes + 2
+        assert sum(running.process.kube_writer.counts.values()) == writes + 2
 
         half = {"status": {"capacity": {"cpu": "1"}}}
         registry.patch(NODES, half, node["metadata"]["name"], "", part="status")
@@ -131,8 +131,8 @@ def test_a_pod_that_comes_while_its_claim_is_written_is_noted(tmp_path):
         await scene.cluster.clock.sleep(60)
         name = scene.claims()[0]["metadata"]["name"]
 
-        scene.cluster.front.faults.add(
-            Fault(matches=on("PATCH", f"nodeclaims/{name}"), latency_seconds=4.0)
+        scene.cluster.frontend.faults.add(
+            RequestFault(matches=matching("PATCH", f"nodeclaims/{name}"), latency_seconds=4.0)
         )
         bare = {"metadata": {"labels": {LABEL: None}}}
         scene.cluster.server.registry.patch(NODE_CLAIMS, bare, name, "")

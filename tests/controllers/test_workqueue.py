@@ -7,20 +7,25 @@ import asyncio
 import pytest
 
 from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.reconciler import Loop, Outcome, Reconciler, Runtime
-from karpenter_core.controllers.workqueue import Backoff, WorkQueue
+from karpenter_core.controllers.reconciler import (
+    ControllerRuntime,
+    PeriodicLoop,
+    Reconciler,
+    ReconcileResult,
+)
+from karpenter_core.controllers.workqueue import ExponentialBackoff, WorkQueue
 from karpenter_core.errors import ConflictError, KarpenterError, NotFoundError
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
-from karpenter_core.testing.harness import CountedIds
+from karpenter_core.testing.harness import SequentialIds
 
 
 def runtime():
-    return Runtime(clock=LoopClock(), new_id=CountedIds("test"), metrics=Metrics())
+    return ControllerRuntime(clock=LoopClock(), new_id=SequentialIds("test"), metrics=Metrics())
 
 
 def test_backoff_doubles_up_to_its_maximum():
     """And takes any number of failures."""
-    backoff = Backoff(base_seconds=1.0, maximum_seconds=10.0)
+    backoff = ExponentialBackoff(base_seconds=1.0, maximum_seconds=10.0)
 
     assert [backoff.seconds(n) for n in range(1, 6)] == [1.0, 2.0, 4.0, 8.0, 10.0]
     assert backoff.seconds(10_000) == 10.0
@@ -39,6 +44,43 @@ def test_a_key_added_often_is_taken_once():
         assert len(queue) == 0
 
     run_virtual(story())
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_a_key_that_is_due_in_no_time_is_due_at_once(seconds):
+    """Without a timer."""
+
+    async def story():
+        queue = WorkQueue(LoopClock())
+        queue.add_after("a", seconds)
+        assert len(queue) == 1
+
+    run_virtual(story())
+
+
+def test_a_key_that_asks_for_its_back_off_waits_longer_each_time():
+    """And from the beginning after it was content."""
+    seen = []
+
+    async def story():
+        clock = LoopClock()
+        answers = [ReconcileResult(back_off=True)] * 3 + [ReconcileResult(requeue_after=10.0)]
+        answers += [ReconcileResult(back_off=True), ReconcileResult()]
+
+        async def reconcile(_key):
+            seen.append(clock.monotonic())
+            return answers.pop(0)
+
+        reconciler = Reconciler(
+            "test", reconcile, runtime=runtime(), backoff=ExponentialBackoff(base_seconds=1.0)
+        )
+        task = asyncio.create_task(reconciler.run())
+        reconciler.wake("a")
+        await clock.sleep(60)
+        task.cancel()
+
+    run_virtual(story())
+    assert seen == pytest.approx([0.0, 1.0, 3.0, 7.0, 17.0, 18.0])
 
 
 def test_a_key_added_while_worked_on_is_due_again_afterwards():
@@ -98,10 +140,10 @@ def test_a_failing_key_waits_ever_longer_until_it_succeeds():
             if failures.get(key, 0) > 0:
                 failures[key] -= 1
                 raise KarpenterError("not yet")
-            return Outcome()
+            return ReconcileResult()
 
         reconciler = Reconciler(
-            "test", reconcile, runtime=runtime(), backoff=Backoff(base_seconds=1.0)
+            "test", reconcile, runtime=runtime(), backoff=ExponentialBackoff(base_seconds=1.0)
         )
         task = asyncio.create_task(reconciler.run())
         reconciler.wake("bad")
@@ -133,7 +175,7 @@ def test_unexpected_exceptions_are_counted_and_do_not_end_the_loop():
         async def reconcile(_key):
             if errors:
                 raise errors.pop(0)
-            return Outcome()
+            return ReconcileResult()
 
         reconciler = Reconciler("test", reconcile, runtime=base)
         task = asyncio.create_task(reconciler.run())
@@ -162,7 +204,7 @@ def test_no_more_than_the_given_number_of_keys_are_worked_on_at_once():
             most = max(most, running)
             await base.clock.sleep(1)
             running -= 1
-            return Outcome()
+            return ReconcileResult()
 
         reconciler = Reconciler("test", reconcile, runtime=base, concurrency=3)
         task = asyncio.create_task(reconciler.run())
@@ -189,7 +231,7 @@ def test_a_cancelled_reconciler_cancels_what_it_works_on():
                 await base.clock.sleep(1000)
             finally:
                 ended.append(key)
-            return Outcome()
+            return ReconcileResult()
 
         reconciler = Reconciler("test", reconcile, runtime=base)
         task = asyncio.create_task(reconciler.run())
@@ -215,7 +257,7 @@ def test_a_woken_loop_does_not_sleep_out():
                 raise KarpenterError("not now")
             return 10.0
 
-        loop = Loop("test", step, runtime=base)
+        loop = PeriodicLoop("test", step, runtime=base)
         task = asyncio.create_task(loop.run())
         await base.clock.sleep(4)
         loop.wake()
@@ -233,8 +275,8 @@ def test_workers_grow_with_the_cpu_requests(milli, workers):
     """Upstream's numbers for 10 to 1000 workers."""
 
     async def story():
-        base = Runtime(
-            clock=LoopClock(), new_id=CountedIds("x"), metrics=Metrics(), cpu_requests=milli
+        base = ControllerRuntime(
+            clock=LoopClock(), new_id=SequentialIds("x"), metrics=Metrics(), cpu_requests=milli
         )
         assert workers == base.workers(10, 1000)
 

@@ -21,7 +21,7 @@ from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.nodepool import Budget
 from karpenter_core.api.records import AffinityTerm, LabelSelector, TopologySpread
 from karpenter_core.testing.builders import EPOCH, offering, pod
-from karpenter_core.testing.machines import disruption_budget, with_claim_conditions
+from karpenter_core.testing.state_builders import disruption_budget, with_claim_conditions
 from tests.disruption.scene import NOW, box, kind, pool, runs
 
 ZONES = ("zone-a", "zone-b")

@@ -15,12 +15,12 @@ from karpenter_core.api.durations import NillableDuration
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.api.nodepool import Budget, Disruption, NodePool
-from karpenter_core.disruption.drift import Drift
-from karpenter_core.disruption.method import DisruptionOptions, Pass
-from karpenter_core.disruption.multi_node import MultiNode
+from karpenter_core.disruption.drift import DriftMethod
+from karpenter_core.disruption.method import DisruptionOptions, DisruptionPass
+from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.plan import METHODS, plan
-from karpenter_core.disruption.single_node import SingleNode
-from karpenter_core.scheduling.whatif.engine import run
+from karpenter_core.disruption.single_node import SingleNodeConsolidation
+from karpenter_core.scheduling.whatif.solver_run import run_steps
 from karpenter_core.testing.builders import (
     EPOCH,
     catalogue,
@@ -29,7 +29,7 @@ from karpenter_core.testing.builders import (
     offering,
     pod,
 )
-from karpenter_core.testing.machines import node, node_claim, ready, state
+from karpenter_core.testing.state_builders import node, node_claim, ready_node_pool, synced_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ def pool(
     **options,
 ):
     """A NodePool that consolidates at once; `notes` are its annotations."""
-    made = ready(
+    made = ready_node_pool(
         node_pool(
             name,
             disruption=Disruption(
@@ -144,7 +144,7 @@ def cluster(*objects, market=MARKET, **options):
         flat.insert(0, pool())
         pools = [flat[0]]
     catalogues = {item.name: catalogue(*market) for item in pools}
-    return state(*flat, **{"catalogues": catalogues, **options})
+    return synced_state(*flat, **{"catalogues": catalogues, **options})
 
 
 def _flat(items):
@@ -157,7 +157,7 @@ def _flat(items):
 
 def look(builder, *, now=NOW, **options):
     """One look at a cluster."""
-    return Pass(
+    return DisruptionPass(
         snapshot=builder.snapshot(), now=now, command_id="command-1", cause="test", **options
     )
 
@@ -168,15 +168,15 @@ def found(builder, *methods, **options):
 
 
 def single(builder, **options):
-    return found(builder, SingleNode(), **options)
+    return found(builder, SingleNodeConsolidation(), **options)
 
 
 def multi(builder, **options):
-    return found(builder, MultiNode(), **options)
+    return found(builder, MultiNodeConsolidation(), **options)
 
 
 def drift(builder, **options):
-    return found(builder, Drift(), **options)
+    return found(builder, DriftMethod(), **options)
 
 
 def only(outcome):
@@ -222,4 +222,4 @@ def report(outcome, method=None):
 
 def validated(builder, outcome, **options):
     """The verdict on the one command of a plan, after the wait."""
-    return run(outcome.method.validate_steps(only(outcome), look(builder, **options)))
+    return run_steps(outcome.method.validate_steps(only(outcome), look(builder, **options)))

@@ -1,4 +1,4 @@
-"""How many nodes may go now (cases 13-28, 185)."""
+"""Disruption budgets: nodes that may be disrupted now (cases 13-28, 185)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,14 @@ from karpenter_core.disruption.budgets import (
 from karpenter_core.errors import BadInputError
 from karpenter_core.state.events import DeletionMarked
 from karpenter_core.testing.builders import node_pool
-from karpenter_core.testing.machines import machine, node, node_claim, state, with_claim_conditions
-from tests.properties import tried
+from karpenter_core.testing.state_builders import (
+    node,
+    node_and_claim,
+    node_claim,
+    synced_state,
+    with_claim_conditions,
+)
+from tests.properties import with_examples
 
 NOW = datetime(2000, 6, 15, 12, 30, 30, tzinfo=UTC)
 EMPTY, DRIFTED, UNDERUTILIZED = (
@@ -110,12 +116,12 @@ class TestArithmetic:
         broken = pool(budget("100%"), bad)
         (error,) = budget_errors(broken, NOW)
         assert error.startswith("NodePool default: spec.disruption.budgets[1]: ")
-        snapshot = state(broken, *machine("a")).snapshot()
+        snapshot = synced_state(broken, *node_and_claim("a")).snapshot()
         assert pool_budgets(snapshot, EMPTY, now=NOW)["default"].remaining == 0
 
     def test_a_malformed_budget_of_another_reason_blocks_the_pool_too(self):
         broken = pool(budget("x", reasons=(DRIFTED,)))
-        snapshot = state(broken, *machine("a")).snapshot()
+        snapshot = synced_state(broken, *node_and_claim("a")).snapshot()
         assert pool_budgets(snapshot, EMPTY, now=NOW)["default"].allowed == 0
 
     @pytest.mark.parametrize(
@@ -131,7 +137,7 @@ class TestArithmetic:
         assert allowed_by(windowed("10", schedule="@yearly"), 100, NOW) == UNLIMITED
 
     @given(st.integers(0, 100), st.integers(0, 5000))
-    @tried(100)
+    @with_examples(100)
     def test_a_percentage_is_never_less_than_its_share(self, percent, total):
         value = allowed_by(budget(f"{percent}%"), total, NOW)
         assert value - 1 < total * percent / 100 <= value
@@ -171,21 +177,21 @@ class TestActivity:
 
 class TestCounting:
     def count(self, *objects, nodes="100%", marked=()):
-        builder = state(pool(budget(nodes)), *objects)
-        builder.fold(DeletionMarked(names=tuple(marked), cause="x"))
+        builder = synced_state(pool(budget(nodes)), *objects)
+        builder.apply_event(DeletionMarked(names=tuple(marked), cause="x"))
         return pool_budgets(builder.snapshot(), EMPTY, now=NOW)["default"]
 
     def ten(self):
-        return [half for number in range(10) for half in machine(f"n{number}")]
+        return [half for number in range(10) for half in node_and_claim(f"n{number}")]
 
     def test_only_initialised_nodes_of_ours_that_are_not_terminating_count(self):
         """Case 25."""
-        its_node, claim = machine("going")
+        its_node, claim = node_and_claim("going")
         terminating = with_claim_conditions(claim, INSTANCE_TERMINATING, now=NOW)
         found = self.count(
             *self.ten(),
             node("foreign"),
-            *machine("young", stage="Registered"),
+            *node_and_claim("young", stage="Registered"),
             its_node,
             terminating,
         )
@@ -211,14 +217,14 @@ class TestCounting:
 
     def test_what_still_bears_the_marks_of_a_failed_command_counts(self):
         """It takes no pods until it is unmarked, which a failing API server may delay."""
-        tainted, _ = machine("n0", taints=("karpenter.sh/disrupted:NoSchedule",))
-        _, claim = machine("n1")
+        tainted, _ = node_and_claim("n0", taints=("karpenter.sh/disrupted:NoSchedule",))
+        _, claim = node_and_claim("n1")
         reasoned = with_claim_conditions(claim, DISRUPTION_REASON, now=NOW)
         assert self.count(*self.ten(), tainted, reasoned, nodes="3").remaining == 1
 
     def test_nodes_that_are_not_ready_count(self):
         """Case 28."""
-        silent = [half for n in ("s1", "s2") for half in machine(n, ready="Unknown")]
+        silent = [half for n in ("s1", "s2") for half in node_and_claim(n, ready="Unknown")]
         assert self.count(*self.ten()[:16], *silent).remaining == 8
 
     def test_a_blocking_budget_is_told_on_a_pool_with_nodes(self):

@@ -1,4 +1,4 @@
-"""Which machines may be disrupted (cases 108-113, 160-163)."""
+"""Candidates for disruption and their obstacles (cases 108-113, 160-163)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from karpenter_core.api.labels import DO_NOT_DISRUPT, POD_DELETION_COST
 from karpenter_core.disruption.candidates import (
     DisruptionClass,
     blocked_notices,
-    find_candidates,
+    evaluate_nodes,
 )
 from karpenter_core.disruption.costs import eviction_cost, lifetime_remaining, reschedule_cost
-from karpenter_core.state.events import DeletionMarked, Nominated, PodsDecided
+from karpenter_core.state.events import DeletionMarked, NodesNominated, PodsDecided
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import do_not_disrupt, is_disruptable, protection_notice
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape
-from karpenter_core.testing.machines import disruption_budget, machine, node, node_claim, state
+from karpenter_core.testing.state_builders import (
+    disruption_budget,
+    node,
+    node_and_claim,
+    node_claim,
+    synced_state,
+)
 
 POOL = node_pool("default")
 NOW = EPOCH + timedelta(minutes=10)
@@ -36,7 +42,7 @@ def running(name="a", *, annotation=None, start=EPOCH, **changes):
 
 
 def judge(*objects, now=NOW, builder=None, **options):
-    return find_candidates((builder or state(POOL, *objects)).snapshot(), now=now, **options)
+    return evaluate_nodes((builder or synced_state(POOL, *objects)).snapshot(), now=now, **options)
 
 
 def message(*objects, **options):
@@ -52,13 +58,13 @@ def is_candidate(*objects, **options):
 
 class TestMachines:
     def test_a_settled_machine_is_a_candidate(self):
-        (found,) = judge(*machine("web")).candidates
+        (found,) = judge(*node_and_claim("web")).candidates
         assert (found.name, found.zone, found.capacity_type) == ("web", "zone-a", "on-demand")
         assert found.price.amount == pytest.approx(0.04 * 4 * 0.97)
 
     def test_what_forbids_it_is_named_on_node_and_claim(self):
         """Case 160: events on both objects."""
-        (blocked,) = judge(*machine("web", annotations={DO_NOT_DISRUPT: "true"})).blocked
+        (blocked,) = judge(*node_and_claim("web", annotations={DO_NOT_DISRUPT: "true"})).blocked
         notices = blocked_notices(blocked)
         assert [notice.regarding.kind for notice in notices] == ["Node", "NodeClaim"]
         assert {(notice.type, notice.reason) for notice in notices} == {
@@ -70,7 +76,7 @@ class TestMachines:
 
     def test_only_true_counts_on_a_node(self):
         """Case 165: `false` blocks nothing."""
-        assert is_candidate(*machine("web", annotations={DO_NOT_DISRUPT: "false"}))
+        assert is_candidate(*node_and_claim("web", annotations={DO_NOT_DISRUPT: "false"}))
 
     @pytest.mark.parametrize(
         ("objects", "text"),
@@ -79,8 +85,8 @@ class TestMachines:
                 (node_claim("web", stage="Initialized"),),
                 "Nodeclaim does not have an associated node",
             ),
-            (machine("web", stage="Registered"), "Node isn't initialized"),
-            (machine("web", pool="gone"), "NodePool not found (NodePool=gone)"),
+            (node_and_claim("web", stage="Registered"), "Node isn't initialized"),
+            (node_and_claim("web", pool="gone"), "NodePool not found (NodePool=gone)"),
         ],
     )
     def test_incomplete_machines_are_blocked(self, objects, text):
@@ -90,7 +96,7 @@ class TestMachines:
         ("objects", "told"),
         [
             ((node_claim("web", stage="Initialized"),), ["NodeClaim"]),
-            (machine("web", stage="Registered"), ["Node", "NodeClaim"]),
+            (node_and_claim("web", stage="Registered"), ["Node", "NodeClaim"]),
         ],
     )
     def test_of_a_machine_that_boots_nobody_is_told_unless_it_takes_long(self, objects, told):
@@ -100,7 +106,7 @@ class TestMachines:
             assert [notice.regarding.kind for notice in blocked_notices(blocked)] == kinds
 
     def test_without_a_pool_label_it_is_blocked(self):
-        its_node, claim = machine("web")
+        its_node, claim = node_and_claim("web")
         labels = {k: v for k, v in its_node.labels.items() if k != "karpenter.sh/nodepool"}
         bare = msgspec.structs.replace(its_node, labels=labels)
         assert message(bare, claim) == (
@@ -108,36 +114,39 @@ class TestMachines:
         )
 
     def test_a_pool_without_instance_types_blocks_its_machines(self):
-        builder = state(POOL, *machine("web"), catalogues={})
+        builder = synced_state(POOL, *node_and_claim("web"), catalogues={})
         assert message(builder=builder) == "NodePool not found (NodePool=default)"
 
     def test_foreign_nodes_and_queued_machines_are_passed_over_silently(self):
-        for found in (judge(node("web")), judge(*machine("web"), queued=frozenset({"kwok://web"}))):
+        for found in (
+            judge(node("web")),
+            judge(*node_and_claim("web"), queued=frozenset({"kwok://web"})),
+        ):
             (blocked,) = found.blocked
             assert blocked_notices(blocked) == ()
 
     def test_a_machine_on_its_way_out_is_blocked(self):
-        builder = state(POOL, *machine("web"))
-        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        builder = synced_state(POOL, *node_and_claim("web"))
+        builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert message(builder=builder) == "Node is deleting or marked for deletion"
 
     def test_a_nominated_machine_is_blocked_for_its_window(self):
-        builder = state(POOL, *machine("web"))
-        builder.fold(Nominated(names=("web",), until=NOW + timedelta(seconds=20)))
+        builder = synced_state(POOL, *node_and_claim("web"))
+        builder.apply_event(NodesNominated(names=("web",), until=NOW + timedelta(seconds=20)))
         assert message(builder=builder) == "Node is nominated for a pending pod"
         assert is_candidate(builder=builder, now=NOW + timedelta(seconds=21))
 
     def test_a_machine_that_pods_wait_for_is_as_good_as_nominated(self):
         """A fresh node is empty until the scheduler has bound what it was ordered for."""
         waiting = pod("waits")
-        builder = state(POOL, *machine("web"), waiting)
-        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=NOW))
+        builder = synced_state(POOL, *node_and_claim("web"), waiting)
+        builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=NOW))
         assert message(builder=builder) == "Node is nominated for a pending pod"
         assert is_candidate(builder=builder, now=NOW + timedelta(seconds=20))
 
     def test_missing_labels_and_unknown_types_do_not_block(self):
         """Case 161: they have no price."""
-        its_node, claim = machine("web", instance_type="unheard-of")
+        its_node, claim = node_and_claim("web", instance_type="unheard-of")
         (found,) = judge(its_node, claim).candidates
         assert (found.instance_type, found.price.amount) == (None, 0.0)
 
@@ -146,31 +155,31 @@ class TestPods:
     @pytest.mark.parametrize("owner", ["ReplicaSet", "DaemonSet", "Node"])
     def test_protected_pods_block_whatever_they_are(self, owner):
         """Case 160: app, daemon and mirror."""
-        assert message(*machine("web"), running(annotation="true", owner_kind=owner)) == (
+        assert message(*node_and_claim("web"), running(annotation="true", owner_kind=owner)) == (
             'Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/a)'
         )
 
     @pytest.mark.parametrize("gone", [{"phase": "Failed"}, {"deletion_timestamp": EPOCH}])
     def test_pods_at_their_end_do_not(self, gone):
         """Cases 112 and 161."""
-        assert is_candidate(*machine("web"), running(annotation="true", **gone))
-        assert is_candidate(*machine("web"), running(**gone), disruption_budget())
+        assert is_candidate(*node_and_claim("web"), running(annotation="true", **gone))
+        assert is_candidate(*node_and_claim("web"), running(**gone), disruption_budget())
 
     def test_an_exhausted_budget_blocks(self):
-        assert message(*machine("web"), running(), disruption_budget("b")) == (
+        assert message(*node_and_claim("web"), running(), disruption_budget("b")) == (
             "Pdb prevents pod evictions (PodDisruptionBudget=[default/b])"
         )
-        assert is_candidate(*machine("web"), running(), disruption_budget("b", allowed=1))
+        assert is_candidate(*node_and_claim("web"), running(), disruption_budget("b", allowed=1))
 
     def test_daemons_are_held_by_budgets_too_but_mirrors_are_not(self):
         """Cases 160 and 161."""
         daemon = running(owner_kind="DaemonSet")
-        assert "Pdb prevents" in message(*machine("web"), daemon, disruption_budget())
-        assert is_candidate(*machine("web"), running(owner_kind="Node"), disruption_budget())
+        assert "Pdb prevents" in message(*node_and_claim("web"), daemon, disruption_budget())
+        assert is_candidate(*node_and_claim("web"), running(owner_kind="Node"), disruption_budget())
 
     def test_two_budgets_block_whatever_they_allow(self):
         two = (disruption_budget("a", allowed=1), disruption_budget("b", allowed=1))
-        assert message(*machine("web"), running(), *two) == (
+        assert message(*node_and_claim("web"), running(), *two) == (
             "Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[default/a default/b])"
         )
 
@@ -180,14 +189,14 @@ class TestPods:
             disruption_budget("a", namespace="other"),
             disruption_budget("b", labels={"app": "other"}),
         )
-        assert is_candidate(*machine("web"), running(), *others)
+        assert is_candidate(*node_and_claim("web"), running(), *others)
 
     def test_an_unready_pod_may_go_when_its_budget_says_so(self):
         """Cases 113 and 209."""
         policy = disruption_budget(unhealthy_policy="AlwaysAllow")
-        assert is_candidate(*machine("web"), running(ready=False), policy)
-        assert not is_candidate(*machine("web"), running(ready=True), policy)
-        assert not is_candidate(*machine("web"), running(ready=False), disruption_budget())
+        assert is_candidate(*node_and_claim("web"), running(ready=False), policy)
+        assert not is_candidate(*node_and_claim("web"), running(ready=True), policy)
+        assert not is_candidate(*node_and_claim("web"), running(ready=False), disruption_budget())
 
     @pytest.mark.parametrize("hold", ["annotation", "budget"])
     def test_a_grace_period_outweighs_pods_eventually(self, hold):
@@ -197,10 +206,10 @@ class TestPods:
             if hold == "annotation"
             else (running(), disruption_budget())
         )
-        patient = machine("web", termination_grace_period="300s")
+        patient = node_and_claim("web", termination_grace_period="300s")
         assert is_candidate(*patient, *objects, disruption_class=EVENTUAL)
         assert not is_candidate(*patient, *objects, disruption_class=GRACEFUL)
-        assert not is_candidate(*machine("web"), *objects, disruption_class=EVENTUAL)
+        assert not is_candidate(*node_and_claim("web"), *objects, disruption_class=EVENTUAL)
 
 
 class TestDoNotDisrupt:
@@ -236,7 +245,7 @@ class TestDoNotDisrupt:
         assert do_not_disrupt(running(annotation="5m", start=None), NOW).is_active
 
     def test_annotations_are_spoken_of(self):
-        found = judge(*machine("web"), running(annotation="5m"))
+        found = judge(*node_and_claim("web"), running(annotation="5m"))
         assert [notice.reason for notice in found.notices] == ["DoNotDisruptGracePeriodElapsed"]
 
     def test_protected_pods_are_not_rescheduled_now(self):
@@ -282,8 +291,8 @@ class TestPause:
             annotations = {"karpenter.sh/pause-disruption": annotation}
             metadata = pool.metadata.model_copy(update={"annotations": annotations})
             pool = pool.model_copy(update={"metadata": metadata})
-        found = find_candidates(
-            state(pool, *machine("web")).snapshot(), now=EPOCH, paused=everywhere
+        found = evaluate_nodes(
+            synced_state(pool, *node_and_claim("web")).snapshot(), now=EPOCH, paused=everywhere
         )
         return [item.message for item in found.blocked]
 

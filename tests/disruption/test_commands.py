@@ -1,4 +1,4 @@
-"""What a command says of itself (case 270), and what a look says of its nodes."""
+"""Texts of a command (case 270), and the notices about its nodes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT
-from karpenter_core.disruption.command import Decision
+from karpenter_core.disruption.command import CommandDecision
 from karpenter_core.disruption.consolidation import candidate_notices
-from karpenter_core.disruption.method import Pass
+from karpenter_core.disruption.method import DisruptionPass
 from karpenter_core.disruption.plan import plan
 from karpenter_core.state.builder import StateBuilder
-from karpenter_core.testing.machines import MANAGED_KINDS
+from karpenter_core.testing.state_builders import MANAGED_KINDS
 from tests.disruption.scene import (
     NOW,
     SIXTEEN,
@@ -63,7 +63,7 @@ class TestText:
 
     def test_of_nothing(self):
         command = replace(merged(), candidates=())
-        assert command.decision is Decision.NO_OP
+        assert command.decision is CommandDecision.NO_OP
         assert "no-op: nodepools=[]: []" in str(command)
 
     def test_on_every_node_and_claim(self):
@@ -96,12 +96,13 @@ class TestText:
 def test_a_command_proves_itself():
     command = merged()
     proof = {
-        item.claim: (item.pool, item.price.amount, item.pods) for item in command.proof.candidates
+        item.claim: (item.pool, item.price.amount, item.pods)
+        for item in command.evidence.candidates
     }
     assert proof == {"a": ("green", 0.4, 3), "b": ("blue", 0.4, 2)}
-    assert command.proof.savings_per_hour == pytest.approx(0.8)
+    assert command.evidence.savings_per_hour == pytest.approx(0.8)
 
 
 def test_nothing_is_judged_before_everything_is_seen():
-    look = Pass(snapshot=StateBuilder(MANAGED_KINDS).snapshot(), now=NOW, command_id="c")
+    look = DisruptionPass(snapshot=StateBuilder(MANAGED_KINDS).snapshot(), now=NOW, command_id="c")
     assert plan(look).reports == ()

@@ -1,4 +1,4 @@
-"""Which nodes can go, and where their pods go (cases 209, 210, 213-219, 225-228, 230, 235, 236)."""
+"""Deletions and where pods go (cases 209-219, 225-228, 230, 235, 236)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from karpenter_core.api.records import (
     VolumeView,
     WeightedAffinityTerm,
 )
-from karpenter_core.disruption.command import Decision
-from karpenter_core.disruption.method import DisruptionOptions, Effort
+from karpenter_core.disruption.command import CommandDecision
+from karpenter_core.disruption.method import DisruptionOptions, PassTimeLimit
 from karpenter_core.scheduling.problem import PreferencePolicy, SolveOptions
-from karpenter_core.state.events import DeletionMarked, Nominated, Observed
+from karpenter_core.state.events import DeletionMarked, NodesNominated, ObjectObserved
 from karpenter_core.testing.builders import node_term, pod
-from karpenter_core.testing.machines import disruption_budget, node, node_claim
+from karpenter_core.testing.state_builders import disruption_budget, node, node_claim
 from tests.disruption.scene import (
     EIGHT,
     FOUR,
@@ -106,12 +106,12 @@ class TestWhoIsChosen:
             runs("a-pod", "a", cpu="3"),
             runs("b-pod", "b", cpu="3"),
         )
-        spent = Effort(is_spent=True)
-        cut = single(builder, effort=spent)
-        assert (gone(cut), report(cut).is_cut_short, report(cut).is_settled) == ([], True, False)
-        assert report(cut).unseen == {"first", "second"}
+        spent = PassTimeLimit(is_reached=True)
+        cut = single(builder, time_limit=spent)
+        assert (gone(cut), report(cut).is_cut_short, report(cut).is_idle) == ([], True, False)
+        assert report(cut).unexamined_pools == {"first", "second"}
         whole = single(builder)
-        assert (gone(whole), report(whole).unseen) == (["a"], frozenset())
+        assert (gone(whole), report(whole).unexamined_pools) == (["a"], frozenset())
 
 
 class TestPlaces:
@@ -119,11 +119,11 @@ class TestPlaces:
         """Case 213."""
         outcome = single(cluster(two()))
         command = only(outcome)
-        assert (command.decision, gone(outcome)) == (Decision.DELETE, ["a"])
+        assert (command.decision, gone(outcome)) == (CommandDecision.DELETE, ["a"])
         assert {name: [p.name for p in pods] for name, pods in command.moves.items()} == {
             "b": ["a-pod"]
         }
-        assert command.proof.savings_per_hour == pytest.approx(0.4)
+        assert command.evidence.savings_per_hour == pytest.approx(0.4)
 
     def test_to_a_node_of_nobody_as_well(self):
         """Case 213."""
@@ -181,7 +181,7 @@ class TestPlaces:
 
     def test_a_node_on_its_way_out_is_no_place(self):
         builder = cluster(two())
-        builder.fold(DeletionMarked(names=("b",), cause="x"))
+        builder.apply_event(DeletionMarked(names=("b",), cause="x"))
         assert gone(single(builder)) == []
 
     @pytest.mark.parametrize(("is_local", "goes"), [(True, ["web"]), (False, [])])
@@ -316,8 +316,8 @@ class TestPeace:
     def test_pods_of_nodes_that_go_anyway_may_go_there(self):
         """Case 219's exception: they disturb nobody in vain."""
         builder = self.window(False, "1m", box("leaving", FOUR, pool="lively"))
-        builder.fold(Observed(runs("c", "leaving", cpu="3")))
-        builder.fold(DeletionMarked(names=("leaving",), cause="x"))
+        builder.apply_event(ObjectObserved(runs("c", "leaving", cpu="3")))
+        builder.apply_event(DeletionMarked(names=("leaving",), cause="x"))
         assert gone(single(builder)) == []
 
 
@@ -383,17 +383,17 @@ class TestOthersOnTheWay:
     def test_a_node_that_pods_are_promised_to_is_left_alone(self):
         """Case 228: launched for pods of a node that goes, it is still empty."""
         builder = cluster(box("new", EIGHT), box("old", FOUR), runs("a", "old"))
-        builder.fold(DeletionMarked(names=("old",), cause="x"))
-        builder.fold(Nominated(names=("new",), until=NOW + timedelta(seconds=20)))
+        builder.apply_event(DeletionMarked(names=("old",), cause="x"))
+        builder.apply_event(NodesNominated(names=("new",), until=NOW + timedelta(seconds=20)))
         assert gone(found(builder)) == []
         assert gone(found(builder, now=NOW + timedelta(seconds=21))) == ["new"]
 
     def test_what_found_nothing_because_of_a_promise_is_asked_again(self):
         """The promise ends without a change of any object."""
         builder = cluster(box("new", EIGHT), runs("a", "new", cpu="3"))
-        builder.fold(Nominated(names=("new",), until=NOW + timedelta(seconds=20)))
+        builder.apply_event(NodesNominated(names=("new",), until=NOW + timedelta(seconds=20)))
         outcome = found(builder)
-        assert not any(r.is_settled for r in outcome.reports if r.method.remembers)
+        assert not any(r.is_idle for r in outcome.reports if r.method.skips_unchanged_state)
 
     def test_pods_of_leaving_nodes_may_go_to_a_node_that_boots(self):
         """Case 265: it was made for them; others may be consolidated meanwhile."""
@@ -406,7 +406,7 @@ class TestOthersOnTheWay:
             box("rest", EIGHT, settled=False),
             runs("r", "rest", cpu="4.5"),
         )
-        builder.fold(DeletionMarked(names=("old",), cause="x"))
+        builder.apply_event(DeletionMarked(names=("old",), cause="x"))
         outcome = single(builder)
         assert (gone(outcome), list(only(outcome).moves)) == (["web"], ["rest"])
 

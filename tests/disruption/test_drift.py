@@ -1,4 +1,4 @@
-"""Drift as a method: who is replaced, in what order, and who rests (cases 176-182, 184-186)."""
+"""Drift: replaced nodes, their order, back-off (cases 176-182, 184-186)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from karpenter_core.api.labels import DO_NOT_DISRUPT, DRIFT
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.nodepool import Budget
-from karpenter_core.disruption.command import Decision
+from karpenter_core.disruption.command import CommandDecision
+from karpenter_core.disruption.drift_backoff import DriftBackoff, backoff_duration
 from karpenter_core.disruption.method import DisruptionOptions
-from karpenter_core.disruption.resting import Resting, rest_for
-from karpenter_core.state.brakes import Brakes
 from karpenter_core.state.events import DeletionMarked
-from karpenter_core.state.problem import Framing
+from karpenter_core.state.launch_limits import LaunchLimits
+from karpenter_core.state.provisioning_input import ProblemSettings
 from karpenter_core.testing.builders import EPOCH, pod
-from karpenter_core.testing.machines import disruption_budget, with_claim_conditions
+from karpenter_core.testing.state_builders import disruption_budget, with_claim_conditions
 from tests.disruption.scene import (
     EIGHT,
     FOUR,
@@ -58,22 +58,25 @@ class TestWhatComes:
         command = only(outcome)
         assert (gone(outcome), command.decision, command.reason) == (
             ["web"],
-            Decision.REPLACE,
+            CommandDecision.REPLACE,
             "Drifted",
         )
         assert bought(outcome) == [["four", "eight", "sixteen"]]
-        assert command.proof.savings_per_hour == pytest.approx(0.0)
+        assert command.evidence.savings_per_hour == pytest.approx(0.0)
 
     def test_nothing_where_the_pods_fit_elsewhere(self):
         """Case 176."""
         outcome = drift(cluster(drifted("web"), runs("a", "web"), box("rest")))
-        assert (only(outcome).decision, list(only(outcome).moves)) == (Decision.DELETE, ["rest"])
+        assert (only(outcome).decision, list(only(outcome).moves)) == (
+            CommandDecision.DELETE,
+            ["rest"],
+        )
 
     def test_an_empty_node_goes_whatever_consolidation_says(self):
         """Case 176."""
         outcome = found(cluster(pool(window="Never"), drifted("web", settled=False)))
         assert (gone(outcome), outcome.method.name) == (["web"], "drift")
-        assert only(outcome).decision is Decision.DELETE
+        assert only(outcome).decision is CommandDecision.DELETE
 
     def test_several_replacements_for_one_node(self):
         """Case 182: no single machine would hold what runs there."""
@@ -95,7 +98,9 @@ class TestWhatComes:
             runs("b", "web", cpu="3"),
             market=(FOUR,),
         )
-        options = DisruptionOptions(framing=Framing(brakes=Brakes(max_nodes_total=most)))
+        options = DisruptionOptions(
+            problem_settings=ProblemSettings(launch_limits=LaunchLimits(max_nodes_total=most))
+        )
         assert gone(drift(builder, options=options)) == goes
 
     @pytest.mark.parametrize("hold", [{"annotations": KEPT}, {"labels": {"app": "held"}}])
@@ -109,7 +114,7 @@ class TestWhatComes:
             disruption_budget(labels={"app": "held"}, max_unavailable="0"),
         )
         outcome = drift(builder)
-        assert (gone(outcome), only(outcome).decision) == (["web"], Decision.DELETE)
+        assert (gone(outcome), only(outcome).decision) == (["web"], CommandDecision.DELETE)
 
     def test_others_on_the_same_node_do(self):
         builder = cluster(
@@ -176,7 +181,7 @@ class TestWho:
 
     def test_nodes_that_are_leaving_are_not_asked(self):
         builder = cluster(drifted("web"), runs("a", "web"))
-        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert gone(drift(builder)) == []
 
 
@@ -239,7 +244,7 @@ class TestBudgets:
             outcome = drift(builder)
             budget = report(outcome).budgets["default"]
             allowed.append((budget.allowed, budget.consuming))
-            builder.fold(DeletionMarked(names=tuple(gone(outcome)), cause="x"))
+            builder.apply_event(DeletionMarked(names=tuple(gone(outcome)), cause="x"))
         assert allowed == [(3, 0), (3, 1), (3, 2), (3, 3), (3, 3)]
         assert report(outcome).constrained
 
@@ -256,7 +261,7 @@ class TestBudgets:
         for _ in range(12):
             names = gone(drift(builder))
             taken += names
-            builder.fold(DeletionMarked(names=tuple(names), cause="x"))
+            builder.apply_event(DeletionMarked(names=tuple(names), cause="x"))
         assert sorted(name.split("-")[0] for name in taken) == sorted(f"p{p}" for p in range(10))
 
     def test_a_budget_of_another_reason_does_not_hold(self):
@@ -277,35 +282,38 @@ class TestRest:
             runs("b-pod", "b", cpu="3"),
         )
         assert gone(drift(builder)) == ["a"]
-        assert gone(drift(builder, resting=frozenset({"broken"}))) == ["b"]
+        assert gone(drift(builder, drift_backoff_pools=frozenset({"broken"}))) == ["b"]
 
     @pytest.mark.parametrize(
         ("failures", "window"), [(1, 60), (2, 120), (3, 240), (4, 480), (5, 600), (50, 600)]
     )
     def test_how_long(self, failures, window):
-        rests = {rest_for(failures, f"command-{n}").total_seconds() for n in range(50)}
+        rests = {backoff_duration(failures, f"command-{n}").total_seconds() for n in range(50)}
         assert all(window / 2 <= rest < window for rest in rests)
         assert len(rests) > 40, "pools do not move in step"
-        assert rest_for(failures, "command-1") == rest_for(failures, "command-1")
+        assert backoff_duration(failures, "command-1") == backoff_duration(failures, "command-1")
 
     def test_until_when(self):
-        resting = Resting().failed("broken", NOW, "command-1")
-        assert resting.pools(NOW) == {"broken"}
-        assert resting.pools(NOW + timedelta(seconds=29)) == {"broken"}
-        assert resting.pools(NOW + timedelta(seconds=60)) == frozenset()
+        resting = DriftBackoff().with_failure("broken", NOW, "command-1")
+        assert resting.active_pools(NOW) == {"broken"}
+        assert resting.active_pools(NOW + timedelta(seconds=29)) == {"broken"}
+        assert resting.active_pools(NOW + timedelta(seconds=60)) == frozenset()
 
     def test_a_failure_while_it_rests_makes_it_no_longer(self):
-        resting = Resting().failed("broken", NOW, "command-1")
-        assert resting.failed("broken", NOW, "command-2") is resting
+        resting = DriftBackoff().with_failure("broken", NOW, "command-1")
+        assert resting.with_failure("broken", NOW, "command-2") is resting
 
     def test_each_failure_after_a_rest_doubles_it(self):
-        resting, now = Resting(), NOW
+        resting, now = DriftBackoff(), NOW
         for _ in range(3):
-            resting = resting.failed("broken", now, "command")
+            resting = resting.with_failure("broken", now, "command")
             now += timedelta(minutes=10)
         assert resting.entries["broken"][0] == 3
-        assert resting.succeeded("broken").pools(now) == frozenset()
-        assert resting.succeeded("broken").failed("broken", now, "c").entries["broken"][0] == 1
+        assert resting.with_success("broken").active_pools(now) == frozenset()
+        assert (
+            resting.with_success("broken").with_failure("broken", now, "c").entries["broken"][0]
+            == 1
+        )
 
 
 def test_what_a_pod_of_a_stateful_set_leaves_counts_until_it_is_gone():

@@ -1,4 +1,4 @@
-"""Emptiness from the look to the validated command (cases 164-175)."""
+"""Emptiness, from the pass to the validated command (cases 164-175)."""
 
 from __future__ import annotations
 
@@ -13,29 +13,39 @@ from karpenter_core.api.durations import NillableDuration
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, DRIFTED
 from karpenter_core.api.nodepool import Budget, Disruption
-from karpenter_core.disruption.command import Decision
-from karpenter_core.disruption.emptiness import Emptiness
-from karpenter_core.disruption.method import Pass
+from karpenter_core.disruption.command import CommandDecision
+from karpenter_core.disruption.command_queue import (
+    INTERRUPTION_GRACE,
+    command_timeout,
+    find_stale_marks,
+)
+from karpenter_core.disruption.emptiness import EmptinessMethod
+from karpenter_core.disruption.method import DisruptionPass
 from karpenter_core.disruption.plan import plan
-from karpenter_core.disruption.queue import INTERRUPTION_GRACE, command_timeout, stale_marks
-from karpenter_core.disruption.validation import Rejection
+from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif.engine import run
+from karpenter_core.scheduling.whatif.solver_run import run_steps
 from karpenter_core.state.builder import StateBuilder
-from karpenter_core.state.events import DeletionMarked, Nominated, Observed, PodsDecided, Removed
-from karpenter_core.state.problem import scheduling_problem
+from karpenter_core.state.events import (
+    DeletionMarked,
+    NodesNominated,
+    ObjectObserved,
+    ObjectRemoved,
+    PodsDecided,
+)
+from karpenter_core.state.provisioning_input import build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape, standard_catalogue
-from karpenter_core.testing.machines import (
+from karpenter_core.testing.state_builders import (
     MANAGED_KINDS,
-    machine,
     node,
+    node_and_claim,
     node_claim,
-    ready,
-    state,
+    ready_node_pool,
+    synced_state,
     with_claim_conditions,
 )
-from tests.properties import tried
+from tests.properties import with_examples
 
 NOW = EPOCH + timedelta(minutes=10)
 
@@ -46,11 +56,11 @@ def pool(name="default", *, nodes="100%", window="0s", policy="WhenEmpty", **opt
         consolidate_after=NillableDuration(window),
         consolidation_policy=policy,
     )
-    return ready(node_pool(name, disruption=disruption, **options))
+    return ready_node_pool(node_pool(name, disruption=disruption, **options))
 
 
 def look(builder, *, now=NOW, **options):
-    return Pass(
+    return DisruptionPass(
         snapshot=builder.snapshot(), now=now, command_id="command-1", cause="test", **options
     )
 
@@ -72,42 +82,45 @@ def bound(name="a", *, on="web", owner_kind="ReplicaSet", deleted=None):
 
 
 def machines(count, *, pool_name="default", prefix="web"):
-    return [h for n in range(count) for h in machine(f"{prefix}-{n}", pool=pool_name)]
+    return [h for n in range(count) for h in node_and_claim(f"{prefix}-{n}", pool=pool_name)]
 
 
 class TestWhatGoes:
     def test_an_empty_machine_goes(self):
-        assert empty(state(pool(), *machine("web"))) == ["web"]
+        assert empty(synced_state(pool(), *node_and_claim("web"))) == ["web"]
 
     @pytest.mark.parametrize("policy", ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"])
     def test_under_every_policy(self, policy):
-        assert empty(state(pool(policy=policy), *machine("web"))) == ["web"]
+        assert empty(synced_state(pool(policy=policy), *node_and_claim("web"))) == ["web"]
 
     def test_a_drifted_one_too(self):
         """Case 164: it is emptiness that takes it."""
-        its_node, claim = machine("web")
+        its_node, claim = node_and_claim("web")
         drifted = with_claim_conditions(claim, DRIFTED, now=EPOCH)
-        found = plan(look(state(pool(), its_node, drifted)))
+        found = plan(look(synced_state(pool(), its_node, drifted)))
         assert found.commands
         assert (found.commands[0].method, found.commands[0].reason) == ("emptiness", "Empty")
         assert found.reports[0].eligible == 1
 
     def test_one_that_is_not_settled_stays(self):
         """Case 165."""
-        assert empty(state(pool(), *machine("web", consolidatable=False))) == []
+        assert empty(synced_state(pool(), *node_and_claim("web", consolidatable=False))) == []
 
     @pytest.mark.parametrize(("value", "goes"), [("true", []), ("false", ["web"])])
     def test_do_not_disrupt_on_the_node(self, value, goes):
         """Case 165."""
-        assert empty(state(pool(), *machine("web", annotations={DO_NOT_DISRUPT: value}))) == goes
+        assert (
+            empty(synced_state(pool(), *node_and_claim("web", annotations={DO_NOT_DISRUPT: value})))
+            == goes
+        )
 
     def test_one_with_pods_stays(self):
         """Case 166."""
-        assert empty(state(pool(), *machine("web"), bound())) == []
+        assert empty(synced_state(pool(), *node_and_claim("web"), bound())) == []
 
     def test_several_go_in_one_command(self):
         """Case 167."""
-        assert empty(state(pool(), *machines(2))) == ["web-0", "web-1"]
+        assert empty(synced_state(pool(), *machines(2))) == ["web-0", "web-1"]
 
     @pytest.mark.parametrize(
         ("item", "goes"),
@@ -120,14 +133,14 @@ class TestWhatGoes:
     )
     def test_what_counts_as_empty(self, item, goes):
         """Case 170."""
-        assert bool(empty(state(pool(), *machine("web"), item))) is goes
+        assert bool(empty(synced_state(pool(), *node_and_claim("web"), item))) is goes
 
     def test_static_pools_are_left_alone(self):
         """Case 172."""
-        assert empty(state(pool(replicas=1), *machine("web"))) == []
+        assert empty(synced_state(pool(replicas=1), *node_and_claim("web"))) == []
 
     def test_a_pool_may_forbid_it_and_says_so(self):
-        found = plan(look(state(pool(window="Never"), *machine("web"))))
+        found = plan(look(synced_state(pool(window="Never"), *node_and_claim("web"))))
         assert not found.commands
         assert [(n.reason, n.regarding.kind, n.message) for n in found.notices] == [
             ("Unconsolidatable", kind, 'NodePool "default" has consolidation disabled')
@@ -137,21 +150,21 @@ class TestWhatGoes:
 
     def test_a_pending_pod_that_fits_the_empty_machine_keeps_it(self):
         """Case 169: the pass that places the pod nominates the machine."""
-        builder = state(pool(), *machine("web"), pod("waits", cpu="3"))
-        found = solve(scheduling_problem(builder.snapshot(), now=NOW).problem)
+        builder = synced_state(pool(), *node_and_claim("web"), pod("waits", cpu="3"))
+        found = solve(build_provisioning_input(builder.snapshot(), now=NOW).problem)
         assert list(found.existing) == ["web"]
         placed = {p.uid: name for name, pods in found.existing.items() for p in pods}
-        builder.fold(PodsDecided(placed=placed, at=NOW))
+        builder.apply_event(PodsDecided(placed=placed, at=NOW))
         assert empty(builder) == []
 
     def test_before_everything_is_seen_nothing_is_judged(self):
         builder = StateBuilder(MANAGED_KINDS)
-        for obj in (pool(), *machine("web")):
-            builder.fold(Observed(obj))
+        for obj in (pool(), *node_and_claim("web")):
+            builder.apply_event(ObjectObserved(obj))
         assert plan(look(builder)).reports == ()
 
     def test_what_a_command_works_on_is_not_chosen_twice(self):
-        builder = state(pool(), *machine("web"))
+        builder = synced_state(pool(), *node_and_claim("web"))
         assert empty(builder, queued=frozenset({"kwok://web"})) == []
 
 
@@ -159,12 +172,12 @@ class TestBudgets:
     @pytest.mark.parametrize(("nodes", "gone"), [("100%", 10), ("0%", 0), ("30%", 3)])
     def test_one_pool(self, nodes, gone):
         """Case 168."""
-        assert len(empty(state(pool(nodes=nodes), *machines(10)))) == gone
+        assert len(empty(synced_state(pool(nodes=nodes), *machines(10)))) == gone
 
     def test_ten_pools(self):
         """Case 168: 3 nodes in each, 50 %: two of each go, ten are left."""
         names = [f"pool-{n}" for n in range(10)]
-        builder = state(
+        builder = synced_state(
             *(pool(name, nodes="50%") for name in names),
             *(h for name in names for h in machines(3, pool_name=name, prefix=name)),
             catalogues={name: standard_catalogue() for name in names},
@@ -174,24 +187,24 @@ class TestBudgets:
         assert {name: sum(g.startswith(f"{name}-") for g in gone) for name in names} == dict.fromkeys(names, 2)  # fmt: skip
 
     def test_a_tight_budget_is_spent_on_the_dearest(self):
-        builder = state(
+        builder = synced_state(
             pool(nodes="1"),
-            *machine("cheap", instance_type="c-1x"),
-            *machine("dear", instance_type="r-32x"),
+            *node_and_claim("cheap", instance_type="c-1x"),
+            *node_and_claim("dear", instance_type="r-32x"),
         )
         found = plan(look(builder))
         assert found.commands
         assert [item.name for item in found.commands[0].candidates] == ["dear"]
-        assert found.commands[0].proof.held_back == ("cheap",)
+        assert found.commands[0].evidence.spared_by_budget == ("cheap",)
         assert found.reports[0].constrained
 
     def test_nodes_that_are_leaving_use_it_up(self):
-        builder = state(pool(nodes="1"), *machines(3))
-        builder.fold(DeletionMarked(names=("web-0",), cause="drifted/1"))
+        builder = synced_state(pool(nodes="1"), *machines(3))
+        builder.apply_event(DeletionMarked(names=("web-0",), cause="drifted/1"))
         assert empty(builder) == []
 
     def test_a_blocking_budget_is_told(self):
-        found = plan(look(state(pool(nodes="0"), *machine("web"))))
+        found = plan(look(synced_state(pool(nodes="0"), *node_and_claim("web"))))
         assert "NodePool" in {notice.regarding.kind for notice in found.notices}
         assert found.reports[0].budgets["default"].allowed == 0
 
@@ -206,14 +219,14 @@ class TestBudgets:
         ),
         st.sets(st.integers(0, 5)),
     )
-    @tried(60)
+    @with_examples(60)
     def test_no_command_ever_exceeds_a_budget(self, pools, busy):
         """For every set of pools, budgets and busy machines."""
         objects = []
         for name, (count, nodes) in pools.items():
             objects += [pool(name, nodes=nodes), *machines(count, pool_name=name, prefix=name)]
             objects += [bound(f"{name}-{n}", on=f"{name}-{n}") for n in busy if n < count]
-        builder = state(*objects, catalogues={name: standard_catalogue() for name in pools})
+        builder = synced_state(*objects, catalogues={name: standard_catalogue() for name in pools})
         found = plan(look(builder))
         gone = [] if not found.commands else [item.name for item in found.commands[0].candidates]
         for name, (count, nodes) in pools.items():
@@ -225,23 +238,23 @@ class TestBudgets:
 class TestCommand:
     def test_it_says_what_it_does_and_why(self):
         """Case 270: the text of a command."""
-        builder = state(pool(), *machines(2))
+        builder = synced_state(pool(), *machines(2))
         command = only(plan(look(builder)))
         assert command is not None
         assert (command.id, command.cause, command.decision) == (
-            "command-1", "test", Decision.DELETE,
+            "command-1", "test", CommandDecision.DELETE,
         )  # fmt: skip
         assert (command.pools, command.pod_count, command.created) == (("default",), 0, NOW)
         price = 2 * command.candidates[0].price.amount
         assert str(command) == (
             f"Empty/command-1: delete: nodepools=[default]: [web-0, web-1] (savings: ${price:.2f})"
         )
-        assert command.proof.savings_per_hour == pytest.approx(price)
-        assert [item.claim for item in command.proof.candidates] == ["web-0", "web-1"]
-        assert command.proof.snapshot_version == builder.snapshot().version
+        assert command.evidence.savings_per_hour == pytest.approx(price)
+        assert [item.claim for item in command.evidence.candidates] == ["web-0", "web-1"]
+        assert command.evidence.snapshot_version == builder.snapshot().version
 
     def test_the_same_snapshot_gives_the_same_command(self):
-        builder = state(pool(nodes="3"), *machines(9))
+        builder = synced_state(pool(nodes="3"), *machines(9))
         assert str(only(plan(look(builder)))) == str(only(plan(look(builder))))
 
     def test_the_timeout_grows_with_the_queue(self):
@@ -261,94 +274,98 @@ class TestValidation:
 
     def validate(self, builder, command, *, seconds=15.0, **options):
         again = look(builder, now=NOW + timedelta(seconds=seconds), **options)
-        return run(Emptiness().validate_steps(command, again))
+        return run_steps(EmptinessMethod().validate_steps(command, again))
 
     def test_what_still_holds_is_carried_out(self):
-        builder = state(pool(), *machines(2))
+        builder = synced_state(pool(), *machines(2))
         command = self.command(builder)
         verdict = self.validate(builder, command)
-        assert (verdict.rejection, verdict.failed) == (None, 0)
+        assert (verdict.rejection, verdict.failed_candidates) == (None, 0)
         assert [item.name for item in verdict.command.candidates] == ["web-0", "web-1"]
         assert verdict.command.id == command.id
 
     def test_a_machine_that_got_a_pod_drops_out(self):
         """Case 174."""
-        builder = state(pool(), *machines(2))
+        builder = synced_state(pool(), *machines(2))
         command = self.command(builder)
-        builder.fold(Observed(bound(on="web-0")))
+        builder.apply_event(ObjectObserved(bound(on="web-0")))
         verdict = self.validate(builder, command)
         assert [item.name for item in verdict.command.candidates] == ["web-1"]
-        assert [item.claim for item in verdict.command.proof.candidates] == ["web-1"]
+        assert [item.claim for item in verdict.command.evidence.candidates] == ["web-1"]
 
     def test_churn_ends_the_command(self):
         """Case 175."""
-        builder = state(pool(), *machine("web"))
+        builder = synced_state(pool(), *node_and_claim("web"))
         command = self.command(builder)
-        builder.fold(Observed(bound()))
+        builder.apply_event(ObjectObserved(bound()))
         verdict = self.validate(builder, command)
-        assert (verdict.command, verdict.rejection, verdict.failed) == (None, Rejection.CHURN, 1)
+        assert (verdict.command, verdict.rejection, verdict.failed_candidates) == (
+            None,
+            CommandRejection.CHURN,
+            1,
+        )
 
     def test_a_vanished_machine_is_churn(self):
-        its_node, claim = machine("web")
-        builder = state(pool(), its_node, claim)
+        its_node, claim = node_and_claim("web")
+        builder = synced_state(pool(), its_node, claim)
         command = self.command(builder)
-        builder.fold(Removed(claim))
-        builder.fold(Removed(its_node))
-        assert self.validate(builder, command).rejection is Rejection.CHURN
+        builder.apply_event(ObjectRemoved(claim))
+        builder.apply_event(ObjectRemoved(its_node))
+        assert self.validate(builder, command).rejection is CommandRejection.CHURN
 
     def test_one_made_anew_under_the_same_name_is_another(self):
-        builder = state(pool(), *machine("web"))
+        builder = synced_state(pool(), *node_and_claim("web"))
         command = self.command(builder)
         reborn = node_claim("web", stage="Initialized", consolidatable=True, uid="new")
-        builder.fold(Observed(reborn))
-        assert self.validate(builder, command).rejection is Rejection.CHURN
+        builder.apply_event(ObjectObserved(reborn))
+        assert self.validate(builder, command).rejection is CommandRejection.CHURN
 
     def test_a_nomination_ends_it(self):
         """Case 175."""
-        builder = state(pool(), *machine("web"))
+        builder = synced_state(pool(), *node_and_claim("web"))
         command = self.command(builder)
-        builder.fold(Nominated(names=("web",), until=NOW + timedelta(seconds=60)))
+        builder.apply_event(NodesNominated(names=("web",), until=NOW + timedelta(seconds=60)))
         verdict = self.validate(builder, command)
-        assert (verdict.rejection, verdict.failed) == (Rejection.BUDGET, 1)
+        assert (verdict.rejection, verdict.failed_candidates) == (CommandRejection.BUDGET, 1)
 
     def test_a_promise_to_a_pod_ends_it(self):
         waiting = pod("waits")
-        builder = state(pool(), *machine("web"), waiting)
+        builder = synced_state(pool(), *node_and_claim("web"), waiting)
         command = self.command(builder)
-        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=NOW))
-        assert self.validate(builder, command).rejection is Rejection.BUDGET
+        builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=NOW))
+        assert self.validate(builder, command).rejection is CommandRejection.BUDGET
 
     def test_a_budget_turned_to_zero_ends_it(self):
         """Case 175."""
-        builder = state(pool(), *machine("web"))
+        builder = synced_state(pool(), *node_and_claim("web"))
         command = self.command(builder)
-        builder.fold(Observed(pool(nodes="0%")))
+        builder.apply_event(ObjectObserved(pool(nodes="0%")))
         verdict = self.validate(builder, command)
-        assert (verdict.rejection, verdict.failed) == (Rejection.BUDGET, 1)
+        assert (verdict.rejection, verdict.failed_candidates) == (CommandRejection.BUDGET, 1)
 
     def test_a_smaller_budget_makes_it_smaller(self):
-        builder = state(pool(), *machines(3))
+        builder = synced_state(pool(), *machines(3))
         command = self.command(builder)
-        builder.fold(Observed(pool(nodes="1")))
+        builder.apply_event(ObjectObserved(pool(nodes="1")))
         verdict = self.validate(builder, command)
-        assert (len(verdict.command.candidates), verdict.failed) == (1, 2)
+        assert (len(verdict.command.candidates), verdict.failed_candidates) == (1, 2)
 
 
 class TestStaleMarks:
     TAINT = "karpenter.sh/disrupted:NoSchedule"
 
     def tainted(self, name="web", **options):
-        its_node, claim = machine(name, taints=(self.TAINT,), **options)
+        its_node, claim = node_and_claim(name, taints=(self.TAINT,), **options)
         return its_node, with_claim_conditions(claim, DISRUPTION_REASON, now=EPOCH)
 
     def found(self, *objects, **options):
-        builder = state(*objects)
+        builder = synced_state(*objects)
         options.setdefault("now", EPOCH)
-        return [(mark.node, mark.claim) for mark in stale_marks(builder.snapshot(), **options)]
+        return [(mark.node, mark.claim) for mark in find_stale_marks(builder.snapshot(), **options)]
 
     def test_what_a_dead_command_left_is_found(self):
         """Case 263."""
-        assert self.found(*self.tainted(), *machine("clean")) == [("web", "web")]
+        assert self.found(*self.tainted(), *node_and_claim("clean")) == [("web", "web")]
 
     def test_half_of_the_marks_too(self):
         its_node, claim = self.tainted()
@@ -357,14 +374,14 @@ class TestStaleMarks:
 
     def test_marks_of_living_commands_and_leaving_machines_stay(self):
         assert self.found(*self.tainted(), queued=frozenset({"kwok://web"})) == []
-        builder = state(*self.tainted())
-        builder.fold(DeletionMarked(names=("web",), cause="empty/1"))
-        assert stale_marks(builder.snapshot(), now=EPOCH) == ()
+        builder = synced_state(*self.tainted())
+        builder.apply_event(DeletionMarked(names=("web",), cause="empty/1"))
+        assert find_stale_marks(builder.snapshot(), now=EPOCH) == ()
 
     @pytest.mark.parametrize("reason", ["SpotInterruption", "RebalanceRecommendation"])
     def test_an_interruption_keeps_its_reason_until_the_claim_is_deleted(self, reason):
         """No command put it there; it says that protected pods need a stand-in in time."""
-        its_node, claim = machine("web", taints=(self.TAINT,))
+        its_node, claim = node_and_claim("web", taints=(self.TAINT,))
         claim = with_condition(claim, DISRUPTION_REASON, now=EPOCH, reason=reason)
 
         soon = EPOCH + INTERRUPTION_GRACE - timedelta(seconds=1)
@@ -381,4 +398,4 @@ def test_a_shape_that_likes_to_go_does_not_hold_a_node():
         pod_shape(), annotations={"controller.kubernetes.io/pod-deletion-cost": "-2147483648"}
     )
     eager = pod("eager", shape=shape, node_name="web", phase="Running")
-    assert empty(state(pool(), *machine("web"), eager)) == ["web"]
+    assert empty(synced_state(pool(), *node_and_claim("web"), eager)) == ["web"]

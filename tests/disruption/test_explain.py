@@ -1,30 +1,46 @@
-"""Explanations of machines agree with what is done to them."""
+"""Explanations of nodes agree with the plans of disruption."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 
-from karpenter_core.disruption.candidates import Obstacle
-from karpenter_core.disruption.explain import Verdict, explain_machine
-from karpenter_core.disruption.method import Declined
+from karpenter_core.api.labels import DRIFT, RESERVED
+from karpenter_core.api.nodeclaim import DRIFTED
+from karpenter_core.disruption.candidates import DisruptionObstacle
+from karpenter_core.disruption.explain import MethodVerdict, explain_state_node
+from karpenter_core.disruption.method import DeclineReason
 from karpenter_core.disruption.plan import plan
+from karpenter_core.testing.state_builders import with_claim_conditions
 from tests.disruption.random_clusters import clusters
-from tests.disruption.scene import EIGHT, GATE, NOW, box, cluster, look, pool, runs
-from tests.properties import tried
+from tests.disruption.scene import (
+    EIGHT,
+    EPOCH,
+    GATE,
+    NOW,
+    box,
+    cluster,
+    kind,
+    look,
+    pool,
+    runs,
+)
+from tests.properties import with_examples
 
+SIXTY = kind("sixty", 60)
+"""Not on the market."""
 KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 
 
 def answers(builder, name, **options):
     """What every method says of a machine, by the method's name."""
     one = look(builder, **options)
-    found = explain_machine(one, one.snapshot.state_node(name))
+    found = explain_state_node(one, one.snapshot.state_node(name))
     return found, {item.method.name: item for item in found.methods}
 
 
 @given(clusters())
-@tried(40)
+@with_examples(40)
 def test_chosen_are_those_that_the_plan_takes(case):
     """By the method that wins, with the very command; the others are not."""
     objects, market = case
@@ -35,12 +51,12 @@ def test_chosen_are_those_that_the_plan_takes(case):
     }
     for machine in builder.snapshot().state_nodes:
         one = look(builder, options=GATE)
-        found = explain_machine(one, one.snapshot.state_node(machine.name))
+        found = explain_state_node(one, one.snapshot.state_node(machine.name))
         assert (found.winner and found.winner.name) == (done.method and done.method.name)
         taken = [
             item
             for item in found.methods
-            if item.verdict is Verdict.CHOSEN and item.method is found.winner
+            if item.verdict is MethodVerdict.CHOSEN and item.method is found.winner
         ]
         assert bool(taken) == (machine.claim is not None and machine.claim.name in commands)
         for item in taken:
@@ -48,42 +64,48 @@ def test_chosen_are_those_that_the_plan_takes(case):
             assert [c.name for c in item.command.candidates] == [
                 c.name for c in expected.candidates
             ]
-            assert item.command.proof.savings_per_hour == expected.proof.savings_per_hour
+            assert item.command.evidence.savings_per_hour == expected.evidence.savings_per_hour
 
 
 @given(clusters())
-@tried(20)
+@with_examples(20)
 def test_every_answer_is_complete(case):
     """Each verdict comes with what it is to be explained by."""
     objects, market = case
     builder = cluster(*objects, market=market)
     for machine in builder.snapshot().state_nodes:
         one = look(builder, options=GATE)
-        for item in explain_machine(one, one.snapshot.state_node(machine.name)).methods:
+        for item in explain_state_node(one, one.snapshot.state_node(machine.name)).methods:
             match item.verdict:
-                case Verdict.BLOCKED:
-                    assert item.blocked.obstacle in Obstacle
-                case Verdict.DECLINED:
-                    assert item.declined in Declined
-                case Verdict.BUDGET:
+                case MethodVerdict.BLOCKED:
+                    assert item.blocked.obstacle in DisruptionObstacle
+                case MethodVerdict.DECLINED:
+                    assert item.decline_reason in DeclineReason
+                case MethodVerdict.BUDGET:
                     assert item.budget.remaining == 0
-                case Verdict.REFUSED:
+                case MethodVerdict.REFUSED:
                     several = item.method.consolidation_type == "multi"
                     told = item.messages or item.scores or item.method.name == "return"
                     assert told or several
-                case Verdict.LATER:
+                case MethodVerdict.LATER:
                     assert item.others or item.command
-                case Verdict.CHOSEN:
+                case MethodVerdict.CHOSEN:
                     assert item.command.candidates
 
 
 @pytest.mark.parametrize(
     ("machine", "pods", "options", "obstacle", "subjects"),
     [
-        (box("a", annotations=KEPT), [], {}, Obstacle.ANNOTATION, (next(iter(KEPT)),)),
-        (box("a"), [runs("p", "a", annotations=KEPT)], {}, Obstacle.POD, ("default/p", *KEPT)),
-        (box("a", stage="Registered"), [], {}, Obstacle.UNINITIALIZED, ()),
-        (box("a"), [], {"queued": frozenset({"kwok://a"})}, Obstacle.COMMAND, ()),
+        (box("a", annotations=KEPT), [], {}, DisruptionObstacle.ANNOTATION, (next(iter(KEPT)),)),
+        (
+            box("a"),
+            [runs("p", "a", annotations=KEPT)],
+            {},
+            DisruptionObstacle.POD,
+            ("default/p", *KEPT),
+        ),
+        (box("a", stage="Registered"), [], {}, DisruptionObstacle.UNINITIALIZED, ()),
+        (box("a"), [], {"queued": frozenset({"kwok://a"})}, DisruptionObstacle.COMMAND, ()),
     ],
 )
 def test_the_first_obstacle_is_named(machine, pods, options, obstacle, subjects):
@@ -94,8 +116,73 @@ def test_the_first_obstacle_is_named(machine, pods, options, obstacle, subjects)
     _, by_method = answers(cluster(machine, pods), "a", **options)
     found = by_method["emptiness"]
 
-    assert (found.verdict, found.blocked.obstacle) == (Verdict.BLOCKED, obstacle)
+    assert (found.verdict, found.blocked.obstacle) == (MethodVerdict.BLOCKED, obstacle)
     assert found.blocked.subjects == subjects
+
+
+NEVER = {"window": "Never"}
+RETURNING = {"karpenter.sh/return-after": "5m"}
+
+
+def drifted(name):
+    its_node, claim = box(name)
+    return its_node, with_claim_conditions(claim, DRIFTED, now=EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("method", "number_of_pool", "machine", "decline_reason"),
+    [
+        ("emptiness", {"replicas": 1}, box("a"), DeclineReason.STATIC),
+        ("emptiness", NEVER, box("a"), DeclineReason.DISABLED),
+        ("emptiness", {}, (box("a"), runs("web", "a")), DeclineReason.NOT_EMPTY),
+        ("emptiness", {}, box("a", settled=False), DeclineReason.UNSETTLED),
+        ("single-node", {"replicas": 1}, (box("a"), runs("web", "a")), DeclineReason.STATIC),
+        ("single-node", NEVER, (box("a"), runs("web", "a")), DeclineReason.DISABLED),
+        ("single-node", {}, box("a"), DeclineReason.EMPTY),
+        (
+            "single-node",
+            {"policy": "WhenEmpty"},
+            (box("a"), runs("web", "a")),
+            DeclineReason.POLICY,
+        ),
+        ("single-node", {}, (box("a", settled=False), runs("web", "a")), DeclineReason.UNSETTLED),
+        ("single-node", {}, (box("a", SIXTY), runs("w", "a")), DeclineReason.UNKNOWN_OFFERING),
+        ("drift", {"replicas": 1}, drifted("a"), DeclineReason.STATIC),
+        ("drift", {}, box("a"), DeclineReason.NOT_DRIFTED),
+        ("drift", {"notes": {DRIFT: "detect-only"}}, drifted("a"), DeclineReason.DETECT_ONLY),
+        ("return", {"replicas": 1, "notes": RETURNING}, box("a"), DeclineReason.STATIC),
+        ("return", {}, (box("a"), runs("web", "a")), DeclineReason.DISABLED),
+        ("return", {"notes": RETURNING}, box("a"), DeclineReason.EMPTY),
+        (
+            "return",
+            {"notes": {"karpenter.sh/return-after": "1h"}},
+            (box("a"), runs("web", "a")),
+            DeclineReason.YOUNG,
+        ),
+    ],
+)
+def test_a_method_says_why_it_is_not_about_a_machine(
+    method, number_of_pool, machine, decline_reason
+):
+    builder = cluster(pool(**number_of_pool), machine)
+    _, by_method = answers(builder, "a")
+    (found,) = [answer for name, answer in by_method.items() if name.startswith(method)]
+    assert (found.verdict, found.decline_reason) == (MethodVerdict.DECLINED, decline_reason)
+
+
+def test_what_is_reserved_in_the_heaviest_pool_is_the_first_choice():
+    machine = (box("a", capacity_type=RESERVED), runs("web", "a"))
+    builder = cluster(pool(notes=RETURNING), pool("lighter", weight=0), machine)
+    _, by_method = answers(builder, "a")
+    assert (by_method["return"].verdict, by_method["return"].decline_reason) == (
+        MethodVerdict.DECLINED,
+        DeclineReason.FIRST_CHOICE,
+    )
+
+
+def test_a_pool_whose_drift_is_backed_off_from_is_named():
+    _, by_method = answers(cluster(drifted("a")), "a", drift_backoff_pools=frozenset({"default"}))
+    assert by_method["drift"].decline_reason is DeclineReason.RESTING
 
 
 def test_an_earlier_method_wins_over_a_later_one():
@@ -104,8 +191,8 @@ def test_an_earlier_method_wins_over_a_later_one():
     found, by_method = answers(builder, "a")
 
     assert found.winner.name == "emptiness"
-    assert by_method["emptiness"].declined is Declined.NOT_EMPTY
-    assert by_method["single-node-consolidation"].verdict is Verdict.CHOSEN
+    assert by_method["emptiness"].decline_reason is DeclineReason.NOT_EMPTY
+    assert by_method["single-node-consolidation"].verdict is MethodVerdict.CHOSEN
 
 
 def test_a_drained_budget_is_told_before_the_move_is_looked_for():
@@ -114,7 +201,7 @@ def test_a_drained_budget_is_told_before_the_move_is_looked_for():
     _, by_method = answers(builder, "a")
     found = by_method["single-node-consolidation"]
 
-    assert found.verdict is Verdict.BUDGET
+    assert found.verdict is MethodVerdict.BUDGET
     assert (found.budget.allowed, found.budget.total, found.budget.remaining) == (0, 1, 0)
 
 
@@ -125,7 +212,7 @@ def test_explaining_changes_nothing():
     )
     one = look(builder, now=NOW)
     for machine in one.snapshot.state_nodes:
-        explain_machine(one, machine)
+        explain_state_node(one, machine)
 
     after, before = plan(one), plan(look(builder, now=NOW))
     assert [str(command) for command in after.commands] == [

@@ -1,4 +1,4 @@
-"""What consolidation has launched is not exchanged again for little."""
+"""Replacements of consolidation are not replaced again for small savings."""
 
 from __future__ import annotations
 

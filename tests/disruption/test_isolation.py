@@ -1,4 +1,4 @@
-"""One machine, pod or pool that cannot be judged stops no method from judging the others."""
+"""A node, pod or pool that cannot be evaluated does not stop the others."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import pytest
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.disruption import budgets, candidates, simulation
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.disruption.candidates import Obstacle
-from karpenter_core.disruption.drift import Drift
-from karpenter_core.disruption.emptiness import Emptiness
-from karpenter_core.disruption.explain import explain_machine
-from karpenter_core.disruption.isolation import validation_steps
+from karpenter_core.disruption.candidates import DisruptionObstacle
+from karpenter_core.disruption.drift import DriftMethod
+from karpenter_core.disruption.emptiness import EmptinessMethod
+from karpenter_core.disruption.explain import explain_state_node
+from karpenter_core.disruption.isolation import isolated_validation_steps
 from karpenter_core.disruption.journal import command_decision
-from karpenter_core.disruption.multi_node import MultiNode
-from karpenter_core.disruption.single_node import SingleNode
-from karpenter_core.disruption.validation import Rejection
+from karpenter_core.disruption.multi_node import MultiNodeConsolidation
+from karpenter_core.disruption.single_node import SingleNodeConsolidation
+from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.scheduling.whatif import what_if as whatif
-from karpenter_core.scheduling.whatif.engine import run
-from karpenter_core.scheduling.whatif.walk import Walk
-from karpenter_core.state import leaving, machines
-from karpenter_core.state.events import DeletionMarked, Observed
+from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
+from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.state import disruption_problem, state_nodes
+from karpenter_core.state.events import DeletionMarked, ObjectObserved
 from karpenter_core.testing.builders import pod
-from karpenter_core.testing.machines import with_claim_conditions
+from karpenter_core.testing.state_builders import with_claim_conditions
 from tests.disruption.scene import EPOCH, box, cluster, found, gone, look, only, pool, runs
 
 
@@ -35,14 +35,14 @@ def is_odd(pods):
 def fails(request, monkeypatch):
     """Let what-ifs fail for the pod `odd`: where it looks for a place, or where it is compiled."""
     if request.param == "walk":
-        place = Walk.place
+        place = FirstFitPlacement.place
 
         def placing(self, works):
             if any(is_odd(pods) for _, pods in works):
                 raise ValueError("min() arg is an empty sequence")
             place(self, works)
 
-        monkeypatch.setattr(Walk, "place", placing)
+        monkeypatch.setattr(FirstFitPlacement, "place", placing)
         return
     compile_steps = whatif.compile_steps
 
@@ -74,7 +74,7 @@ def set_aside(outcome):
     return {(item.regarding.kind, item.regarding.name) for item in outcome.set_aside}
 
 
-@pytest.mark.parametrize("method", [SingleNode(), MultiNode()])
+@pytest.mark.parametrize("method", [SingleNodeConsolidation(), MultiNodeConsolidation()])
 def test_consolidation_goes_on_without_the_machine_whose_pod_is_odd(fails, method):
     """The others are consolidated; what was set aside is told with the error."""
     outcome = found(odd_cluster(), method)
@@ -102,7 +102,7 @@ def test_judging_candidates_alone_reads_the_whole_cluster_no_more_often_in_a_lar
         boxes = [box(f"node-{number}") for number in range(size)]
         pods = [runs(f"pod-{number}", f"node-{number}", cpu="3") for number in range(1, size)]
         odd = runs("odd", "node-0", labels={"app": "odd"})
-        outcome = found(cluster(*boxes, odd, *pods), SingleNode())
+        outcome = found(cluster(*boxes, odd, *pods), SingleNodeConsolidation())
         assert ("Node", "node-0") in set_aside(outcome)
         counts.append(len(reads))
 
@@ -111,7 +111,7 @@ def test_judging_candidates_alone_reads_the_whole_cluster_no_more_often_in_a_lar
 
 def test_drift_goes_on_without_the_machine_whose_pod_is_odd(fails):
     """It drifted first, and others are replaced all the same."""
-    outcome = found(odd_cluster(drifted), Drift())
+    outcome = found(odd_cluster(drifted), DriftMethod())
 
     assert gone(outcome) == ["b"]
     assert ("Node", "a") in set_aside(outcome)
@@ -121,7 +121,7 @@ def test_a_pending_pod_that_is_odd_stops_no_what_if(fails):
     """It is left out of what is asked."""
     waiting = pod("odd", labels={"app": "odd"})
 
-    outcome = found(cluster(drifted("b"), box("c"), waiting, runs("one", "b")), Drift())
+    outcome = found(cluster(drifted("b"), box("c"), waiting, runs("one", "b")), DriftMethod())
 
     assert gone(outcome) == ["b"]
     assert set_aside(outcome) == {("Pod", "odd")}
@@ -129,22 +129,26 @@ def test_a_pending_pod_that_is_odd_stops_no_what_if(fails):
 
 def test_a_method_that_was_set_back_is_asked_again_in_the_next_look(fails):
     """What it found nothing in is not settled."""
-    outcome = found(cluster(box("a"), runs("odd", "a", labels={"app": "odd"})), SingleNode())
+    outcome = found(
+        cluster(box("a"), runs("odd", "a", labels={"app": "odd"})), SingleNodeConsolidation()
+    )
 
-    assert not any(report.is_settled for report in outcome.reports)
+    assert not any(report.is_idle for report in outcome.reports)
 
 
 def test_the_journal_and_the_explanation_name_what_was_set_aside(fails):
     """With the error."""
     builder = odd_cluster()
-    outcome = found(builder, SingleNode())
+    outcome = found(builder, SingleNodeConsolidation())
 
     entry = command_decision(only(outcome), outcome)
     told = [item for item in entry.obstacles if item.reason == "JudgementFailed"]
     assert [(item.kind, item.names) for item in told] == [("Node", ("a",))]
 
     one = look(builder)
-    answer = explain_machine(one, one.snapshot.state_nodes_by_claim["a"], methods=(SingleNode(),))
+    answer = explain_state_node(
+        one, one.snapshot.state_nodes_by_claim["a"], methods=(SingleNodeConsolidation(),)
+    )
     assert any("min() arg is an empty sequence" in text for text in answer.methods[0].messages)
 
 
@@ -154,40 +158,40 @@ def test_a_method_that_always_fails_leaves_the_others_their_turn(monkeypatch):
     def failing(self, look, candidates, budgets):
         raise RuntimeError("broken method")
 
-    monkeypatch.setattr(Drift, "plan_steps", failing)
-    outcome = found(cluster(drifted("a"), box("b")), Drift(), Emptiness())
+    monkeypatch.setattr(DriftMethod, "plan_steps", failing)
+    outcome = found(cluster(drifted("a"), box("b")), DriftMethod(), EmptinessMethod())
 
-    assert outcome.method == Emptiness()
+    assert outcome.method == EmptinessMethod()
     assert ("Node", "a") in set_aside(outcome)
 
 
 def test_a_method_that_fails_with_several_candidates_alone_is_left_out(monkeypatch):
     """No single machine is to blame, so its pool is told."""
-    plan_steps = Drift.plan_steps
+    plan_steps = DriftMethod.plan_steps
 
     def failing(self, look, candidates, budgets):
         if len(candidates) > 1:
             raise RuntimeError("two are too many")
         return plan_steps(self, look, candidates, budgets)
 
-    monkeypatch.setattr(Drift, "plan_steps", failing)
-    outcome = found(cluster(drifted("a"), drifted("b")), Drift(), Emptiness())
+    monkeypatch.setattr(DriftMethod, "plan_steps", failing)
+    outcome = found(cluster(drifted("a"), drifted("b")), DriftMethod(), EmptinessMethod())
 
     assert ("NodePool", "default") in set_aside(outcome)
-    assert outcome.method == Emptiness()
+    assert outcome.method == EmptinessMethod()
 
 
 def test_a_candidate_that_a_method_cannot_accept_is_set_aside(monkeypatch):
     """The others are taken."""
-    accept = Emptiness.accept
+    accept = EmptinessMethod.accept
 
     def failing(self, candidate, look):
         if candidate.name == "a":
             raise KeyError("zone")
         return accept(self, candidate, look)
 
-    monkeypatch.setattr(Emptiness, "accept", failing)
-    outcome = found(cluster(box("a"), box("b")), Emptiness())
+    monkeypatch.setattr(EmptinessMethod, "accept", failing)
+    outcome = found(cluster(box("a"), box("b")), EmptinessMethod())
 
     assert gone(outcome) == ["b"]
     assert set_aside(outcome) == {("Node", "a"), ("NodeClaim", "a")}
@@ -204,11 +208,13 @@ def test_a_machine_that_cannot_be_judged_is_blocked(monkeypatch):
 
     monkeypatch.setattr(candidates, "disruption_cost", failing)
     builder = cluster(box("a"), box("b"))
-    outcome = found(builder, Emptiness())
+    outcome = found(builder, EmptinessMethod())
 
     assert gone(outcome) == ["b"]
-    blocked = look(builder).candidates(Emptiness().disruption_class).blocked
-    assert [(item.machine.name, item.obstacle) for item in blocked] == [("a", Obstacle.FAILURE)]
+    blocked = look(builder).candidates(EmptinessMethod().disruption_class).blocked
+    assert [(item.state_node.name, item.obstacle) for item in blocked] == [
+        ("a", DisruptionObstacle.FAILURE)
+    ]
 
 
 def test_a_pool_whose_budget_cannot_be_judged_allows_nothing_and_others_what_theirs_do(
@@ -224,7 +230,7 @@ def test_a_pool_whose_budget_cannot_be_judged_allows_nothing_and_others_what_the
 
     monkeypatch.setattr(budgets, "allowed_disruptions", failing)
     builder = cluster(pool("odd"), pool("default"), box("a", pool="odd"), box("b"))
-    outcome = found(builder, Emptiness())
+    outcome = found(builder, EmptinessMethod())
 
     assert gone(outcome) == ["b"]
     assert set_aside(outcome) == {("NodePool", "odd")}
@@ -234,38 +240,38 @@ def test_a_pool_whose_budget_cannot_be_judged_allows_nothing_and_others_what_the
 def test_a_command_that_cannot_be_judged_again_is_given_up(monkeypatch):
     """And its machines are told."""
     builder = cluster(box("a"))
-    outcome = found(builder, Emptiness())
+    outcome = found(builder, EmptinessMethod())
 
     def failing(self, command, look):
         raise RuntimeError("broken method")
 
-    monkeypatch.setattr(Emptiness, "validate_steps", failing)
+    monkeypatch.setattr(EmptinessMethod, "validate_steps", failing)
     again = look(builder)
-    verdict = run(validation_steps(outcome.method, only(outcome), again))
+    verdict = run_steps(isolated_validation_steps(outcome.method, only(outcome), again))
 
-    assert (verdict.command, verdict.rejection) == (None, Rejection.SCHEDULING)
+    assert (verdict.command, verdict.rejection) == (None, CommandRejection.SCHEDULING)
     assert ("Node", "a") in {(i.regarding.kind, i.regarding.name) for i in again.failed.found}
 
 
 def test_a_machine_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
     """All others are known, and it is told."""
-    genuine = machines.effective_taints
+    genuine = state_nodes.effective_taints
 
     def failing(*given, **named):
         raise ValueError("odd taint")
 
     builder = cluster(box("a"))
     assert builder.snapshot().state_nodes
-    monkeypatch.setattr(machines, "effective_taints", failing)
+    monkeypatch.setattr(state_nodes, "effective_taints", failing)
     node, claim = box("b")
-    builder.fold(Observed(node))
-    builder.fold(Observed(claim))
+    builder.apply_event(ObjectObserved(node))
+    builder.apply_event(ObjectObserved(claim))
     snapshot = builder.snapshot()
     assert [machine.name for machine in snapshot.state_nodes] == ["a"]
     assert [(i.regarding.kind, i.regarding.name) for i in snapshot.set_aside] == [("Node", "b")]
 
-    monkeypatch.setattr(machines, "effective_taints", genuine)
-    builder.fold(Observed(msgspec.structs.replace(node, resource_version=9)))
+    monkeypatch.setattr(state_nodes, "effective_taints", genuine)
+    builder.apply_event(ObjectObserved(msgspec.structs.replace(node, resource_version=9)))
     snapshot = builder.snapshot()
     assert [machine.name for machine in snapshot.state_nodes] == ["a", "b"]
     assert snapshot.set_aside == ()
@@ -274,35 +280,35 @@ def test_a_machine_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
 @pytest.mark.parametrize("marked", [False, True])
 def test_a_machine_that_cannot_be_joined_counts_in_the_budgets_of_its_pool(monkeypatch, marked):
     """In the total, and as disrupted when it is on its way out."""
-    genuine = machines.effective_taints
+    genuine = state_nodes.effective_taints
 
     def failing(its_node, claim, **named):
         if claim.name == "b":
             raise ValueError("odd taint")
         return genuine(its_node, claim, **named)
 
-    monkeypatch.setattr(machines, "effective_taints", failing)
+    monkeypatch.setattr(state_nodes, "effective_taints", failing)
     builder = cluster(box("a"), box("b"))
     if marked:
-        builder.fold(DeletionMarked(names=("b",), cause="x"))
+        builder.apply_event(DeletionMarked(names=("b",), cause="x"))
 
     budget = look(builder).budgets(DisruptionReason.EMPTY)["default"]
     assert (budget.total, budget.consuming) == (2, int(marked))
-    assert gone(found(builder, Emptiness())) == ["a"]
+    assert gone(found(builder, EmptinessMethod())) == ["a"]
 
 
 def test_a_node_whose_pods_cannot_be_judged_is_not_asked_about(monkeypatch):
     """Its pods stay where they are in every other question."""
-    genuine = leaving.PodBudgets.is_reschedulable_now
+    genuine = disruption_problem.PodBudgets.is_reschedulable_now
 
     def failing(self, pod, now):
         if pod.name == "odd":
             raise ValueError("odd pod")
         return genuine(self, pod, now)
 
-    monkeypatch.setattr(leaving.PodBudgets, "is_reschedulable_now", failing)
-    outcome = found(odd_cluster(drifted), Drift())
+    monkeypatch.setattr(disruption_problem.PodBudgets, "is_reschedulable_now", failing)
+    outcome = found(odd_cluster(drifted), DriftMethod())
 
     assert gone(outcome) == ["b"]
     assert ("Node", "a") in set_aside(outcome)
-    assert simulation.WHAT_IF in {item.step for item in outcome.set_aside}
+    assert simulation.SIMULATION_STEP in {item.step for item in outcome.set_aside}

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from karpenter_core.api.decisions import MOST_LISTED, DecisionLook
-from karpenter_core.disruption.emptiness import Emptiness
+from karpenter_core.api.decisions import MAX_LISTED, DecisionMethodResult
+from karpenter_core.disruption.emptiness import EmptinessMethod
+from karpenter_core.disruption.fingerprint import consolidation_fingerprint, digest_fingerprint
 from karpenter_core.disruption.journal import command_decision
-from karpenter_core.disruption.stamp import digest_of, stamp_of
-from karpenter_core.scheduling.whatif.engine import run
+from karpenter_core.scheduling.whatif.solver_run import run_steps
 from tests.disruption.scene import EIGHT, NOW, box, cluster, found, look, pool, runs
 
 KEPT = {"karpenter.sh/do-not-disrupt": "true"}
@@ -62,7 +62,9 @@ def test_what_stood_in_the_way_of_others_is_on_record():
     )  # fmt: skip
     assert "two" in obstacle.message
     *before, last = made.looks
-    assert last == DecisionLook(method="single-node-consolidation", eligible=1, constrained=False)
+    assert last == DecisionMethodResult(
+        method="single-node-consolidation", eligible=1, constrained=False
+    )
     assert "emptiness" in [item.method for item in before]
 
 
@@ -111,37 +113,41 @@ def test_who_was_spared_is_known_after_the_second_look_too():
     """The record is made of the command that is carried out."""
     builder = cluster(pool(nodes="1"), box("a"), box("b"))
     (command,) = found(builder).commands
-    verdict = run(Emptiness().validate_steps(command, look(builder)))
+    verdict = run_steps(EmptinessMethod().validate_steps(command, look(builder)))
 
-    assert verdict.command.proof.held_back == command.proof.held_back != ()
+    assert verdict.command.evidence.spared_by_budget == command.evidence.spared_by_budget != ()
 
 
 def test_a_record_is_bounded():
     """However many machines go at once."""
-    count = MOST_LISTED + 20
+    count = MAX_LISTED + 20
     made = record(cluster(*(box(f"n-{number:03d}") for number in range(count))))
 
-    assert len(made.candidates) == len(made.objects) == MOST_LISTED
-    assert made.omitted == {"candidates": 20, "objects": 2 * count - MOST_LISTED}
+    assert len(made.candidates) == len(made.objects) == MAX_LISTED
+    assert made.omitted == {"candidates": 20, "objects": 2 * count - MAX_LISTED}
 
 
 def test_the_digest_of_the_inputs_changes_with_them():
     """And with nothing else."""
-    digests = [digest_of(stamp_of(made().snapshot())) for made in (replaced, replaced)]
+    digests = [
+        digest_fingerprint(consolidation_fingerprint(made().snapshot()))
+        for made in (replaced, replaced)
+    ]
     other = cluster(box("a", EIGHT), runs("one", "a", cpu="3"))
 
     assert digests[0] == digests[1] == record(replaced()).inputs
-    assert digest_of(stamp_of(other.snapshot())) != digests[0]
+    assert digest_fingerprint(consolidation_fingerprint(other.snapshot())) != digests[0]
 
 
 def test_the_digest_is_the_same_in_any_process():
     """Python's own hashes of texts are not."""
     code = (
-        "from tests.disruption.test_journal import replaced, digest_of, stamp_of;"
-        "print(digest_of(stamp_of(replaced().snapshot())))"
+        "from tests.disruption.test_journal import replaced;"
+        "from karpenter_core.disruption import fingerprint as f;"
+        "print(f.digest_fingerprint(f.consolidation_fingerprint(replaced().snapshot())))"
     )
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout  # fmt: skip
 
-    assert shown.strip() == digest_of(stamp_of(replaced().snapshot()))
+    assert shown.strip() == digest_fingerprint(consolidation_fingerprint(replaced().snapshot()))

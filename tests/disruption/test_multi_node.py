@@ -6,12 +6,12 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, SPOT
 from karpenter_core.api.nodepool import Budget
-from karpenter_core.disruption.command import Decision
-from karpenter_core.disruption.emptiness import Emptiness
-from karpenter_core.disruption.method import DisruptionOptions, Effort
-from karpenter_core.disruption.multi_node import MultiNode
+from karpenter_core.disruption.command import CommandDecision
+from karpenter_core.disruption.emptiness import EmptinessMethod
+from karpenter_core.disruption.method import DisruptionOptions, PassTimeLimit
+from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.plan import plan_steps
-from karpenter_core.disruption.single_node import SingleNode
+from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.state.events import DeletionMarked
 from tests.disruption.scene import (
     FOUR,
@@ -65,7 +65,7 @@ class TestMerging:
         )
         outcome = multi(builder, options=GATE)
         assert gone(outcome) == ["web-00", "web-01", "web-02"]
-        assert only(outcome).decision is Decision.REPLACE
+        assert only(outcome).decision is CommandDecision.REPLACE
         assert bought(outcome) == [["eight-off", "eight"]]
         without_gate = gone(multi(builder))
         assert without_gate == ([] if capacity_type == SPOT else gone(outcome))
@@ -88,7 +88,7 @@ class TestMerging:
         builder = cluster(boxes(2, TWO, cpu="500m"), market=(TWO, FOUR))
         assert gone(multi(builder)) == []
         outcome = single(builder)
-        assert (only(outcome).decision, len(gone(outcome))) == (Decision.DELETE, 1)
+        assert (only(outcome).decision, len(gone(outcome))) == (CommandDecision.DELETE, 1)
 
     def test_a_type_that_is_there_already_is_no_option_of_the_merger(self):
         """Of `[small, xl, 2xl]` for `[2xl, 2xl, small]` only what is cheaper than small is new."""
@@ -110,7 +110,7 @@ class TestMerging:
     def test_several_go_for_nothing(self):
         builder = cluster(boxes(5), box("roomy", SIXTEEN), runs("kept", "roomy", annotations=KEPT))
         outcome = multi(builder)
-        assert only(outcome).decision is Decision.DELETE
+        assert only(outcome).decision is CommandDecision.DELETE
         assert len(gone(outcome)) == 5
         assert set(only(outcome).moves) == {"roomy"}
 
@@ -157,7 +157,7 @@ class TestGrowth:
         """No prefix of the order by savings would do: its first three cannot go."""
         outcome = multi(self.scattered())
         assert sorted(gone(outcome)) == ["web-00", "web-01", "web-02"]
-        assert only(outcome).decision is Decision.DELETE
+        assert only(outcome).decision is CommandDecision.DELETE
 
     def test_who_cannot_go_uses_up_no_budget(self):
         """The first two by savings would fill the budget, and none of them can go."""
@@ -172,19 +172,19 @@ class TestGrowth:
         )
         outcome = multi(builder)
         assert gone(outcome) == ["web-00", "web-01"]
-        assert sorted(only(outcome).proof.held_back) == ["s-2", "web-02"]
+        assert sorted(only(outcome).evidence.spared_by_budget) == ["s-2", "web-02"]
 
     def test_it_costs_work_units_and_stops_without_them(self):
         options = DisruptionOptions(work_units=0)
         outcome = multi(self.scattered(), options=options)
         assert gone(outcome) == []
-        assert report(outcome).is_settled, "the same units would find the same nothing again"
+        assert report(outcome).is_idle, "the same units would find the same nothing again"
 
     def test_out_of_time_is_told_and_asked_again(self):
         """Case 234: nothing is taken, the time-out counts."""
-        outcome = multi(self.scattered(), effort=Effort(is_spent=True))
+        outcome = multi(self.scattered(), time_limit=PassTimeLimit(is_reached=True))
         assert gone(outcome) == []
-        assert (report(outcome).is_cut_short, report(outcome).is_settled) == (True, False)
+        assert (report(outcome).is_cut_short, report(outcome).is_idle) == (True, False)
 
 
 def packed(count, *, spot=None, **options):
@@ -216,11 +216,11 @@ def with_large_ones(count):
 def cut_after(builder, steps):
     """What a search comes to whose time runs out after so many steps."""
     one = look(builder)
-    work = plan_steps(one, methods=(MultiNode(),))
+    work = plan_steps(one, methods=(MultiNodeConsolidation(),))
     try:
         for _ in range(steps):
             next(work)
-        one.effort.is_spent = True
+        one.time_limit.is_reached = True
         while True:
             next(work)
     except StopIteration as done:
@@ -251,7 +251,7 @@ class TestRepacking:
         outcome = multi(builder)
         command = only(outcome)
         assert (len(command.candidates), bought(outcome)) == (3, [["nine"], ["nine"]])
-        assert command.proof.savings_per_hour == pytest.approx(3 * 0.5 - 2 * 0.6)
+        assert command.evidence.savings_per_hour == pytest.approx(3 * 0.5 - 2 * 0.6)
         assert gone(single(builder)) == []
 
     def test_an_equal_price_is_no_reason(self):
@@ -305,9 +305,11 @@ class TestBudgets:
         outcome = multi(builder)
         assert len(gone(outcome)) == 4, "30 % of eleven nodes, rounded up"
         assert report(outcome).constrained
-        assert len(only(outcome).proof.held_back) == 6
+        assert len(only(outcome).evidence.spared_by_budget) == 6
 
-    @pytest.mark.parametrize("method", [Emptiness(), MultiNode(), SingleNode()])
+    @pytest.mark.parametrize(
+        "method", [EmptinessMethod(), MultiNodeConsolidation(), SingleNodeConsolidation()]
+    )
     @pytest.mark.parametrize("pools", [1, 10])
     def test_none_is_none_and_is_asked_again(self, method, pools):
         """Case 232: a look rests with the budgets that it was made with, no others."""
@@ -319,7 +321,7 @@ class TestBudgets:
         outcome = found(cluster(*objects), method)
         assert gone(outcome) == []
         assert report(outcome).eligible
-        assert {left for _, left in report(outcome).room} == {0}
+        assert {left for _, left in report(outcome).remaining_budgets} == {0}
 
     def test_single_nodes_stay_within_the_share_pass_by_pass(self):
         """Case 232: three of ten over five passes, since those that leave count."""
@@ -328,7 +330,7 @@ class TestBudgets:
         for _ in range(5):
             names = gone(single(builder))
             taken += names
-            builder.fold(DeletionMarked(names=tuple(names), cause="x"))
+            builder.apply_event(DeletionMarked(names=tuple(names), cause="x"))
         assert len(taken) == 3
 
     def test_every_pool_has_its_own(self):

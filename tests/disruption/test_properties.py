@@ -1,4 +1,4 @@
-"""What holds for every plan of disruption, whatever the cluster."""
+"""Invariants of every disruption plan on random clusters."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView, PodView
-from karpenter_core.disruption.candidates import DisruptionClass, find_candidates
-from karpenter_core.disruption.drift import Drift
-from karpenter_core.disruption.emptiness import Emptiness
-from karpenter_core.disruption.multi_node import MultiNode
+from karpenter_core.disruption.candidates import DisruptionClass, evaluate_nodes
+from karpenter_core.disruption.drift import DriftMethod
+from karpenter_core.disruption.emptiness import EmptinessMethod
+from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.plan import plan
-from karpenter_core.disruption.single_node import SingleNode
+from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
-from karpenter_core.scheduling.whatif.engine import run
+from karpenter_core.scheduling.whatif.solver_run import run_steps
 from karpenter_core.scheduling.whatif.what_if import WhatIf
-from karpenter_core.state.leaving import leaving_problem
+from karpenter_core.state.disruption_problem import build_disruption_problem
 from karpenter_core.testing.builders import EPOCH
 from tests.disruption.random_clusters import clusters, drawn
 from tests.disruption.scene import GATE, NOW, box, cluster, look
-from tests.properties import tried
+from tests.properties import with_examples
 from tests.scheduling.whatif_cases import plan_of
 from tests.verifier import violations
 
-METHODS = (Emptiness(), Drift(), MultiNode(), SingleNode())
+METHODS = (EmptinessMethod(), DriftMethod(), MultiNodeConsolidation(), SingleNodeConsolidation())
 ASKED = st.sampled_from(METHODS)
 
 
@@ -61,9 +61,9 @@ def budget_case(random):
     """Draw a cluster and a method that is likely to have a command for it."""
     kind = random.choice(("drift", "several", "several", "any"))
     if kind == "drift":
-        return drawn(random, drifted=0.6), Drift()
+        return drawn(random, drifted=0.6), DriftMethod()
     if kind == "several":
-        return drawn(random, spare=0.5), MultiNode()
+        return drawn(random, spare=0.5), MultiNodeConsolidation()
     return drawn(random), random.choice(METHODS)
 
 
@@ -83,7 +83,7 @@ def taken_and_allowed(case, method):
 
 
 @given(st.integers(0, 2**32 - 1))
-@tried(100)
+@with_examples(100)
 def test_no_plan_exceeds_a_budget(seed):
     """What goes already counts; machines that were never initialised count for nothing."""
     case, method = budget_case(Random(seed))
@@ -97,8 +97,12 @@ def test_a_third_of_the_examples_of_budgets_have_commands_of_drift_or_of_several
     """Else the property above would be about empty nodes alone; a good part is at its budget."""
     examples = [budget_case(Random(seed)) for seed in range(150)]
     found = [(method, taken_and_allowed(case, method)) for case, method in examples]
-    drift = [by_pool for method, by_pool in found if by_pool and isinstance(method, Drift)]
-    several = [by_pool for method, by_pool in found if by_pool and isinstance(method, MultiNode)]
+    drift = [by_pool for method, by_pool in found if by_pool and isinstance(method, DriftMethod)]
+    several = [
+        by_pool
+        for method, by_pool in found
+        if by_pool and isinstance(method, MultiNodeConsolidation)
+    ]
     at_budget = [
         by_pool
         for by_pool in (*drift, *several)
@@ -138,8 +142,8 @@ def floor_of(members):
     return float(text)
 
 
-@given(clusters(), st.sampled_from((MultiNode(), SingleNode())))
-@tried(80)
+@given(clusters(), st.sampled_from((MultiNodeConsolidation(), SingleNodeConsolidation())))
+@with_examples(80)
 def test_consolidation_saves_money_in_any_case(case, method):
     """At the dearest price that a launch may have, and by the floors of the pools at least."""
     _, _, outcome = asked(*case, method)
@@ -154,23 +158,23 @@ def test_consolidation_saves_money_in_any_case(case, method):
         floor = sum(floor_of(members) for members in by_pool.values())
         assert worst < price or not price
         assert price - worst >= floor - 1e-6
-        assert command.proof.savings_per_hour >= price - worst - 1e-9
+        assert command.evidence.savings_per_hour >= price - worst - 1e-9
         assert len(command.replacements) <= len(command.candidates)
 
 
 @given(clusters(), st.sampled_from(METHODS[1:]))
-@tried(80)
+@with_examples(80)
 def test_every_pod_fits_where_the_command_says(case, method):
     """Carried out in the order of the verdict, and judged by somebody who shares no code."""
     builder, one, outcome = asked(*case, method)
     for command in outcome.commands:
-        names = [c.machine.name for c in command.candidates]
+        names = [c.state_node.name for c in command.candidates]
         most = len(names) if len(command.replacements) > 1 else 1
         verdict = one.simulation.evaluate(
-            command.candidates, most_claims=None if method.name == "drift" else most
+            command.candidates, max_claims=None if method.name == "drift" else most
         )
         assert verdict.moves == command.moves
-        problem, movable = leaving_problem(builder.snapshot(), now=NOW)
+        problem, movable = build_disruption_problem(builder.snapshot(), now=NOW)
         options = SolveOptions(reservations=ReservationPolicy.FALLBACK)
         without = WhatIf(problem, movable, options).problem_without(names)
         told = replace(plan_of(verdict), claims=command.replacements)
@@ -196,7 +200,7 @@ def told(outcome):
 
 
 @given(clusters(), ASKED, st.randoms(use_true_random=False))
-@tried(50)
+@with_examples(50)
 def test_the_order_of_objects_does_not_matter(case, method, random):
     objects, market = case
     _, _, outcome = asked(objects, market, method)
@@ -207,13 +211,13 @@ def test_the_order_of_objects_does_not_matter(case, method, random):
 
 
 @given(clusters(), ASKED)
-@tried(50)
+@with_examples(50)
 def test_a_second_look_at_an_unchanged_cluster_gives_the_same_command(case, method):
     builder, _, outcome = asked(*case, method)
     for command in outcome.commands:
-        again = run(method.validate_steps(command, look(builder, options=GATE)))
+        again = run_steps(method.validate_steps(command, look(builder, options=GATE)))
         assert again.rejection is None
-        assert again.failed == 0
+        assert again.failed_candidates == 0
         assert told(replace(outcome, commands=(again.command,))) == told(outcome)
 
 
@@ -297,7 +301,7 @@ class World:
 
 
 @given(clusters())
-@tried(25)
+@with_examples(25)
 def test_a_cluster_comes_to_rest(case):
     """Command by command it costs less, until nothing is left to do."""
     world = World(*case)
@@ -314,18 +318,18 @@ def test_a_cluster_comes_to_rest(case):
 
 
 @given(clusters())
-@tried(40)
+@with_examples(40)
 def test_what_two_classes_share_is_judged_once_and_alike(case):
     """A second class of methods gets what it would get by itself."""
     snapshot = cluster(*case[0], market=case[1]).snapshot()
-    graceful = find_candidates(snapshot, now=NOW)
-    alone = find_candidates(snapshot, now=NOW, disruption_class=DisruptionClass.EVENTUAL)
-    after = find_candidates(
+    graceful = evaluate_nodes(snapshot, now=NOW)
+    alone = evaluate_nodes(snapshot, now=NOW, disruption_class=DisruptionClass.EVENTUAL)
+    after = evaluate_nodes(
         snapshot, now=NOW, disruption_class=DisruptionClass.EVENTUAL, graceful=graceful
     )
     assert [(c.name, c.disruption_cost) for c in after.candidates] == [
         (c.name, c.disruption_cost) for c in alone.candidates
     ]
-    assert [(b.machine, b.obstacle, b.message) for b in after.blocked] == [
-        (b.machine, b.obstacle, b.message) for b in alone.blocked
+    assert [(b.state_node, b.obstacle, b.message) for b in after.blocked] == [
+        (b.state_node, b.obstacle, b.message) for b in alone.blocked
     ]

@@ -1,4 +1,4 @@
-"""What comes in place of one node, and what it may cost (cases 199-208, 211, 212, 229, 231)."""
+"""Replacements of one node, their price (cases 199-208, 211, 212, 229, 231)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from karpenter_core.api.labels import (
     SPOT,
     ZONE,
 )
-from karpenter_core.disruption.command import Decision
+from karpenter_core.disruption.command import CommandDecision
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.scheduling.problem import MinValuesPolicy, SolveOptions
 from karpenter_core.testing.builders import EPOCH, catalogue, offering, requirement_spec
@@ -135,9 +135,9 @@ class TestPrice:
         """Case 200."""
         outcome = single(cluster(box("web", SIXTEEN), runs("a", "web", cpu="3")))
         command = only(outcome)
-        assert (command.decision, gone(outcome)) == (Decision.REPLACE, ["web"])
+        assert (command.decision, gone(outcome)) == (CommandDecision.REPLACE, ["web"])
         assert bought(outcome) == [["four", "eight"]]
-        assert command.proof.savings_per_hour == pytest.approx(1.6 - 0.4)
+        assert command.evidence.savings_per_hour == pytest.approx(1.6 - 0.4)
         assert command.reason == "Underutilized"
 
     def test_an_equal_price_is_no_improvement(self):
@@ -301,7 +301,7 @@ class TestMinimums:
         )
         assert gone(multi(builder)) == []
         assert len(gone(single(builder))) == 1
-        assert only(single(builder)).decision is Decision.DELETE
+        assert only(single(builder)).decision is CommandDecision.DELETE
 
 
 class TestOtherPools:

@@ -13,20 +13,24 @@ from karpenter_core.api.durations import Duration
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodepool import Budget
 from karpenter_core.disruption.consolidation import rejection_notices
-from karpenter_core.disruption.multi_node import MultiNode
-from karpenter_core.disruption.single_node import SingleNode
-from karpenter_core.disruption.stamp import Stamps, is_stale, stamp_of
-from karpenter_core.disruption.validation import Rejection
+from karpenter_core.disruption.fingerprint import (
+    FingerprintBuilder,
+    consolidation_fingerprint,
+    is_stale,
+)
+from karpenter_core.disruption.multi_node import MultiNodeConsolidation
+from karpenter_core.disruption.single_node import SingleNodeConsolidation
+from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.state.events import (
     CataloguePublished,
     DeletionMarked,
-    Nominated,
-    Observed,
+    NodesNominated,
+    ObjectObserved,
+    ObjectRemoved,
     PodsDecided,
-    Removed,
 )
 from karpenter_core.testing.builders import catalogue, pod
-from karpenter_core.testing.machines import disruption_budget
+from karpenter_core.testing.state_builders import disruption_budget
 from tests.disruption.scene import (
     EIGHT,
     FOUR,
@@ -70,7 +74,11 @@ def deleted(*more):
 
 def refused(builder, outcome, rejection, *, failed):
     verdict = validated(builder, outcome)
-    assert (verdict.command, verdict.rejection, verdict.failed) == (None, rejection, failed)
+    assert (verdict.command, verdict.rejection, verdict.failed_candidates) == (
+        None,
+        rejection,
+        failed,
+    )
 
 
 class TestWhatStillHolds:
@@ -89,7 +97,7 @@ class TestWhatStillHolds:
     def test_pods_that_came_elsewhere_do_not_matter(self):
         builder = deleted()
         outcome = multi(builder)
-        builder.fold(Observed(runs("late", "roomy", cpu="2")))
+        builder.apply_event(ObjectObserved(runs("late", "roomy", cpu="2")))
         assert validated(builder, outcome).command is not None
 
     def test_a_cheaper_offer_does_not_either(self):
@@ -97,7 +105,7 @@ class TestWhatStillHolds:
         builder = replaced()
         outcome = single(builder)
         bargain = kind("bargain", 4, 0.05)
-        builder.fold(CataloguePublished("default", catalogue(FOUR, EIGHT, SIXTEEN, bargain)))
+        builder.apply_event(CataloguePublished("default", catalogue(FOUR, EIGHT, SIXTEEN, bargain)))
         verdict = validated(builder, outcome)
         assert verdict.command.replacements[0].instance_types[0] == "bargain"
 
@@ -108,12 +116,12 @@ class TestChurn:
     @pytest.mark.parametrize(
         "event",
         [
-            Observed(runs("a-pod", "a", annotations=KEPT)),
-            Observed(disruption_budget()),
+            ObjectObserved(runs("a-pod", "a", annotations=KEPT)),
+            ObjectObserved(disruption_budget()),
             DeletionMarked(names=("a",), cause="x"),
-            Nominated(names=("a",), until=NOW + timedelta(minutes=5)),
-            Observed(box("a", annotations=KEPT)[0]),
-            Observed(box("a", settled=False)[1]),
+            NodesNominated(names=("a",), until=NOW + timedelta(minutes=5)),
+            ObjectObserved(box("a", annotations=KEPT)[0]),
+            ObjectObserved(box("a", settled=False)[1]),
         ],
         ids=["pod", "budget", "marked", "nominated", "node", "unsettled"],
     )
@@ -121,29 +129,29 @@ class TestChurn:
         builder = deleted()
         outcome = multi(builder)
         assert sorted(gone(outcome)) == ["a", "b"]
-        builder.fold(event)
-        refused(builder, outcome, Rejection.CHURN, failed=2)
+        builder.apply_event(event)
+        refused(builder, outcome, CommandRejection.CHURN, failed=2)
 
     def test_a_node_that_is_gone(self):
         builder = replaced()
         outcome = single(builder)
         for item in box("web", SIXTEEN):
-            builder.fold(Removed(item))
-        refused(builder, outcome, Rejection.CHURN, failed=1)
+            builder.apply_event(ObjectRemoved(item))
+        refused(builder, outcome, CommandRejection.CHURN, failed=1)
 
     def test_a_node_that_became_empty(self):
         """It is emptiness' then, which needs no replacement."""
         builder = replaced()
         outcome = single(builder)
-        builder.fold(Removed(runs("a", "web")))
-        refused(builder, outcome, Rejection.CHURN, failed=1)
+        builder.apply_event(ObjectRemoved(runs("a", "web")))
+        refused(builder, outcome, CommandRejection.CHURN, failed=1)
 
     def test_a_pod_that_is_promised_the_node(self):
         waiting = pod("waits")
         builder = replaced(waiting)
         outcome = single(builder)
-        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=NOW))
-        refused(builder, outcome, Rejection.CHURN, failed=1)
+        builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=NOW))
+        refused(builder, outcome, CommandRejection.CHURN, failed=1)
 
 
 class TestLargeCommands:
@@ -161,27 +169,33 @@ class TestLargeCommands:
         outcome = multi(builder)
         assert len(gone(outcome)) == 6
         for event in events:
-            builder.fold(event)
+            builder.apply_event(event)
         return validated(builder, outcome)
 
     def test_who_dropped_out_is_left_out(self):
-        verdict = self.shortened(self.merger(), Observed(runs("w-2-pod", "w-2", annotations=KEPT)))
+        verdict = self.shortened(
+            self.merger(), ObjectObserved(runs("w-2-pod", "w-2", annotations=KEPT))
+        )
         assert [c.name for c in verdict.command.candidates] == ["w-0", "w-1", "w-3", "w-4", "w-5"]
-        assert (verdict.failed, verdict.rejection) == (1, None)
-        assert verdict.command.proof.savings_per_hour == pytest.approx(5 * 0.4)
+        assert (verdict.failed_candidates, verdict.rejection) == (1, None)
+        assert verdict.command.evidence.savings_per_hour == pytest.approx(5 * 0.4)
 
     def test_it_is_shortened_until_the_pods_fit(self):
-        verdict = self.shortened(self.merger(), Observed(runs("late", "roomy", cpu="11")))
+        verdict = self.shortened(self.merger(), ObjectObserved(runs("late", "roomy", cpu="11")))
         assert 2 <= len(verdict.command.candidates) < 6
         assert len(verdict.command.moves["roomy"]) <= 3, "of sixteen cores thirteen are taken"
 
     def test_a_smaller_budget_makes_it_smaller(self):
-        verdict = self.shortened(self.merger(), Observed(pool(nodes="2")))
-        assert (len(verdict.command.candidates), verdict.failed) == (2, 4)
+        verdict = self.shortened(self.merger(), ObjectObserved(pool(nodes="2")))
+        assert (len(verdict.command.candidates), verdict.failed_candidates) == (2, 4)
 
     def test_of_one_alone_nothing_is_left(self):
-        verdict = self.shortened(self.merger(), Observed(pool(nodes="1")))
-        assert (verdict.command, verdict.rejection, verdict.failed) == (None, Rejection.BUDGET, 6)
+        verdict = self.shortened(self.merger(), ObjectObserved(pool(nodes="1")))
+        assert (verdict.command, verdict.rejection, verdict.failed_candidates) == (
+            None,
+            CommandRejection.BUDGET,
+            6,
+        )
 
     def test_the_policy_of_the_pool_judges_what_is_left(self):
         """Six nodes are worth it; without the one that disturbs least for its price it is not."""
@@ -197,8 +211,8 @@ class TestLargeCommands:
         )
         outcome = multi(builder)
         assert len(gone(outcome)) == 6
-        builder.fold(Observed(runs("gem-pod", "gem", annotations=KEPT)))
-        refused(builder, outcome, Rejection.SCHEDULING, failed=6)
+        builder.apply_event(ObjectObserved(runs("gem-pod", "gem", annotations=KEPT)))
+        refused(builder, outcome, CommandRejection.SCHEDULING, failed=6)
 
 
 class TestBudgets:
@@ -208,15 +222,15 @@ class TestBudgets:
     def test_turned_to_nothing(self, make, ask, failed):
         builder = make()
         outcome = ask(builder)
-        builder.fold(Observed(pool(nodes="0%")))
-        refused(builder, outcome, Rejection.BUDGET, failed=failed)
+        builder.apply_event(ObjectObserved(pool(nodes="0%")))
+        refused(builder, outcome, CommandRejection.BUDGET, failed=failed)
 
     def test_too_small_for_all_is_too_small(self):
         """A part of a merger is another move, of which nobody knows whether it is worth it."""
         builder = deleted()
         outcome = multi(builder)
-        builder.fold(Observed(pool(nodes="1")))
-        refused(builder, outcome, Rejection.BUDGET, failed=2)
+        builder.apply_event(ObjectObserved(pool(nodes="1")))
+        refused(builder, outcome, CommandRejection.BUDGET, failed=2)
 
 
 class TestPlaces:
@@ -224,40 +238,40 @@ class TestPlaces:
         """A deletion that would need a new node now is another move."""
         builder = deleted()
         outcome = multi(builder)
-        builder.fold(Observed(runs("late", "roomy", cpu="14.5")))
-        refused(builder, outcome, Rejection.SCHEDULING, failed=2)
+        builder.apply_event(ObjectObserved(runs("late", "roomy", cpu="14.5")))
+        refused(builder, outcome, CommandRejection.SCHEDULING, failed=2)
 
     def test_room_that_was_not_there_before(self):
         """A replacement that is not needed any more is not ordered."""
         builder = replaced()
         outcome = single(builder)
         for item in (*box("new", FOUR), runs("there", "new")):
-            builder.fold(Observed(item))
-        refused(builder, outcome, Rejection.SCHEDULING, failed=1)
+            builder.apply_event(ObjectObserved(item))
+        refused(builder, outcome, CommandRejection.SCHEDULING, failed=1)
 
     def test_types_that_are_sold_out(self):
         """Case 220: what was to be launched must be allowed still."""
         builder = replaced()
         outcome = single(builder)
-        builder.fold(CataloguePublished("default", catalogue(EIGHT, SIXTEEN)))
-        refused(builder, outcome, Rejection.SCHEDULING, failed=1)
+        builder.apply_event(CataloguePublished("default", catalogue(EIGHT, SIXTEEN)))
+        refused(builder, outcome, CommandRejection.SCHEDULING, failed=1)
 
     def test_prices_that_have_risen(self):
         builder = replaced()
         outcome = single(builder)
         dear = [kind("four", 4, 2.0), kind("eight", 8, 2.0), SIXTEEN]
-        builder.fold(CataloguePublished("default", catalogue(*dear)))
-        refused(builder, outcome, Rejection.SCHEDULING, failed=1)
+        builder.apply_event(CataloguePublished("default", catalogue(*dear)))
+        refused(builder, outcome, CommandRejection.SCHEDULING, failed=1)
 
     def test_a_node_that_stopped_being_a_place(self):
         builder = deleted()
         outcome = multi(builder)
-        builder.fold(DeletionMarked(names=("roomy",), cause="x"))
-        refused(builder, outcome, Rejection.SCHEDULING, failed=2)
+        builder.apply_event(DeletionMarked(names=("roomy",), cause="x"))
+        refused(builder, outcome, CommandRejection.SCHEDULING, failed=2)
 
 
 class TestWhatIsSaid:
-    @pytest.mark.parametrize("rejection", list(Rejection))
+    @pytest.mark.parametrize("rejection", list(CommandRejection))
     def test_why_on_every_object(self, rejection):
         """Case 269: the category is part of the Event."""
         command = only(multi(deleted()))
@@ -275,15 +289,15 @@ class TestWhatIsSaid:
     def test_a_refused_look_does_not_rest(self):
         """Case 233: it found something, so it is asked again."""
         for ask, make in ((single, replaced), (multi, deleted)):
-            assert not report(ask(make())).is_settled
+            assert not report(ask(make())).is_idle
 
     def test_the_next_method_goes_on_after_a_refusal(self):
         """Case 224: what several nodes cannot do, one can."""
         builder = deleted()
         outcome = multi(builder)
-        builder.fold(Observed(runs("b-pod", "b", annotations=KEPT)))
+        builder.apply_event(ObjectObserved(runs("b-pod", "b", annotations=KEPT)))
         assert validated(builder, outcome).command is None
-        assert gone(found(builder, SingleNode())) == ["a"]
+        assert gone(found(builder, SingleNodeConsolidation())) == ["a"]
 
 
 class TestRest:
@@ -293,40 +307,42 @@ class TestRest:
         return cluster(pool(), box("web", FOUR), runs("a", "web", cpu="4"))
 
     def test_what_found_nothing_rests(self):
-        outcome = found(self.quiet(), MultiNode(), SingleNode())
-        assert report(outcome).is_settled
+        outcome = found(self.quiet(), MultiNodeConsolidation(), SingleNodeConsolidation())
+        assert report(outcome).is_idle
 
     def test_and_is_not_asked_while_it_does(self):
         before = single(replaced())
-        assert (gone(before), report(before).room) == (["web"], (("default", 1),))
-        outcome = single(replaced(), settled={SingleNode().name: (("default", 1),)})
+        assert (gone(before), report(before).remaining_budgets) == (["web"], (("default", 1),))
+        outcome = single(
+            replaced(), idle_methods={SingleNodeConsolidation().name: (("default", 1),)}
+        )
         assert gone(outcome) == []
-        assert report(outcome).is_settled
+        assert report(outcome).is_idle
 
     def test_unless_budgets_leave_other_room(self):
         """By the clock alone: no object has changed."""
         closed = Budget(nodes="0", schedule="0 0 * * *", duration=Duration("8h"))
         builder = cluster(pool(budgets=[closed]), box("web", SIXTEEN), runs("a", "web", cpu="3"))
         inside = single(builder)
-        assert (gone(inside), report(inside).is_settled) == ([], True)
-        settled = {SingleNode().name: report(inside).room}
-        assert gone(single(builder, settled=settled)) == []
-        assert gone(single(builder, settled=settled, now=NOW + timedelta(hours=9))) == ["web"]
+        assert (gone(inside), report(inside).is_idle) == ([], True)
+        idle = {SingleNodeConsolidation().name: report(inside).remaining_budgets}
+        assert gone(single(builder, idle_methods=idle)) == []
+        assert gone(single(builder, idle_methods=idle, now=NOW + timedelta(hours=9))) == ["web"]
 
     @pytest.mark.parametrize(
         "event",
         [
-            Observed(runs("new", "web", cpu="100m")),
-            Removed(runs("a", "web")),
+            ObjectObserved(runs("new", "web", cpu="100m")),
+            ObjectRemoved(runs("a", "web")),
             DeletionMarked(names=("web",), cause="x"),
-            Observed(pool(notes={"karpenter.sh/savings-floor": "5%"})),
-            Observed(box("web", settled=False)[1]),
-            Observed(box("other")[1]),
-            Observed(pod("waits")),
-            Observed(disruption_budget(allowed=1)),
+            ObjectObserved(pool(notes={"karpenter.sh/savings-floor": "5%"})),
+            ObjectObserved(box("web", settled=False)[1]),
+            ObjectObserved(box("other")[1]),
+            ObjectObserved(pod("waits")),
+            ObjectObserved(disruption_budget(allowed=1)),
             CataloguePublished("default", catalogue(FOUR, version="2")),
-            Observed(runs("a", "web", cpu="4", annotations=KEPT)),
-            Observed(box("web", annotations=KEPT)[0]),
+            ObjectObserved(runs("a", "web", cpu="4", annotations=KEPT)),
+            ObjectObserved(box("web", annotations=KEPT)[0]),
         ],
         ids=[
             "bound",
@@ -344,28 +360,28 @@ class TestRest:
     )
     def test_until_something_changes(self, event):
         builder = self.quiet()
-        before = stamp_of(builder.snapshot())
-        builder.fold(event)
-        assert stamp_of(builder.snapshot()) != before
+        before = consolidation_fingerprint(builder.snapshot())
+        builder.apply_event(event)
+        assert consolidation_fingerprint(builder.snapshot()) != before
 
     def test_what_says_nothing_new_changes_nothing(self):
         builder = self.quiet()
-        before = stamp_of(builder.snapshot())
-        builder.fold(Observed(runs("a", "web", cpu="4")))
-        assert stamp_of(builder.snapshot()) == before
+        before = consolidation_fingerprint(builder.snapshot())
+        builder.apply_event(ObjectObserved(runs("a", "web", cpu="4")))
+        assert consolidation_fingerprint(builder.snapshot()) == before
 
     def test_stamps_made_one_after_the_other_are_those_made_anew(self):
         """What has not changed is not read again; who went is forgotten."""
-        builder, stamps = self.quiet(), Stamps()
+        builder, stamps = self.quiet(), FingerprintBuilder()
         for event in (
-            Observed(runs("new", "web", cpu="100m")),
-            Observed(box("other")[1]),
-            Removed(box("other")[1]),
-            Observed(pod("waits")),
+            ObjectObserved(runs("new", "web", cpu="100m")),
+            ObjectObserved(box("other")[1]),
+            ObjectRemoved(box("other")[1]),
+            ObjectObserved(pod("waits")),
         ):
-            builder.fold(event)
+            builder.apply_event(event)
             snapshot = builder.snapshot()
-            assert stamps.of(snapshot) == stamp_of(snapshot)
+            assert stamps.fingerprint(snapshot) == consolidation_fingerprint(snapshot)
 
     def test_or_five_minutes_pass(self):
         assert not is_stale(NOW, NOW + timedelta(minutes=4, seconds=59))

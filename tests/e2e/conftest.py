@@ -1,4 +1,4 @@
-"""Clusters for the end-to-end tests: each is started once and used by one test after another."""
+"""Clusters for the end-to-end tests; each is started once and shared."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from tests.support.beds import EmbeddedBed, RealBed
 from tests.support.controlplane import BinariesMissingError
+from tests.support.local_clusters import EmbeddedLocalCluster, RealLocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.support.beds import Bed
+    from tests.support.local_clusters import LocalCluster
 
 NEWEST = "1.36"
 """The minor that is tested when no other is asked for."""
@@ -33,27 +33,27 @@ def kubernetes(request: pytest.FixtureRequest) -> str:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def embedded_bed() -> AsyncIterator[Bed]:
+async def embedded_local_cluster() -> AsyncIterator[LocalCluster]:
     """The embedded cluster, in a process of its own."""
-    async with EmbeddedBed() as bed:
-        yield bed
+    async with EmbeddedLocalCluster() as local_cluster:
+        yield local_cluster
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def real_bed(kubernetes: str) -> AsyncIterator[RealBed]:
+async def real_local_cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]:
     """A real control plane."""
     try:
-        bed = RealBed(kubernetes)
+        local_cluster = RealLocalCluster(kubernetes)
     except BinariesMissingError as error:
         pytest.fail(str(error))
-    async with bed:
-        yield bed
+    async with local_cluster:
+        yield local_cluster
 
 
 @pytest.fixture(params=["embedded", "real"])
-def bed(request: pytest.FixtureRequest) -> Bed:
+def local_cluster(request: pytest.FixtureRequest) -> LocalCluster:
     """Each of the clusters, one after the other."""
-    return request.getfixturevalue(f"{request.param}_bed")
+    return request.getfixturevalue(f"{request.param}_local_cluster")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not isinstance(item, pytest.Function):
             continue
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if "real_bed" in item.fixturenames or parameters.get("bed") == "real":
+        if "real_local_cluster" in item.fixturenames or parameters.get("local_cluster") == "real":
             item.add_marker(pytest.mark.real)
     items.sort(key=lambda item: (item.get_closest_marker("real") is not None, _rank(item)))
 

@@ -1,4 +1,4 @@
-"""`karpenter run` that takes kinds for stale after seconds, for tests that wait for it.
+"""Runs `karpenter run` with kinds that go stale after seconds.
 
 The times are in the variable CONTACT_TIMES: seconds for fresh, quiet and reply.
 """

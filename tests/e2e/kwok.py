@@ -1,4 +1,4 @@
-"""The simulated cloud of the kwok provider, as the end-to-end tests see it."""
+"""The kwok provider's simulated cloud, as the end-to-end tests see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provider kinds on API servers, and what the servers refuse of them."""
+"""Checks which objects of provider kinds an API server refuses."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from karpenter_core.api.crd import crd_name, render_crd
-from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, ResourceKind, custom
+from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, ResourceKind, custom_kind
 from karpenter_core.testing.cluster import ClusterClient, ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from karpenter_core.api.nodeclass import NodeClass
-    from tests.support.beds import Bed
+    from tests.support.local_clusters import LocalCluster
 
 
 @asynccontextmanager
-async def with_crd(bed: Bed, model: type[NodeClass]) -> AsyncIterator[ClusterClient]:
+async def with_crd(
+    local_cluster: LocalCluster, model: type[NodeClass]
+) -> AsyncIterator[ClusterClient]:
     """Put a kind's definition into the cluster, and take it away with all that was made by it.
 
     The embedded server has the definitions of all installed providers from the start.
     """
-    kind = custom(model.resource)
-    async with ClusterClient(bed.kubeconfig) as client:
+    kind = custom_kind(model.resource)
+    async with ClusterClient(local_cluster.kubeconfig) as client:
         if await is_served(client, kind):
             yield client
             for each in await client.list(kind):

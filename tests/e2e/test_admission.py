@@ -1,4 +1,4 @@
-"""The API server itself refuses bad objects: one table of cases, on each of the clusters."""
+"""Every API server refuses the bad objects of one shared table."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from karpenter_core.testing.cluster import ClusterError
 from tests.api.admission_cases import CASES, DEFAULT_CASES, UPDATE_CASES
 from tests.e2e.kwok import KwokCloud
-from tests.support.runner import KINDS, World
+from tests.support.runner import KINDS, ScenarioWorld
 
 if TYPE_CHECKING:
-    from tests.support.beds import Bed
+    from tests.support.local_clusters import LocalCluster
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
@@ -22,7 +22,7 @@ CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
 
-async def refused_at(world: World, kind: str, obj: dict[str, Any]) -> set[str]:
+async def refused_at(world: ScenarioWorld, kind: str, obj: dict[str, Any]) -> set[str]:
     """Create an object; return the fields it was refused at, none if it was accepted."""
     try:
         await world.client.create(KINDS[kind], obj)
@@ -33,14 +33,16 @@ async def refused_at(world: World, kind: str, obj: dict[str, Any]) -> set[str]:
     return set()
 
 
-async def remove(world: World, kind: str, obj: dict[str, Any]) -> None:
+async def remove(world: ScenarioWorld, kind: str, obj: dict[str, Any]) -> None:
     await world.client.delete(KINDS[kind], obj["metadata"]["name"])
 
 
-async def test_every_bad_object_is_refused_at_its_field(bed: Bed, tmp_path: Path):
+async def test_every_bad_object_is_refused_at_its_field(
+    local_cluster: LocalCluster, tmp_path: Path
+):
     """And every good one is accepted. A server may name further fields, never only others."""
     wrong: list[str] = []
-    async with World(bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+    async with ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         for case in CASES:
             fields = await refused_at(world, case.kind, case.object)
             if (case.field is None and fields) or (
@@ -53,10 +55,12 @@ async def test_every_bad_object_is_refused_at_its_field(bed: Bed, tmp_path: Path
     assert wrong == []
 
 
-async def test_every_bad_update_is_refused_at_its_field(bed: Bed, tmp_path: Path):
+async def test_every_bad_update_is_refused_at_its_field(
+    local_cluster: LocalCluster, tmp_path: Path
+):
     """Immutable fields stay what they are; what was wrong before may stay."""
     wrong: list[str] = []
-    async with World(bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+    async with ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         for case in UPDATE_CASES:
             kind = KINDS[case.kind]
             stored = await world.client.create(kind, case.old)
@@ -77,9 +81,9 @@ async def test_every_bad_update_is_refused_at_its_field(bed: Bed, tmp_path: Path
     assert wrong == []
 
 
-async def test_defaults_are_stored(bed: Bed, tmp_path: Path):
+async def test_defaults_are_stored(local_cluster: LocalCluster, tmp_path: Path):
     """What a user leaves out is filled in by the API server, for every client to see."""
-    async with World(bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+    async with ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         for case in DEFAULT_CASES:
             stored = await world.client.create(KINDS[case.kind], case.object)
             assert stored["spec"] == case.spec, case.name

@@ -6,30 +6,32 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.kube.resources import custom
+from karpenter_core.kube.resources import custom_kind
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from providers.alibabacloud.tests.admission_cases import CASES, PUBLISHED
 from tests.e2e.served_kinds import misjudged, with_crd
 
 if TYPE_CHECKING:
-    from tests.support.beds import Bed
+    from tests.support.local_clusters import LocalCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
-KIND = custom(ECSNodeClass.resource)
+KIND = custom_kind(ECSNodeClass.resource)
 
 
-async def test_every_node_class_is_judged_at_its_field(bed: Bed):
+async def test_every_node_class_is_judged_at_its_field(local_cluster: LocalCluster):
     """A server may name further fields, never only others."""
-    async with with_crd(bed, ECSNodeClass) as client:
+    async with with_crd(local_cluster, ECSNodeClass) as client:
         wrong = await misjudged(client, KIND, CASES)
 
     assert wrong == []
 
 
-async def test_the_published_form_is_stored_with_its_policy_and_switches_filled_in(bed: Bed):
+async def test_the_published_form_is_stored_with_its_policy_and_switches_filled_in(
+    local_cluster: LocalCluster,
+):
     """What the schema keeps, and what it adds."""
-    async with with_crd(bed, ECSNodeClass) as client:
+    async with with_crd(local_cluster, ECSNodeClass) as client:
         stored = await client.create(KIND, PUBLISHED)
         bare = await client.create(
             KIND,

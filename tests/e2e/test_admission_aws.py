@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.kube.resources import custom
+from karpenter_core.kube.resources import custom_kind
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from providers.aws.tests.admission_cases import CASES, KUBELET, UPDATE_CASES, node_class
 from tests.e2e.served_kinds import misjudged, with_crd
 
 if TYPE_CHECKING:
-    from tests.support.beds import Bed
+    from tests.support.local_clusters import LocalCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
-KIND = custom(EC2NodeClass.resource)
+KIND = custom_kind(EC2NodeClass.resource)
 
 
-async def test_every_node_class_is_judged_at_its_field(bed: Bed):
+async def test_every_node_class_is_judged_at_its_field(local_cluster: LocalCluster):
     """A server may name further fields, never only others."""
-    async with with_crd(bed, EC2NodeClass) as client:
+    async with with_crd(local_cluster, EC2NodeClass) as client:
         wrong = await misjudged(client, KIND, CASES)
         for case in UPDATE_CASES:
             stored = await client.create(KIND, case.old)
@@ -34,9 +34,11 @@ async def test_every_node_class_is_judged_at_its_field(bed: Bed):
     assert wrong == []
 
 
-async def test_kubelet_is_stored_unaltered_and_metadata_options_are_filled_in(bed: Bed):
+async def test_kubelet_is_stored_unaltered_and_metadata_options_are_filled_in(
+    local_cluster: LocalCluster,
+):
     """What the schema keeps, and what it adds."""
-    async with with_crd(bed, EC2NodeClass) as client:
+    async with with_crd(local_cluster, EC2NodeClass) as client:
         stored = await client.create(KIND, node_class(kubelet=KUBELET))
 
     assert stored["spec"]["kubelet"] == KUBELET

@@ -1,4 +1,4 @@
-"""The clusters themselves: what the other end-to-end tests stand on."""
+"""The clusters of the end-to-end tests work."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
-from karpenter_core.testing.cluster import ClusterClient, ClusterError, Mirror
-from karpenter_core.testing.scenarios import Deployment
-from tests.support.gateway import Gateway, Moment, Write
+from karpenter_core.testing.cluster import ClusterClient, ClusterError, ClusterMirror
+from karpenter_core.testing.scenarios import ScenarioDeployment
+from tests.support.gateway import Gateway, HookMoment, ObservedWrite
 from tests.support.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from tests.support.beds import Bed, RealBed
+    from tests.support.local_clusters import LocalCluster, RealLocalCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
@@ -31,7 +31,7 @@ NODE: dict[str, Any] = {
 }
 
 
-def pods_running(mirror: Mirror, count: int) -> Callable[[], Awaitable[bool]]:
+def pods_running(mirror: ClusterMirror, count: int) -> Callable[[], Awaitable[bool]]:
     async def check() -> bool:
         phases = [pod["status"]["phase"] for pod in mirror.objects(PODS)]
         return phases.count("Running") == count and len(phases) == count
@@ -39,20 +39,23 @@ def pods_running(mirror: Mirror, count: int) -> Callable[[], Awaitable[bool]]:
     return check
 
 
-async def test_serves_the_version_asked_for(real_bed: RealBed, kubernetes: str):
+async def test_serves_the_version_asked_for(real_local_cluster: RealLocalCluster, kubernetes: str):
     """Clients must not see v0.0.0."""
-    async with ClusterClient(real_bed.kubeconfig) as client:
+    async with ClusterClient(real_local_cluster.kubeconfig) as client:
         version = await client.request("GET", "/version")
 
     assert f"{version['major']}.{version['minor']}" == kubernetes
     assert version["gitVersion"].startswith(f"v{kubernetes}.")
 
 
-async def test_pods_of_a_deployment_run_on_a_simulated_node(bed: Bed):
+async def test_pods_of_a_deployment_run_on_a_simulated_node(local_cluster: LocalCluster):
     """A Node becomes Ready by itself, pods are bound and run; deleted ones are gone."""
-    async with ClusterClient(bed.kubeconfig) as client, Mirror(client, [NODES, PODS]) as mirror:
+    async with (
+        ClusterClient(local_cluster.kubeconfig) as client,
+        ClusterMirror(client, [NODES, PODS]) as mirror,
+    ):
         await client.create(NODES, NODE)
-        await client.create(DEPLOYMENTS, Deployment(name="web", replicas=3).manifest())
+        await client.create(DEPLOYMENTS, ScenarioDeployment(name="web", replicas=3).manifest())
         await wait_until(pods_running(mirror, 3), seconds=30)
         await client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 5}})
         await wait_until(pods_running(mirror, 5), seconds=30)
@@ -63,17 +66,19 @@ async def test_pods_of_a_deployment_run_on_a_simulated_node(bed: Bed):
         assert len(mirror.ever(PODS)) == 5
 
 
-async def test_a_killed_api_server_comes_back_with_what_it_stored(real_bed: RealBed):
+async def test_a_killed_api_server_comes_back_with_what_it_stored(
+    real_local_cluster: RealLocalCluster,
+):
     """And the controllers go on where they were."""
     async with (
-        ClusterClient(real_bed.kubeconfig) as client,
-        Mirror(client, [NODES, PODS]) as mirror,
+        ClusterClient(real_local_cluster.kubeconfig) as client,
+        ClusterMirror(client, [NODES, PODS]) as mirror,
     ):
         await client.create(NODES, NODE)
-        await client.create(DEPLOYMENTS, Deployment(name="web", replicas=2).manifest())
+        await client.create(DEPLOYMENTS, ScenarioDeployment(name="web", replicas=2).manifest())
         await wait_until(pods_running(mirror, 2), seconds=30)
 
-        await real_bed.restart_api_server()
+        await real_local_cluster.restart_api_server()
 
         await client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 4}})
         await wait_until(pods_running(mirror, 4), seconds=60)
@@ -82,10 +87,12 @@ async def test_a_killed_api_server_comes_back_with_what_it_stored(real_bed: Real
         await client.delete(NODES, "bench")
 
 
-async def test_a_stranger_may_not_list_nodes(real_bed: RealBed):
+async def test_a_stranger_may_not_list_nodes(real_local_cluster: RealLocalCluster):
     """Authentication and authorisation are on, as in a cluster that matters."""
-    async with ClusterClient(real_bed.kubeconfig) as client:
-        stranger = real_bed.control_plane.write_kubeconfig("stranger", organization="nobody")
+    async with ClusterClient(real_local_cluster.kubeconfig) as client:
+        stranger = real_local_cluster.control_plane.write_kubeconfig(
+            "stranger", organization="nobody"
+        )
         async with ClusterClient(stranger) as other:
             with pytest.raises(ClusterError) as refused:
                 await other.list(NODES)
@@ -93,27 +100,29 @@ async def test_a_stranger_may_not_list_nodes(real_bed: RealBed):
         assert await client.list(NODES) == []
 
 
-async def test_gateway_withholds_the_write_that_the_hook_stops(bed: Bed, tmp_path: Path):
+async def test_gateway_withholds_the_write_that_the_hook_stops(
+    local_cluster: LocalCluster, tmp_path: Path
+):
     """Stopped before: the server never sees it. Stopped after: it is done, unknown to the client."""
-    stop_at: tuple[int, Moment] | None = None
+    stop_at: tuple[int, HookMoment] | None = None
 
-    async def hook(write: Write, moment: Moment) -> bool:
+    async def hook(write: ObservedWrite, moment: HookMoment) -> bool:
         return (write.number, moment) != stop_at
 
     node = {**NODE, "metadata": {"name": "gate"}}
     async with (
-        ClusterClient(bed.kubeconfig) as client,
+        ClusterClient(local_cluster.kubeconfig) as client,
         Gateway(client, tmp_path / "gateway.kubeconfig") as gateway,
         ClusterClient(gateway.kubeconfig) as behind,
     ):
         gateway.watch_writes(hook)
-        for moment, exist in ((Moment.BEFORE, 0), (Moment.AFTER, 1)):
+        for moment, exist in ((HookMoment.BEFORE, 0), (HookMoment.AFTER, 1)):
             stop_at = (len(gateway.writes) + 1, moment)
             with pytest.raises(ClusterError, match="502"):
                 await behind.create(NODES, node)
             assert len(await client.list(NODES)) == exist
 
-        async with Mirror(behind, [NODES]) as mirror:
+        async with ClusterMirror(behind, [NODES]) as mirror:
             await behind.delete(NODES, "gate")
 
             async def none_left() -> bool:

@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from karpenter_core.testing.scenarios import Count, Deployment, Expectation, Given, NodePool, Pods
+from karpenter_core.testing.scenarios import (
+    CountBounds,
+    Expectation,
+    ExpectedPods,
+    InitialObjects,
+    ScenarioDeployment,
+    ScenarioNodePool,
+)
 from tests.e2e.kwok import KwokCloud
-from tests.support.gateway import Gateway, Moment, Write
-from tests.support.runner import NODE_CLAIMS, World
+from tests.support.gateway import Gateway, HookMoment, ObservedWrite
+from tests.support.runner import NODE_CLAIMS, ScenarioWorld
 
 if TYPE_CHECKING:
-    from tests.support.beds import Bed
     from tests.support.controller import ControllerProcess
+    from tests.support.local_clusters import LocalCluster
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
@@ -32,10 +39,10 @@ TRIES: Final = 2
 MAX_ROUNDS: Final = 40
 """More than there are steps; a bound, should counting fail."""
 STOPPED_SECONDS: Final = 30.0
-ONE: Final = Count(at_least=1, at_most=1)
+ONE: Final = CountBounds(at_least=1, at_most=1)
 LAUNCHED: Final = Expectation(
     within=timedelta(seconds=60),
-    pods=Pods(running=ONE),
+    pods=ExpectedPods(running=ONE),
     nodes=ONE,
     ready_nodes=ONE,
     node_claims=ONE,
@@ -55,7 +62,11 @@ class Assassin:
     """
 
     def __init__(
-        self, controller: ControllerProcess, target: str | None, moment: Moment, steps: list[str]
+        self,
+        controller: ControllerProcess,
+        target: str | None,
+        moment: HookMoment,
+        steps: list[str],
     ) -> None:
         self._controller = controller
         self._target = target
@@ -71,8 +82,8 @@ class Assassin:
         """Whether the controller is dead by now."""
         return self._struck.is_set()
 
-    async def __call__(self, write: Write, moment: Moment) -> bool:
-        if moment is Moment.BEFORE:
+    async def __call__(self, write: ObservedWrite, moment: HookMoment) -> bool:
+        if moment is HookMoment.BEFORE:
             self._of_write[write.number] = self._next_step(write)
         step = self._of_write.get(write.number)
         if step is not None and (step, moment) == (self._target, self._moment):
@@ -86,7 +97,7 @@ class Assassin:
         if self._at_work:
             await self._struck.wait()
 
-    def _next_step(self, write: Write) -> str:
+    def _next_step(self, write: ObservedWrite) -> str:
         parts = write.path.split("/")
         kind = f"{write.method} {'/'.join(part for part in parts if part in STEPS_OF)}"
         self._seen[kind] += 1
@@ -96,7 +107,7 @@ class Assassin:
         return step
 
 
-async def need_a_node(world: World) -> None:
+async def need_a_node(world: ScenarioWorld) -> None:
     """Create a pod that no controller would replace.
 
     It tolerates the taint of nodes that are not registered yet: Kubernetes' own taint eviction may
@@ -104,21 +115,21 @@ async def need_a_node(world: World) -> None:
     """
     key = "karpenter.sh/unregistered"
     toleration = {"key": key, "operator": "Exists", "effect": "NoExecute"}
-    template = Deployment(name="web", pod={"tolerations": [toleration]}).manifest()
+    template = ScenarioDeployment(name="web", pod={"tolerations": [toleration]}).manifest()
     manifest = template["spec"]["template"]
     metadata = {**manifest["metadata"], "name": "web"}
     await world.create({**manifest, "apiVersion": "v1", "kind": "Pod", "metadata": metadata})
 
 
-async def need_it_no_more(world: World) -> None:
+async def need_it_no_more(world: ScenarioWorld) -> None:
     """Delete the NodeClaim: its node is tainted, drained and terminated."""
     for claim in world.mirror.objects(NODE_CLAIMS):
         await world.client.delete(NODE_CLAIMS, claim["metadata"]["name"])
 
 
-@pytest.mark.parametrize("moment", list(Moment))
+@pytest.mark.parametrize("moment", list(HookMoment))
 async def test_killed_at_any_step_of_launch_and_termination(
-    bed: Bed, moment: Moment, tmp_path: Path
+    local_cluster: LocalCluster, moment: HookMoment, tmp_path: Path
 ):
     """Before a write reaches the API server, and after it was done but not yet known.
 
@@ -129,11 +140,13 @@ async def test_killed_at_any_step_of_launch_and_termination(
     steps: dict[str, list[str]] = {phase: [] for phase in phases}
     struck: dict[str, list[str]] = {phase: [] for phase in phases}
     async with (
-        World(bed, KwokCloud(), tmp_path, crds=CRDS) as world,
+        ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world,
         Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
     ):
         never = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
-        for manifest in Given(node_pools=[NodePool(name="general", disruption=never)]).objects():
+        for manifest in InitialObjects(
+            node_pools=[ScenarioNodePool(name="general", disruption=never)]
+        ).objects():
             await world.create(manifest)
         controller = world.add_controller(
             kubeconfig=gateway.kubeconfig,
@@ -173,15 +186,17 @@ async def test_killed_at_any_step_of_launch_and_termination(
     assert any(step.startswith("PATCH nodeclaims") for step in struck["termination"]), struck
 
 
-async def test_leader_killed_between_claim_and_launch_leaves_one_claim(bed: Bed, tmp_path: Path):
+async def test_leader_killed_between_claim_and_launch_leaves_one_claim(
+    local_cluster: LocalCluster, tmp_path: Path
+):
     """The standby takes the claim over; the pods that still wait get no second one."""
     async with (
-        World(bed, KwokCloud(), tmp_path, crds=CRDS) as world,
+        ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world,
         Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
     ):
-        given = Given(
-            node_pools=[NodePool(name="general")],
-            deployments=[Deployment(name="web", replicas=1)],
+        given = InitialObjects(
+            node_pools=[ScenarioNodePool(name="general")],
+            deployments=[ScenarioDeployment(name="web", replicas=1)],
         )
         leader = world.add_controller(
             "leader", kubeconfig=gateway.kubeconfig, options={"providers": "kwok"}
@@ -191,9 +206,9 @@ async def test_leader_killed_between_claim_and_launch_leaves_one_claim(bed: Bed,
         await world.expect_leader()
         await standby.start()
 
-        async def kill_after_claim(write: Write, moment: Moment) -> bool:
+        async def kill_after_claim(write: ObservedWrite, moment: HookMoment) -> bool:
             claimed = write.method == "POST" and write.path.endswith("/nodeclaims")
-            if claimed and moment is Moment.AFTER:
+            if claimed and moment is HookMoment.AFTER:
                 await leader.process.kill()
             return leader.process.is_running
 
@@ -204,7 +219,7 @@ async def test_leader_killed_between_claim_and_launch_leaves_one_claim(bed: Bed,
             Expectation(
                 within=timedelta(seconds=90),
                 hold=timedelta(seconds=5),
-                pods=Pods(running=ONE),
+                pods=ExpectedPods(running=ONE),
                 launched=ONE,
                 instances=ONE,
                 consistent=True,
@@ -215,17 +230,17 @@ async def test_leader_killed_between_claim_and_launch_leaves_one_claim(bed: Bed,
 
 
 async def test_leader_stopped_for_half_a_minute_launches_and_terminates_nothing(
-    bed: Bed, tmp_path: Path
+    local_cluster: LocalCluster, tmp_path: Path
 ):
     """It is stopped in the middle of a launch; when it goes on, another one leads and has done it."""
     cloud = KwokCloud()
     async with (
-        World(bed, cloud, tmp_path, crds=CRDS) as world,
+        ScenarioWorld(local_cluster, cloud, tmp_path, crds=CRDS) as world,
         Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
     ):
-        given = Given(
-            node_pools=[NodePool(name="general")],
-            deployments=[Deployment(name="web", replicas=1)],
+        given = InitialObjects(
+            node_pools=[ScenarioNodePool(name="general")],
+            deployments=[ScenarioDeployment(name="web", replicas=1)],
         )
         old = world.add_controller(
             "old", kubeconfig=gateway.kubeconfig, options={"providers": "kwok"}
@@ -239,10 +254,10 @@ async def test_leader_stopped_for_half_a_minute_launches_and_terminates_nothing(
 
         stopped = False
 
-        async def stop_after_claim(write: Write, moment: Moment) -> bool:
+        async def stop_after_claim(write: ObservedWrite, moment: HookMoment) -> bool:
             nonlocal stopped
             claimed = write.method == "POST" and write.path.endswith("/nodeclaims")
-            if claimed and moment is Moment.AFTER and not stopped:
+            if claimed and moment is HookMoment.AFTER and not stopped:
                 stopped = True
                 old.process.signal(signal.SIGSTOP)
             return True
@@ -254,7 +269,7 @@ async def test_leader_stopped_for_half_a_minute_launches_and_terminates_nothing(
             Expectation(
                 within=timedelta(seconds=90),
                 hold=timedelta(seconds=1),
-                pods=Pods(running=ONE),
+                pods=ExpectedPods(running=ONE),
                 launched=ONE,
                 consistent=True,
             ),
@@ -266,7 +281,9 @@ async def test_leader_stopped_for_half_a_minute_launches_and_terminates_nothing(
 
         # Something to do for whoever believes to lead: more pods, then none.
         await world.scale("web", 40)
-        more = Expectation(pods=Pods(running=Count(at_least=40, at_most=40)), consistent=True)
+        more = Expectation(
+            pods=ExpectedPods(running=CountBounds(at_least=40, at_most=40)), consistent=True
+        )
         await world.expect(more, where="after the old leader went on")
         await world.scale("web", 0)
         await world.expect(GONE, where="after the old leader went on")

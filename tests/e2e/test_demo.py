@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from karpenter_core.cli.demo.scene import NAME
+from karpenter_core.cli.demo.demo_manifests import NAME
 from karpenter_core.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
@@ -16,7 +16,7 @@ from karpenter_core.kube.resources import (
     PODS,
 )
 from karpenter_core.testing.cluster import ClusterClient
-from tests.support.beds import EmbeddedBed
+from tests.support.local_clusters import EmbeddedLocalCluster
 
 DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "demo")
 
@@ -39,10 +39,10 @@ async def test_demo_plays_to_its_end(tmp_path):
 @pytest.mark.timeout(150)
 async def test_interrupted_demo_leaves_nothing_behind(tmp_path):
     """Ctrl-C in the middle: nodes, objects and the CRDs it brought are gone from the cluster."""
-    async with EmbeddedBed() as bed:
+    async with EmbeddedLocalCluster() as local_cluster:
         demo = await asyncio.create_subprocess_exec(
             *DEMO,
-            f"--kubeconfig={bed.kubeconfig}",
+            f"--kubeconfig={local_cluster.kubeconfig}",
             f"--log-folder={tmp_path}",
             stdout=asyncio.subprocess.PIPE,
         )
@@ -52,7 +52,7 @@ async def test_interrupted_demo_leaves_nothing_behind(tmp_path):
         demo.send_signal(signal.SIGINT)
         async with asyncio.timeout(90):
             await demo.communicate()
-        async with ClusterClient(bed.kubeconfig) as client:
+        async with ClusterClient(local_cluster.kubeconfig) as client:
             left = [await client.list(kind) for kind in (NODES, PODS, CUSTOM_RESOURCE_DEFINITIONS)]
             names = {each["metadata"]["name"] for each in await client.list(NAMESPACES)}
 

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from karpenter_core.cli.demo.scene import NAME
+from karpenter_core.cli.demo.demo_manifests import NAME
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from karpenter_core.testing.cluster import ClusterClient
 from tests.support.processes import wait_until
@@ -23,14 +23,14 @@ DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()"
 @pytest.mark.e2e
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("provider", ["alibabacloud", "aws"])
-async def test_a_cloud_is_filled_troubled_renewed_and_left(bed, provider, tmp_path):
-    async with ClusterClient(bed.kubeconfig) as client:
+async def test_a_cloud_is_filled_troubled_renewed_and_left(local_cluster, provider, tmp_path):
+    async with ClusterClient(local_cluster.kubeconfig) as client:
         before = {each["metadata"]["name"] for each in await definitions(client)}
 
         demo = await asyncio.create_subprocess_exec(
             *DEMO,
             f"--provider={provider}",
-            f"--kubeconfig={bed.kubeconfig}",
+            f"--kubeconfig={local_cluster.kubeconfig}",
             f"--log-folder={tmp_path}",
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""What `karpenter doctor` calls enough is enough: a controller with just these permissions works."""
+"""A controller works with exactly the permissions that the doctor asks for."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from karpenter_core.cli.doctor_cluster import FACT_PERMISSIONS, Permission, needed_permissions
 from karpenter_core.kube.resources import NODES, ResourceKind
 from karpenter_core.kube.wire.codecs import Codecs
-from karpenter_core.testing.scenarios import Runner, load_scenarios
+from karpenter_core.testing.scenarios import RunnerKind, load_scenarios
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.e2e.kwok import KwokCloud
-from tests.support.runner import World
+from tests.support.runner import ScenarioWorld
 
 if TYPE_CHECKING:
-    from tests.support.beds import RealBed
+    from tests.support.local_clusters import RealLocalCluster
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
@@ -82,11 +82,13 @@ async def doctor(kubeconfig):
     return process.returncode, [line["message"] for line in found]
 
 
-async def test_a_controller_works_with_what_the_doctor_calls_enough(real_bed: RealBed, tmp_path):
+async def test_a_controller_works_with_what_the_doctor_calls_enough(
+    real_local_cluster: RealLocalCluster, tmp_path
+):
     """And what is missing of it is named."""
-    kubeconfig = real_bed.control_plane.write_kubeconfig(USER, organization="nobody")
-    scenarios = {s.name: s for s in load_scenarios(ROOT / "tests" / "scenarios", Runner.REAL)}
-    async with World(real_bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+    kubeconfig = real_local_cluster.control_plane.write_kubeconfig(USER, organization="nobody")
+    scenarios = {s.name: s for s in load_scenarios(ROOT / "tests" / "scenarios", RunnerKind.REAL)}
+    async with ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         role = cluster_role(permissions())
         await world.client.create(ROLES, {**role, "rules": role["rules"][1:]})
         await world.client.create(BINDINGS, BINDING)

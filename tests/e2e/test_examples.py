@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.cli.demo.clouds import find_simulated_cloud
+from karpenter_core.cli.demo.demo_kubelets import find_simulated_cloud
 from karpenter_core.kube import resources
-from karpenter_core.kube.resources import ResourceKind, custom
+from karpenter_core.kube.resources import ResourceKind, custom_kind
 from tests.e2e.kwok import KwokCloud
 from tests.repository.test_examples import CLOUDS, NODE_CLASSES, documents, of_kind
-from tests.support.runner import NODE_POOLS, World
+from tests.support.runner import NODE_POOLS, ScenarioWorld
 
 if TYPE_CHECKING:
-    from tests.support.beds import RealBed
+    from tests.support.local_clusters import RealLocalCluster
 
 ACCOUNT = "system:serviceaccount:kube-system:karpenter"
 CRDS = sorted((Path(__file__).parents[2] / "crds").glob("*.yaml"))
@@ -38,7 +38,7 @@ KINDS = {
     "RoleBinding": ResourceKind(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
     "Service": resources.SERVICES,
     "ServiceAccount": ResourceKind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
-    **{model.resource.kind: custom(model.resource) for model in NODE_CLASSES.values()},
+    **{model.resource.kind: custom_kind(model.resource) for model in NODE_CLASSES.values()},
 }
 KEPT = {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
 """What has to be there for the doctor; the rest is admitted as a dry run."""
@@ -53,12 +53,12 @@ pytestmark = [
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 async def test_the_guides_manifests_are_admitted_and_let_the_controller_do_its_work(
-    cloud, real_bed: RealBed, tmp_path
+    cloud, real_local_cluster: RealLocalCluster, tmp_path
 ):
     """As `karpenter doctor` finds under the service account's own rights."""
-    kubeconfig = real_bed.control_plane.write_kubeconfig(ACCOUNT, organization="nobody")
+    kubeconfig = real_local_cluster.control_plane.write_kubeconfig(ACCOUNT, organization="nobody")
     applied = [*documents(f"{cloud}/settings"), *documents("deploy/controller")]
-    async with World(real_bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+    async with ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         try:
             for manifest in (*applied, *documents(f"{cloud}/nodes")):
                 await apply(world.client, manifest)

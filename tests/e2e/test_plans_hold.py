@@ -1,4 +1,4 @@
-"""What is planned for pods with every kind of constraint is what the real scheduler does.
+"""The real scheduler places pods with every constraint as they were planned.
 
 Three hundred pods wait before the controller starts, so that one plan serves them all. Each must
 be bound, on nodes of that plan but for a straggler: a second round of nodes would mean that the plan
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from karpenter_core.controllers.provisioning.claims import DECISION
+from karpenter_core.controllers.provisioning.new_claims import DECISION
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import EVENTS
 from tests.e2e.kwok import KwokCloud
-from tests.support.runner import NODE_CLAIMS, World, wait_until
+from tests.support.runner import NODE_CLAIMS, ScenarioWorld, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.support.beds import Bed
+    from tests.support.local_clusters import LocalCluster
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
@@ -284,10 +284,10 @@ def _volume(number: int, zone: str) -> list[tuple[Any, dict[str, Any]]]:
 
 
 async def test_three_hundred_pods_of_every_kind_are_bound_as_planned(
-    real_bed: Bed, tmp_path: Path, record_property: Callable[[str, object], None]
+    real_local_cluster: LocalCluster, tmp_path: Path, record_property: Callable[[str, object], None]
 ):
     assert sum(replicas for replicas, _ in WORKLOADS.values()) + VOLUMES == PODS
-    async with World(real_bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+    async with ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         volumes = [_volume(n, f"test-zone-{'abc'[n % 3]}") for n in range(VOLUMES)]
         others = [_priority_class(), *(part for parts in volumes for part in parts)]
         for kind, manifest in others:
@@ -310,13 +310,13 @@ async def test_three_hundred_pods_of_every_kind_are_bound_as_planned(
                 await _delete(world, kind, manifest["metadata"])
 
 
-def _pods(world: World) -> list[dict[str, Any]]:
+def _pods(world: ScenarioWorld) -> list[dict[str, Any]]:
     return [
         p for p in world.mirror.objects(resources.PODS) if p["metadata"]["namespace"] == "default"
     ]
 
 
-def _waiting(world: World) -> int:
+def _waiting(world: ScenarioWorld) -> int:
     """Count the pods of which the scheduler has said that they go nowhere."""
     return sum(
         any(c.get("reason") == "Unschedulable" for c in pod.get("status", {}).get("conditions", ()))
@@ -324,7 +324,7 @@ def _waiting(world: World) -> int:
     )
 
 
-def _rounds(world: World) -> tuple[set[str], set[str]]:
+def _rounds(world: ScenarioWorld) -> tuple[set[str], set[str]]:
     """Part every claim that there ever was into those of the first plan and those after it."""
     claims = [record.object["metadata"] for record in world.mirror.ever(NODE_CLAIMS)]
     first = claims[0]["annotations"][DECISION]
@@ -332,7 +332,7 @@ def _rounds(world: World) -> tuple[set[str], set[str]]:
     return planned, {each["name"] for each in claims} - planned
 
 
-def _about(world: World, planned: set[str], late: set[str]) -> str:
+def _about(world: ScenarioWorld, planned: set[str], late: set[str]) -> str:
     """Say which pods are on nodes that were not of the first plan."""
     nodes = {
         node["metadata"]["name"]
@@ -343,25 +343,25 @@ def _about(world: World, planned: set[str], late: set[str]) -> str:
     return f"{len(late)} claims beyond the {len(planned)} planned, for {pods}"
 
 
-async def _volumes_are_bound(world: World) -> bool:
+async def _volumes_are_bound(world: ScenarioWorld) -> bool:
     claims = await world.client.list(resources.PERSISTENT_VOLUME_CLAIMS)
     return len(claims) == VOLUMES and all(each["status"]["phase"] == "Bound" for each in claims)
 
 
-def _bound(world: World) -> list[str]:
+def _bound(world: ScenarioWorld) -> list[str]:
     return [pod["metadata"]["name"] for pod in _pods(world) if pod["spec"].get("nodeName")]
 
 
-async def _leave(world: World) -> None:
+async def _leave(world: ScenarioWorld) -> None:
     for app in WORKLOADS:
         await world.client.delete(resources.DEPLOYMENTS, app, "default")
 
 
-async def _delete(world: World, kind: Any, metadata: dict[str, Any]) -> None:
+async def _delete(world: ScenarioWorld, kind: Any, metadata: dict[str, Any]) -> None:
     await world.client.delete(kind, metadata["name"], metadata.get("namespace", ""))
 
 
-async def _reach(world: World, count: Callable[[], int], what: str, seconds: float) -> None:
+async def _reach(world: ScenarioWorld, count: Callable[[], int], what: str, seconds: float) -> None:
     """Wait until all pods are counted; on failure say which are missing and why."""
 
     async def reached() -> bool:

@@ -1,4 +1,4 @@
-"""Several providers in one process, and what must not be loaded together."""
+"""Several providers run in one process; conflicting ones are refused."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ import pytest
 
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import ResourceKind
-from karpenter_core.testing.scenarios import Count, Deployment, Expectation, Given, NodePool, Pods
+from karpenter_core.testing.scenarios import (
+    CountBounds,
+    Expectation,
+    ExpectedPods,
+    InitialObjects,
+    ScenarioDeployment,
+    ScenarioNodePool,
+)
 from tests.e2e.kwok import KwokCloud
 from tests.e2e.plugins import distribution, minimal_provider, render_crds
-from tests.support.runner import World
+from tests.support.runner import ScenarioWorld
 
 if TYPE_CHECKING:
-    from tests.support.beds import Bed
+    from tests.support.local_clusters import LocalCluster
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
@@ -39,27 +46,27 @@ BAD_QUANTITY = json.dumps(
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 
-def exactly(number: int) -> Count:
-    return Count(at_least=number, at_most=number)
+def exactly(number: int) -> CountBounds:
+    return CountBounds(at_least=number, at_most=number)
 
 
-async def test_two_providers_serve_a_pool_each(bed: Bed, tmp_path: Path):
+async def test_two_providers_serve_a_pool_each(local_cluster: LocalCluster, tmp_path: Path):
     """Each launches for its own NodePool, and each removes what it launched."""
     plugins = minimal_provider(tmp_path / "plugins")
     crds = {path.name: path for path in render_crds("minimal", tmp_path / "crds", plugins)}
     crds |= {path.name: path for path in CRDS}
-    async with World(
-        bed,
+    async with ScenarioWorld(
+        local_cluster,
         KwokCloud(),
         tmp_path,
         crds=crds.values(),
         plugins=plugins,
         kinds=[MINIMAL_NODE_CLASSES],
     ) as world:
-        given = Given(
+        given = InitialObjects(
             node_pools=[
-                NodePool(name="kwok", labels={"example.com/cloud": "kwok"}),
-                NodePool(
+                ScenarioNodePool(name="kwok", labels={"example.com/cloud": "kwok"}),
+                ScenarioNodePool(
                     name="minimal",
                     labels={"example.com/cloud": "minimal"},
                     node_class_group="minimal.example.com",
@@ -75,7 +82,7 @@ async def test_two_providers_serve_a_pool_each(bed: Bed, tmp_path: Path):
                 },
             ],
             deployments=[
-                Deployment(
+                ScenarioDeployment(
                     name=f"on-{cloud}",
                     replicas=3,
                     pod={"nodeSelector": {"example.com/cloud": cloud}},
@@ -90,7 +97,7 @@ async def test_two_providers_serve_a_pool_each(bed: Bed, tmp_path: Path):
         await world.expect(
             Expectation(
                 within=timedelta(seconds=60),
-                pods=Pods(running=exactly(6)),
+                pods=ExpectedPods(running=exactly(6)),
                 pools_used=["kwok", "minimal"],
             ),
         )
@@ -102,7 +109,7 @@ async def test_two_providers_serve_a_pool_each(bed: Bed, tmp_path: Path):
         await world.expect(Expectation(within=timedelta(seconds=60), nothing_left=True))
 
 
-async def start_fails(world: World, **options: str) -> str:
+async def start_fails(world: ScenarioWorld, **options: str) -> str:
     """Start a controller that must not come up; return what it says."""
     controller = world.add_controller(options={"providers": "kwok", **options})
     await controller.start(wait=False)
@@ -111,7 +118,9 @@ async def start_fails(world: World, **options: str) -> str:
     return controller.process.log_text()
 
 
-async def test_two_owners_of_one_kind_stop_the_start(embedded_bed: Bed, tmp_path: Path):
+async def test_two_owners_of_one_kind_stop_the_start(
+    embedded_local_cluster: LocalCluster, tmp_path: Path
+):
     """And the message names both, with the distributions they came with."""
     twin = distribution(
         tmp_path / "plugins",
@@ -137,7 +146,9 @@ async def test_two_owners_of_one_kind_stop_the_start(embedded_bed: Bed, tmp_path
                     return replace(self._original.karpenter_provider_info(), name="knockoff")
         """,
     )
-    async with World(embedded_bed, KwokCloud(), tmp_path, crds=CRDS, plugins=[twin]) as world:
+    async with ScenarioWorld(
+        embedded_local_cluster, KwokCloud(), tmp_path, crds=CRDS, plugins=[twin]
+    ) as world:
         said = await start_fails(world, providers="kwok,knockoff")
 
     assert "KWOKNodeClass" in said
@@ -156,22 +167,22 @@ async def test_two_owners_of_one_kind_stop_the_start(embedded_bed: Bed, tmp_path
     ids=["missing", "not-json", "bad-quantity"],
 )
 async def test_a_bad_catalogue_file_stops_the_start(
-    embedded_bed: Bed, tmp_path: Path, content: str | None, mentioned: list[str]
+    embedded_local_cluster: LocalCluster, tmp_path: Path, content: str | None, mentioned: list[str]
 ):
     """With file, entry, field and value in the message."""
     catalogue = tmp_path / "catalogue.json"
     if content is not None:
         catalogue.write_text(content)
-    async with World(embedded_bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+    async with ScenarioWorld(embedded_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         said = await start_fails(world, **{"instance-types-file": str(catalogue)})
 
     assert [word for word in mentioned if word not in said] == [], said
     assert "Traceback" not in said
 
 
-async def test_waits_for_the_crds_and_says_so(embedded_bed: Bed, tmp_path: Path):
+async def test_waits_for_the_crds_and_says_so(embedded_local_cluster: LocalCluster, tmp_path: Path):
     """A controller may be there before the kinds it works with."""
-    async with World(embedded_bed, KwokCloud(), tmp_path, crds=CRDS) as world:
+    async with ScenarioWorld(embedded_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         kind = resources.CUSTOM_RESOURCE_DEFINITIONS
         for crd in await world.client.list(kind):
             await world.client.delete(kind, crd["metadata"]["name"])

@@ -1,4 +1,4 @@
-"""A control plane whose pods are no longer shown: no node with pods ends, and all is well again.
+"""No node with pods ends while the API server does not show pods.
 
 The short form takes kinds for stale after seconds. SILENCE_MINUTES=15 plays it with the times that
 `karpenter run` has, for so many minutes.
@@ -16,16 +16,23 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from karpenter_core.kube.resources import NODES, PODS
-from karpenter_core.testing.scenarios import Count, Deployment, Expectation, Given, NodePool, Pods
+from karpenter_core.testing.scenarios import (
+    CountBounds,
+    Expectation,
+    ExpectedPods,
+    InitialObjects,
+    ScenarioDeployment,
+    ScenarioNodePool,
+)
 from tests.e2e.kwok import KwokCloud
 from tests.e2e.silent_proxy import SilentProxy, Trouble
 from tests.support.gateway import Gateway
 from tests.support.processes import wait_until
-from tests.support.runner import World
+from tests.support.runner import ScenarioWorld
 
 if TYPE_CHECKING:
     from karpenter_core.kube.resources import ResourceKind
-    from tests.support.beds import RealBed
+    from tests.support.local_clusters import RealLocalCluster
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
@@ -37,7 +44,7 @@ pytestmark = [
     pytest.mark.timeout(300 + 120 * MINUTES),
 ]
 
-TWO: Final = Count(at_least=2, at_most=2)
+TWO: Final = CountBounds(at_least=2, at_most=2)
 TIMES: Final = "90,70,5" if MINUTES else "8,5,1"
 OUTAGE_SECONDS: Final = MINUTES * 60 or 25.0
 EMPTY_SECONDS: Final = 120 if MINUTES else 12
@@ -57,9 +64,9 @@ APART: Final = {
         }
     }
 }
-GIVEN: Final = Given(
+GIVEN: Final = InitialObjects(
     node_pools=[
-        NodePool(
+        ScenarioNodePool(
             name="general",
             disruption={
                 "consolidationPolicy": "WhenEmpty",
@@ -68,26 +75,28 @@ GIVEN: Final = Given(
             },
         )
     ],
-    deployments=[Deployment(name="web", replicas=2, pod=APART)],
+    deployments=[ScenarioDeployment(name="web", replicas=2, pod=APART)],
 )
 RUNNING: Final = Expectation(
-    within=timedelta(seconds=90), pods=Pods(running=TWO), nodes=TWO, instances=TWO
+    within=timedelta(seconds=90), pods=ExpectedPods(running=TWO), nodes=TWO, instances=TWO
 )
-EMPTIED: Final = Expectation(within=timedelta(seconds=60), pods=Pods(running=Count(at_most=0)))
+EMPTIED: Final = Expectation(
+    within=timedelta(seconds=60), pods=ExpectedPods(running=CountBounds(at_most=0))
+)
 GONE: Final = Expectation(within=timedelta(seconds=120 + EMPTY_SECONDS), nothing_left=True)
 
 
-def uids(world: World, kind: ResourceKind) -> set[str]:
+def uids(world: ScenarioWorld, kind: ResourceKind) -> set[str]:
     return {each["metadata"]["uid"] for each in world.mirror.objects(kind)}
 
 
 @pytest.mark.parametrize("trouble", list(Trouble), ids=lambda each: each.name.lower())
 async def test_no_node_ends_whose_pods_are_not_shown(
-    real_bed: RealBed, trouble: Trouble, tmp_path: Path
+    real_local_cluster: RealLocalCluster, trouble: Trouble, tmp_path: Path
 ):
     """Pods are bound to nodes that were empty when pods were last heard of."""
     async with (
-        World(real_bed, KwokCloud(), tmp_path, crds=CRDS) as world,
+        ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world,
         Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
         SilentProxy(gateway.port, tmp_path / "proxy.kubeconfig", marks=ALL_PODS) as proxy,
     ):

@@ -1,4 +1,4 @@
-"""A controller that starts in the middle of an incident serves all pods that wait, with one plan.
+"""A controller that starts in an incident serves all pending pods at once.
 
 `python -m benchmarks.startup` does the same with 14,800 pods and holds the times to their gate.
 """

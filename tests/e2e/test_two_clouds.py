@@ -13,18 +13,24 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from karpenter_core.cli.demo.clouds import Kubelets, find_simulated_cloud
-from karpenter_core.cli.demo.scene import find_node_class
+from karpenter_core.cli.demo.demo_kubelets import DemoKubelets, find_simulated_cloud
+from karpenter_core.cli.demo.demo_manifests import find_node_class
 from karpenter_core.kube.api import KubeApi
 from karpenter_core.kube.client import connect
-from karpenter_core.kube.resources import custom
+from karpenter_core.kube.resources import custom_kind
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.testing.scenarios import Count, Deployment, Expectation, NodePool, Pods
+from karpenter_core.testing.scenarios import (
+    CountBounds,
+    Expectation,
+    ExpectedPods,
+    ScenarioDeployment,
+    ScenarioNodePool,
+)
 from tests.e2e.kwok import KwokCloud
-from tests.support.runner import World
+from tests.support.runner import ScenarioWorld
 
 if TYPE_CHECKING:
-    from tests.support.beds import Bed
+    from tests.support.local_clusters import LocalCluster
 
 CRDS = tuple(sorted((Path(__file__).parents[2] / "crds").glob("*.yaml")))
 CLOUDS = ("aws", "alibabacloud")
@@ -33,7 +39,7 @@ POOL = "example.com/cloud"
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 
-async def test_two_clouds_serve_a_pool_each(bed: Bed, tmp_path: Path):
+async def test_two_clouds_serve_a_pool_each(local_cluster: LocalCluster, tmp_path: Path):
     models = {name: find_node_class(name) for name in CLOUDS}
     with ExitStack() as open_clouds:
         clouds = {name: open_clouds.enter_context(find_simulated_cloud(name)) for name in CLOUDS}
@@ -42,11 +48,11 @@ async def test_two_clouds_serve_a_pool_each(bed: Bed, tmp_path: Path):
                 open_clouds.callback(restore, name, os.environ.get(name))
                 os.environ[name] = value
         async with AsyncExitStack() as stack:
-            kinds = [custom(model.resource) for model in models.values()]
+            kinds = [custom_kind(model.resource) for model in models.values()]
             world = await stack.enter_async_context(
-                World(bed, KwokCloud(), tmp_path, crds=CRDS, kinds=kinds)
+                ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS, kinds=kinds)
             )
-            await let_machines_join(stack, bed, clouds.values())
+            await let_machines_join(stack, local_cluster, clouds.values())
             for name, model in models.items():
                 await world.create(node_class(model, clouds[name].node_class_spec))
                 await world.create(pool(name, model).manifest())
@@ -57,18 +63,18 @@ async def test_two_clouds_serve_a_pool_each(bed: Bed, tmp_path: Path):
             await world.expect(
                 Expectation(
                     within=timedelta(seconds=90),
-                    pods=Pods(running=Count(at_least=6, at_most=6)),
-                    nodes=Count(at_least=2),
+                    pods=ExpectedPods(running=CountBounds(at_least=6, at_most=6)),
+                    nodes=CountBounds(at_least=2),
                 )
             )
-            bought = {name: set(cloud.machines()) for name, cloud in clouds.items()}
+            bought = {name: set(cloud.instances()) for name, cloud in clouds.items()}
             assert all(bought.values())
             assert {node["spec"]["providerID"] for node in world.observe().nodes} == set().union(
                 *bought.values()
             )
             shown = await metrics(controller.metrics_url)
             for name, cloud in clouds.items():
-                types = {machine.offering.instance_type for machine in cloud.machines().values()}
+                types = {machine.offering.instance_type for machine in cloud.instances().values()}
                 assert all(
                     f'instance_type="{instance_type}"' in shown for instance_type in types
                 ), name
@@ -77,7 +83,7 @@ async def test_two_clouds_serve_a_pool_each(bed: Bed, tmp_path: Path):
             await world.expect(
                 Expectation(within=timedelta(seconds=90), nothing_left=True), where="the end"
             )
-            assert [cloud.machines() for cloud in clouds.values()] == [{}, {}]
+            assert [cloud.instances() for cloud in clouds.values()] == [{}, {}]
 
 
 def node_class(model, spec):
@@ -90,7 +96,7 @@ def node_class(model, spec):
 
 
 def pool(name, model):
-    return NodePool(
+    return ScenarioNodePool(
         name=name,
         labels={POOL: name},
         node_class_group=model.resource.group,
@@ -99,19 +105,19 @@ def pool(name, model):
 
 
 def deployment(name):
-    return Deployment(
+    return ScenarioDeployment(
         name=f"on-{name}", replicas=3, cpu="1", memory="1Gi", pod={"nodeSelector": {POOL: name}}
     )
 
 
-async def let_machines_join(stack, bed, clouds):
+async def let_machines_join(stack, local_cluster, clouds):
     """Do for both clouds what kubelets and the clouds' controllers do."""
     clock = SystemClock()
-    transport = await connect(kubeconfig=str(bed.kubeconfig), clock=clock)
+    transport = await connect(kubeconfig=str(local_cluster.kubeconfig), clock=clock)
     api = KubeApi(transport, clock=clock)
     stack.push_async_callback(api.close)
     for cloud in clouds:
-        task = asyncio.create_task(Kubelets(cloud, api).run())
+        task = asyncio.create_task(DemoKubelets(cloud, api).run())
         stack.push_async_callback(end, task)
 
 

@@ -1,4 +1,4 @@
-"""A transport that answers as a test scripts it, and small makers of API objects."""
+"""A transport with scripted answers, and small builders of API objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from karpenter_core.kube.transport import Request, Response
+from karpenter_core.kube.transport import ApiRequest, ApiResponse
 
 
 class ScriptedTransport:
@@ -22,7 +22,7 @@ class ScriptedTransport:
     def __init__(self, answers=(), watches=()):
         self.answers = iter(answers)
         self.watches = list(watches)
-        self.requests: list[Request] = []
+        self.requests: list[ApiRequest] = []
         self.times: list[float] = []
 
     async def request(self, request):
@@ -47,10 +47,10 @@ class ScriptedTransport:
         script = self.watches.pop(0) if self.watches else [HANG]
         if isinstance(script, Exception):
             raise script
-        if isinstance(script, Response):
+        if isinstance(script, ApiResponse):
             yield script, _lines([])
         else:
-            yield Response(status=200, body=b""), _lines(script)
+            yield ApiResponse(status=200, body=b""), _lines(script)
 
     async def close(self):
         pass
@@ -71,11 +71,11 @@ async def _lines(script):
             yield step
 
 
-def answer(body: Any = None, status: int = 200, **headers: str) -> Response:
-    return Response(status=status, body=msgspec.json.encode(body or {}), headers=headers)
+def answer(body: Any = None, status: int = 200, **headers: str) -> ApiResponse:
+    return ApiResponse(status=status, body=msgspec.json.encode(body or {}), headers=headers)
 
 
-def refusal(status: int, message: str = "no", reason: str = "", **headers: str) -> Response:
+def refusal(status: int, message: str = "no", reason: str = "", **headers: str) -> ApiResponse:
     body = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -103,7 +103,7 @@ def node(name: str, version: int = 1, uid: str = "", **spec: Any) -> dict[str, A
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
 
 
-def page(items: list[Any], version: int, token: str = "") -> Response:
+def page(items: list[Any], version: int, token: str = "") -> ApiResponse:
     return answer(
         {"metadata": {"resourceVersion": str(version), "continue": token}, "items": items}
     )

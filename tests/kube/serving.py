@@ -11,10 +11,10 @@ import yaml
 from aiohttp import web
 
 from karpenter_core.kube.client import connect
-from karpenter_core.kube.transport import Request
+from karpenter_core.kube.transport import ApiRequest
 from karpenter_core.operator.clock import SystemClock
 
-GET = Request(method="GET", path="/api/v1/nodes", query={"limit": "5"})
+GET = ApiRequest(method="GET", path="/api/v1/nodes", query={"limit": "5"})
 
 
 class HeldClock:

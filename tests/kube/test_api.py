@@ -17,9 +17,9 @@ from karpenter_core.errors import (
     TooManyRequestsError,
 )
 from karpenter_core.kube import resources
-from karpenter_core.kube.api import Apis, KubeApi
+from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.metrics import KubeMetrics
-from karpenter_core.kube.transport import Response
+from karpenter_core.kube.transport import ApiResponse
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from tests.kube.scripted import ScriptedTransport, answer, node, page, refusal
@@ -35,12 +35,12 @@ def talk(conversation, *answers, metrics=None):
     return run_virtual(scenario()), transport.requests
 
 
-def test_an_eviction_that_a_budget_refuses_is_told_from_one_that_is_throttled():
+def test_eviction_refused_by_a_budget_differs_from_a_throttled_one():
     """By the cause in the Status; the API server's page of text for the latter has none."""
     budget = {"reason": "TooManyRequests", "message": "Cannot evict pod", "details": {
         "causes": [{"reason": "DisruptionBudget", "message": "needs 2 healthy pods and has 2"}]
     }}  # fmt: skip
-    page_of_text = Response(
+    page_of_text = ApiResponse(
         status=429,
         body=b"Too many requests, please try again later.\n",
         headers={"retry-after": "2", "x-kubernetes-pf-flowschema-uid": "u"},
@@ -79,7 +79,7 @@ def test_a_status_becomes_a_typed_error(status, expected):
     assert (caught.value.status, caught.value.reason) == (status, "Because")
 
 
-def test_how_long_to_wait_comes_from_header_or_body():
+def test_retry_after_comes_from_header_or_body():
     """The header wins; words instead of seconds are ignored."""
 
     def retry_after(response):
@@ -98,7 +98,7 @@ def test_a_page_that_is_no_status_is_named_by_its_code():
     with pytest.raises(ApiError, match='get nodes "n": HTTP status 502'):
         talk(
             lambda api: api.get(resources.NODES, "n"),
-            Response(status=502, body=b"<html>Bad gateway</html>"),
+            ApiResponse(status=502, body=b"<html>Bad gateway</html>"),
         )
 
 
@@ -218,7 +218,7 @@ def test_two_clusters_share_the_kinds():
         clock = LoopClock()
         objects = KubeApi(ScriptedTransport(), clock=clock)
         workload = KubeApi(ScriptedTransport(), clock=clock)
-        apis = Apis(objects, workload, node_class_groups=frozenset({"karpenter.kwok.sh"}))
+        apis = ClusterApis(objects, workload, node_class_groups=frozenset({"karpenter.kwok.sh"}))
         node_classes = resources.ResourceKind(
             "karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", "KWOKNodeClass", namespaced=False
         )
@@ -226,6 +226,6 @@ def test_two_clusters_share_the_kinds():
             assert apis.api_for(kind) is objects
         for kind in (resources.PODS, resources.NODES, resources.STORAGE_CLASSES):
             assert apis.api_for(kind) is workload
-        assert Apis(objects).api_for(resources.PODS) is objects
+        assert ClusterApis(objects).api_for(resources.PODS) is objects
 
     run_virtual(scenario())

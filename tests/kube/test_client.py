@@ -13,15 +13,15 @@ from aiohttp import web
 from karpenter_core import __version__
 from karpenter_core.errors import ApiError, SettingsError
 from karpenter_core.kube import login, resources
-from karpenter_core.kube.api import Apis, KubeApi
+from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.client import connect
 from karpenter_core.kube.informers import Informers
-from karpenter_core.kube.transport import LINE_TOO_LONG, NO_ANSWER, UNREACHABLE, Request
+from karpenter_core.kube.transport import LINE_TOO_LONG, NO_ANSWER, UNREACHABLE, ApiRequest
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.sim.apiserver import ApiServer
-from karpenter_core.sim.front import Front
-from karpenter_core.sim.http import HttpFace, write_kubeconfig
+from karpenter_core.sim.frontend import ServerFrontend
+from karpenter_core.sim.http_server import HttpServer, write_kubeconfig
 from tests.kube.serving import (
     GET,
     MovableClock,
@@ -39,7 +39,7 @@ __all__ = ["no_surroundings"]
 
 async def test_informers_follow_a_server_over_http(tmp_path):
     """List, watch, restart: everything real but the server's store."""
-    face = HttpFace(front := Front(ApiServer(SystemClock())))
+    face = HttpServer(frontend := ServerFrontend(ApiServer(SystemClock())))
     path = tmp_path / "kubeconfig"
     write_kubeconfig(path, await face.start())
     told = []
@@ -47,7 +47,7 @@ async def test_informers_follow_a_server_over_http(tmp_path):
         clock, codecs = SystemClock(), Codecs()
         api = KubeApi(transport, clock=clock)
         informers = Informers(
-            Apis(api),
+            ClusterApis(api),
             codecs,
             clock=clock,
             sink=lambda change: told.append((type(change).__name__, change.object.name)),
@@ -57,17 +57,17 @@ async def test_informers_follow_a_server_over_http(tmp_path):
         running = asyncio.ensure_future(informers.run())
         await asyncio.wait_for(informers.wait_synced(), 5)
         await api.create(resources.NODES, {"metadata": {"name": "a"}})
-        await until(lambda: told == [("Observed", "a")])
-        front.stop()
-        front.start()
+        await until(lambda: told == [("ObjectObserved", "a")])
+        frontend.stop()
+        frontend.start()
         await api.delete(resources.NODES, "a")
-        await until(lambda: told[-1] == ("Removed", "a"))
+        await until(lambda: told[-1] == ("ObjectRemoved", "a"))
         running.cancel()
         await asyncio.wait({running})
     await face.stop()
 
 
-async def test_requests_say_who_asks_and_what_they_take(tmp_path):
+async def test_requests_name_the_client_and_accepted_types(tmp_path):
     """The user agent, no compression on a near network, the body as it is."""
     seen = []
 
@@ -77,7 +77,7 @@ async def test_requests_say_who_asks_and_what_they_take(tmp_path):
 
     async with serving(handler) as url, connected(kubeconfig(tmp_path / "k", url)) as transport:
         response = await transport.request(
-            Request(
+            ApiRequest(
                 method="PATCH",
                 path="/apis/a/b",
                 query={"fieldSelector": "x=y,z!=1"},
@@ -153,7 +153,7 @@ async def test_no_answer_says_whether_anything_was_sent(tmp_path):
         path = kubeconfig(tmp_path / "k", url)
         async with connected(path) as transport:
             with pytest.raises(ApiError) as caught:
-                await transport.request(Request(method="POST", path="/x", body=b"{}"))
+                await transport.request(ApiRequest(method="POST", path="/x", body=b"{}"))
             assert (caught.value.status, caught.value.reason) == (0, NO_ANSWER)
     async with connected(path) as transport:
         with pytest.raises(ApiError, match=f"no answer from {url}") as caught:

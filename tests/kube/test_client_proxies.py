@@ -1,4 +1,4 @@
-"""Which requests of the transport go through a proxy."""
+"""Requests of the HTTP transport go through the proxy of their URL."""
 
 from __future__ import annotations
 

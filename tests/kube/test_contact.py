@@ -1,4 +1,4 @@
-"""When a kind is fresh: what counts as a contact, and what silence is worth."""
+"""A kind is fresh after a contact, and stale after too long a silence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_kind_in_which_nothing_happens_stays_fresh_without_bookmarks():
         for _ in range(140):
             await asyncio.sleep(3)
             assert follower.informer.is_fresh
-        assert follower.informer.trouble == ""
+        assert follower.informer.problem == ""
 
     start = [event("ADDED", node("a", 1)), EMPTY, HANG]
     follower = follow(script, answers=repeat(page([node("a", 1)], 300)), watches=[start])
@@ -76,7 +76,7 @@ def test_a_stream_that_hides_a_change_makes_its_kind_stale(shown):
     async def script(follower):
         await asyncio.sleep(100)
         assert not follower.informer.is_fresh
-        assert "the watch does not show" in follower.informer.trouble
+        assert "the watch does not show" in follower.informer.problem
         await asyncio.sleep(800)
         assert not follower.informer.is_fresh
         assert follower.told == ["+a@1"]
@@ -94,7 +94,7 @@ def test_a_stream_that_shows_at_last_what_it_hid_makes_its_kind_fresh():
         assert len(watches_of(follower)) == 1
         await asyncio.sleep(4)
         assert follower.informer.is_fresh
-        assert follower.informer.trouble == ""
+        assert follower.informer.problem == ""
 
     follower = follow(
         script,
@@ -164,10 +164,10 @@ def test_a_kind_that_may_not_be_listed_or_watched_any_more_grows_stale():
     async def script(follower):
         await asyncio.sleep(95)
         assert not follower.informer.is_fresh
-        assert follower.informer.trouble
+        assert follower.informer.problem
         await asyncio.sleep(400)
         assert follower.informer.is_fresh
-        assert follower.informer.trouble == ""
+        assert follower.informer.problem == ""
 
     watches = [[EMPTY], *repeat(refusal(403, "no"), 12), [bookmark(400, initial=True), 60]]
     watches += [[bookmark(500 + number), 60] for number in range(9)]
@@ -180,7 +180,7 @@ def test_a_silent_stream_is_given_up_when_no_list_answers_either():
     async def script(follower):
         await asyncio.sleep(100)
         assert not follower.informer.is_fresh
-        assert "no list answers" in follower.informer.trouble
+        assert "no list answers" in follower.informer.problem
 
     follow(script, answers=failing(503), watches=[[EMPTY, HANG], *repeat([HANG], 9)])
 
@@ -201,7 +201,7 @@ def test_a_kind_that_is_listed_for_minutes_is_fresh_when_the_list_is_complete():
     )
 
 
-def test_a_server_error_told_twice_from_one_version_lists_again():
+def test_server_error_sent_twice_for_one_version_lists_again():
     """It cannot go on from there, whatever it says."""
     error = event("ERROR", {"kind": "Status", "code": 500, "message": "etcd says no"})
 
@@ -228,7 +228,7 @@ class Filed(Follower):
 
     def sink(self, change):
         super().sink(change)
-        self.state.fold(change)
+        self.state.apply_event(change)
 
     def nodes(self):
         return {name: found.resource_version for name, found in self.state.snapshot().nodes.items()}
@@ -269,7 +269,7 @@ def test_the_state_takes_the_word_of_a_restored_server(version):
     assert follower.informer.is_fresh
 
 
-def test_a_server_that_was_restored_behind_a_watch_is_found_by_its_silence():
+def test_restored_server_behind_a_watch_is_detected_by_its_silence():
     """It takes a version of the future and says nothing until it has come so far."""
     follower = restored(
         chain([page(BEFORE, 97)], repeat(page(AFTER, 50))), [[HANG], [HANG], [HANG], [HANG]]
@@ -278,7 +278,7 @@ def test_a_server_that_was_restored_behind_a_watch_is_found_by_its_silence():
     assert follower.informer.resource_version == "50"
 
 
-def test_what_follows_a_restore_is_observed_as_ever():
+def test_changes_after_a_restore_are_observed():
     """Versions count from the listing on."""
     follower = restored(
         [page(BEFORE, 97), page(AFTER, 50)],
@@ -287,7 +287,7 @@ def test_what_follows_a_restore_is_observed_as_ever():
     assert follower.nodes()["changed"] == 60
 
 
-def test_what_we_wrote_before_a_restore_is_gone_with_it():
+def test_objects_written_before_a_restore_are_removed():
     """Its version is beyond the listing's, and means nothing there."""
 
     async def scenario():
@@ -309,7 +309,7 @@ def test_the_times_of_contact_leave_room_for_a_check():
         ContactTimes(quiet_seconds=90)
 
 
-def test_a_list_of_a_selection_is_told_ahead_of_the_watch():
+def test_list_of_a_selection_is_passed_on_ahead_of_the_watch():
     """What it shows is followed like what we wrote ourselves: a list that lacks it removes it."""
 
     async def script(follower):

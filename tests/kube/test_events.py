@@ -1,4 +1,4 @@
-"""Publishing Events: deduplication, buckets, counting up, and never standing in the way."""
+"""Events are deduplicated, rate-limited and counted, and never block."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.kube import resources
-from karpenter_core.kube.api import Apis, KubeApi
-from karpenter_core.kube.events import Recorder
+from karpenter_core.kube.api import ClusterApis, KubeApi
+from karpenter_core.kube.events import EventRecorder
 from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.direct import DirectTransport
-from karpenter_core.sim.faults import Fault, on
-from karpenter_core.sim.front import Front
+from karpenter_core.sim.faults import RequestFault, matching
+from karpenter_core.sim.frontend import ServerFrontend
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 
 
@@ -30,14 +30,16 @@ def notice(name="web", *, namespace="default", message="why", **options):
 class Desk:
     def __init__(self):
         self.registry = CollectorRegistry()
-        self.front = Front(ApiServer(LoopClock()))
+        self.frontend = ServerFrontend(ApiServer(LoopClock()))
         clock = LoopClock()
-        api = KubeApi(DirectTransport(self.front), clock=clock)
-        self.recorder = Recorder(Apis(api), clock=clock, metrics=KubeMetrics(self.registry))
+        api = KubeApi(DirectTransport(self.frontend), clock=clock)
+        self.recorder = EventRecorder(
+            ClusterApis(api), clock=clock, metrics=KubeMetrics(self.registry)
+        )
 
     @property
     def events(self):
-        return self.front.server.registry.objects(resources.EVENTS)
+        return self.frontend.server.registry.objects(resources.EVENTS)
 
     @asynccontextmanager
     async def posting(self):
@@ -157,14 +159,16 @@ def test_an_event_says_who_what_and_why():
     assert posted["message"].endswith("ü...")
 
 
-def test_what_cannot_be_sent_is_counted_and_forgotten():
+def test_unsendable_event_is_counted_and_dropped():
     """A refused one at once, an unreachable server after some attempts; others still pass."""
 
     async def script(desk):
-        desk.front.faults.add(Fault(matches=on("POST", "events"), status=403))
+        desk.frontend.faults.add(RequestFault(matches=matching("POST", "events"), status=403))
         desk.recorder.publish(notice("refused"))
         await desk.recorder.drain()
-        desk.front.faults.add(Fault(matches=on("POST", "events"), times=3, drop_request=True))
+        desk.frontend.faults.add(
+            RequestFault(matches=matching("POST", "events"), times=3, drop_request=True)
+        )
         desk.recorder.publish(notice("unreachable"))
         await desk.recorder.drain()
         desk.recorder.publish(notice("fine"))
@@ -180,7 +184,7 @@ def test_a_lost_reply_makes_no_second_event():
     """The name is fixed when the Event is published."""
 
     async def script(desk):
-        desk.front.faults.add(Fault(matches=on("POST", "events"), drop_reply=True))
+        desk.frontend.faults.add(RequestFault(matches=matching("POST", "events"), drop_reply=True))
         desk.recorder.publish(notice())
 
     assert len(publish(script).events) == 1
@@ -198,7 +202,7 @@ def test_a_full_queue_drops_instead_of_growing():
     assert 'karpenter_core_events_dropped_total{cause="queue-full"} 500.0' in text
 
 
-def test_what_was_seen_is_forgotten_in_time():
+def test_seen_events_expire():
     """The memory of windows is bounded too."""
 
     async def scenario():
@@ -211,16 +215,16 @@ def test_what_was_seen_is_forgotten_in_time():
     assert run_virtual(scenario()) <= 10_000
 
 
-def test_what_was_published_lately_is_searched_seldom_however_much_it_is(monkeypatch):
+def test_expired_entries_are_searched_seldom_in_large_caches(monkeypatch):
     """A plan for ten thousand pods publishes as many Events in one go."""
     searches = []
-    forget = Recorder._forget
+    forget = EventRecorder._forget
 
     def counted(self, now):
         searches.append(len(self._recent))
         forget(self, now)
 
-    monkeypatch.setattr(Recorder, "_forget", counted)
+    monkeypatch.setattr(EventRecorder, "_forget", counted)
 
     async def script(desk):
         for number in range(60_000):

@@ -1,4 +1,4 @@
-"""Nothing that hangs holds up requests for ever: watch headers, credential plug-ins, token files."""
+"""Hanging headers, credential plug-ins and token files block no request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The informer contract, line by line and against the embedded API server."""
+"""The informer keeps its contract, alone and against the embedded server."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 
 from karpenter_core.errors import ApiError
 from karpenter_core.kube import resources
-from karpenter_core.kube.api import Apis, KubeApi
+from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.informer import Informer
 from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.wire.codecs import NODE_POOLS, Codecs
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.direct import DirectTransport
-from karpenter_core.sim.faults import Fault, on
-from karpenter_core.sim.front import Front
+from karpenter_core.sim.faults import RequestFault, matching
+from karpenter_core.sim.frontend import ServerFrontend
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
-from karpenter_core.state.events import Removed
+from karpenter_core.state.events import ObjectRemoved
 from tests.kube.scripted import (
     HANG,
     ScriptedTransport,
@@ -56,7 +56,7 @@ class Follower:
         )
 
     def sink(self, change):
-        sign = "-" if isinstance(change, Removed) else "+"
+        sign = "-" if isinstance(change, ObjectRemoved) else "+"
         found = change.object
         version = getattr(found, "resource_version", None) or found.metadata.resource_version
         self.told.append(f"{sign}{found.name}@{version}")
@@ -218,7 +218,7 @@ def test_the_old_objects_stay_while_listing_again():
     async def script(follower):
         await asyncio.sleep(60)
         assert len(follower.informer) == 1
-        assert follower.informer.trouble == ""
+        assert follower.informer.problem == ""
 
     follower = follow(
         script,
@@ -320,17 +320,17 @@ def test_a_kind_that_is_not_installed_is_waited_for():
 
     async def script(follower):
         await asyncio.sleep(8)
-        assert "404" not in follower.informer.trouble
-        assert follower.informer.trouble
+        assert "404" not in follower.informer.problem
+        assert follower.informer.problem
         await follower.informer.synced.wait()
-        assert follower.informer.trouble == ""
+        assert follower.informer.problem == ""
         assert follower.clock.monotonic() < 16
 
     watches = [refusal(404), refusal(404), refusal(404), [bookmark(3, initial=True), HANG]]
     follow(script, watches=watches, kind=NODE_POOLS)
 
 
-def test_events_that_repeat_what_is_known_are_not_told():
+def test_events_that_repeat_held_objects_are_not_passed_on():
     """Only changes fire."""
 
     async def script(follower):
@@ -404,17 +404,17 @@ def test_a_handler_that_fails_does_not_end_the_watch():
     assert run_virtual(scenario()) == ["+a@1", "+b@2"]
 
 
-def test_nothing_is_lost_however_often_the_server_breaks_off():
+def test_no_change_is_lost_when_the_server_breaks_off_repeatedly():
     """Against the embedded server: faults, stops, forgotten history."""
 
     async def scenario():
-        front = Front(ApiServer(LoopClock()))
-        api = KubeApi(DirectTransport(front), clock=LoopClock())
-        follower = Follower(DirectTransport(front), jitter=0.3)
+        frontend = ServerFrontend(ApiServer(LoopClock()))
+        api = KubeApi(DirectTransport(frontend), clock=LoopClock())
+        follower = Follower(DirectTransport(frontend), jitter=0.3)
         held: dict[str, int] = {}
 
         def keep(change):
-            if isinstance(change, Removed):
+            if isinstance(change, ObjectRemoved):
                 held.pop(change.object.name)
             else:
                 assert held.get(change.object.name, 0) < change.object.resource_version
@@ -425,14 +425,16 @@ def test_nothing_is_lost_however_often_the_server_breaks_off():
             await follower.informer.synced.wait()
             for number in range(60):
                 if number % 7 == 0:
-                    front.faults.add(
-                        Fault(matches=on(path="nodes", watch=True), drop_after_events=2)
+                    frontend.faults.add(
+                        RequestFault(
+                            matches=matching(path="nodes", watch=True), drop_after_events=2
+                        )
                     )
                 if number % 20 == 10:
-                    front.stop()
+                    frontend.stop()
                     await asyncio.sleep(3)
-                    front.start()
-                    front.server.compact()
+                    frontend.start()
+                    frontend.server.compact()
                 body = {"metadata": {"name": f"n{number}"}, "spec": {}}
                 await api.create(resources.NODES, body)
                 if number % 3 == 0:
@@ -442,7 +444,7 @@ def test_nothing_is_lost_however_often_the_server_breaks_off():
                     await api.delete(resources.NODES, f"n{number - 2}")
                 await asyncio.sleep(1)
             await asyncio.sleep(90)
-        stored = front.server.registry.objects(resources.NODES)
+        stored = frontend.server.registry.objects(resources.NODES)
         expected = {n["metadata"]["name"]: int(n["metadata"]["resourceVersion"]) for n in stored}
         assert held == expected
         assert len(held) == 48
@@ -454,12 +456,12 @@ def test_all_informers_sync_and_stop_together():
     """Those of kinds that are missing are named."""
 
     async def scenario():
-        front = Front(ApiServer(LoopClock()))
+        frontend = ServerFrontend(ApiServer(LoopClock()))
         clock = LoopClock()
         codecs = Codecs()
         told = []
         informers = Informers(
-            Apis(KubeApi(DirectTransport(front), clock=clock)),
+            ClusterApis(KubeApi(DirectTransport(frontend), clock=clock)),
             codecs,
             clock=clock,
             sink=told.append,
@@ -488,7 +490,7 @@ def written(name, version):
     return Codecs().for_kind(resources.NODES).decode(msgspec.json.encode(node(name, version)))
 
 
-def test_what_we_wrote_and_no_listing_shows_is_told_as_gone():
+def test_written_object_missing_from_a_listing_is_removed():
     """Made and removed while the stream was broken: it is in no listing, before or after."""
 
     async def script(follower):
@@ -513,7 +515,7 @@ def test_what_we_wrote_and_no_listing_shows_is_told_as_gone():
     assert follower.told == ["-brief@11", "+kept@12", "+newer@25", "-late@15"]
 
 
-def test_a_listing_that_ends_in_its_last_moment_is_told_whole():
+def test_listing_that_ends_in_its_last_moment_is_passed_on_whole():
     """The time limit is on the server's answer, not on what is done with it."""
     names = [f"n{number}" for number in range(5000)]
 

@@ -9,12 +9,12 @@ import pytest
 from karpenter_core.errors import FencedError
 from karpenter_core.kube import resources
 from karpenter_core.kube.api import KubeApi
-from karpenter_core.kube.fence import AlwaysLeader, LeaseFence
+from karpenter_core.kube.fence import AlwaysLeaderFence, LeaseFence
 from karpenter_core.kube.lease import ElectionTimes, LeaseElector, default_identity
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.direct import DirectTransport
-from karpenter_core.sim.faults import Fault, on
-from karpenter_core.sim.front import Front
+from karpenter_core.sim.faults import RequestFault, matching
+from karpenter_core.sim.frontend import ServerFrontend
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual, until
 
 
@@ -26,8 +26,8 @@ class Town:
         self.server = ApiServer(self.clock)
         self.history: list[tuple[str, str, float]] = []
 
-    def candidate(self, identity, front=None, transport=None):
-        transport = transport or DirectTransport(front or Front(self.server))
+    def candidate(self, identity, frontend=None, transport=None):
+        transport = transport or DirectTransport(frontend or ServerFrontend(self.server))
         return LeaseElector(
             KubeApi(transport, clock=self.clock),
             clock=self.clock,
@@ -127,11 +127,11 @@ def test_a_dead_leader_is_replaced_when_its_lease_runs_out():
 
     async def scenario():
         town = Town()
-        front = Front(town.server)
-        first, second = town.candidate("first", front), town.candidate("second")
+        frontend = ServerFrontend(town.server)
+        first, second = town.candidate("first", frontend), town.candidate("second")
         tasks = town.lead(first, "first"), town.lead(second, "second")
         await asyncio.sleep(60)
-        front.stop()
+        frontend.stop()
         await asyncio.sleep(40)
         (_, _, stopped), (_, _, took_over) = town.history[1:]
         assert 68 <= stopped <= 70
@@ -148,13 +148,13 @@ def test_a_short_outage_loses_nothing():
 
     async def scenario():
         town = Town()
-        front = Front(town.server)
-        elector = town.candidate("first", front)
+        frontend = ServerFrontend(town.server)
+        elector = town.candidate("first", frontend)
         task = town.lead(elector, "first")
         await asyncio.sleep(60)
-        front.stop()
+        frontend.stop()
         await asyncio.sleep(7)
-        front.start()
+        frontend.start()
         await asyncio.sleep(60)
         assert town.history == [("first", "leads", 0)]
         elector.fence.check()
@@ -169,11 +169,13 @@ def test_a_lost_answer_does_not_cost_the_lease(drop):
 
     async def scenario():
         town = Town()
-        front = Front(town.server)
-        elector = town.candidate("first", front)
+        frontend = ServerFrontend(town.server)
+        elector = town.candidate("first", frontend)
         task = town.lead(elector, "first")
         await asyncio.sleep(60)
-        front.faults.add(Fault(matches=on("PATCH", "leases"), times=2, **{drop: True}))
+        frontend.faults.add(
+            RequestFault(matches=matching("PATCH", "leases"), times=2, **{drop: True})
+        )
         await asyncio.sleep(60)
         assert town.history == [("first", "leads", 0)]
         await end(task)
@@ -186,10 +188,12 @@ def test_a_hanging_server_is_not_waited_for_beyond_the_deadline():
 
     async def scenario():
         town = Town()
-        front = Front(town.server)
-        task = town.lead(town.candidate("first", front), "first")
+        frontend = ServerFrontend(town.server)
+        task = town.lead(town.candidate("first", frontend), "first")
         await asyncio.sleep(60)
-        front.faults.add(Fault(matches=on(path="leases"), times=None, latency_seconds=3600))
+        frontend.faults.add(
+            RequestFault(matches=matching(path="leases"), times=None, latency_seconds=3600)
+        )
         await asyncio.sleep(11)
         assert town.history[-1][:2] == ("first", "stopped")
         assert town.history[-1][2] <= 70
@@ -204,7 +208,7 @@ def test_the_fence_counts_from_the_sending_of_a_renewal(seconds):
 
     async def scenario():
         town = Town()
-        slow = SlowAnswers(DirectTransport(Front(town.server)))
+        slow = SlowAnswers(DirectTransport(ServerFrontend(town.server)))
         slow.seconds = seconds
         elector = town.candidate("first", transport=slow)
         await elector.acquire()
@@ -219,7 +223,7 @@ def test_the_fence_counts_from_the_second_sending_after_a_conflict():
 
     async def scenario():
         town = Town()
-        slow = SlowAnswers(DirectTransport(Front(town.server)))
+        slow = SlowAnswers(DirectTransport(ServerFrontend(town.server)))
         elector = town.candidate("first", transport=slow)
         await elector.acquire()
         labels = {"metadata": {"labels": {"touched": "yes"}}}
@@ -240,8 +244,8 @@ def test_a_leader_with_slow_answers_stops_before_the_next_one_leads(seconds):
 
     async def scenario():
         town = Town()
-        front = Front(town.server)
-        slow = SlowAnswers(DirectTransport(front))
+        frontend = ServerFrontend(town.server)
+        slow = SlowAnswers(DirectTransport(frontend))
         first, second = town.candidate("first", transport=slow), town.candidate("second")
         tasks = town.lead(first, "first"), town.lead(second, "second")
         await asyncio.sleep(60.5)
@@ -251,7 +255,7 @@ def test_a_leader_with_slow_answers_stops_before_the_next_one_leads(seconds):
             lambda: town.lease["spec"]["renewTime"] != before, every_seconds=0.1, within_seconds=10
         )
         sent = town.clock.monotonic()
-        front.stop()
+        frontend.stop()
         await asyncio.sleep(40)
         (who, what, stopped), (other, leads, took_over) = town.history[1:]
         assert (who, what, other, leads) == ("first", "stopped", "second", "leads")
@@ -340,7 +344,7 @@ def test_a_stopped_process_is_fenced_the_moment_it_wakes():
 
 def test_without_election_everything_passes():
     """One process, no lease."""
-    AlwaysLeader().check()
+    AlwaysLeaderFence().check()
 
 
 def test_the_times_must_leave_room():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from karpenter_core.kube.memory import tune_gc
+from karpenter_core.kube.garbage_collector import tune_gc
 from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.operator.clock import SystemClock
 

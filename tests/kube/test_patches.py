@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.conditions import Condition
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.kube.patches import apply_merge_patch, holds_list, merge_patch, patch_for
-from tests.properties import tried
+from tests.properties import with_examples
 
 keys = st.sampled_from(["a", "b", "c", "d"])
 leaves = st.one_of(st.booleans(), st.integers(0, 2), st.sampled_from(["", "x"]))
@@ -21,7 +21,7 @@ objects = st.dictionaries(keys, values, max_size=4)
 
 
 @given(objects, objects)
-@tried(100)
+@with_examples(100)
 def test_a_patch_turns_before_into_after(before, after):
     """For every pair of objects without nulls."""
     patched = apply_merge_patch(before, merge_patch(before, after))
@@ -29,14 +29,14 @@ def test_a_patch_turns_before_into_after(before, after):
 
 
 @given(objects)
-@tried(100)
-def test_nothing_changed_is_an_empty_patch(same):
+@with_examples(100)
+def test_equal_states_give_an_empty_patch(same):
     """So that no request is sent for it."""
     assert merge_patch(same, same) == {}
 
 
 @given(objects, objects)
-@tried(100)
+@with_examples(100)
 def test_a_patch_leaves_its_inputs_alone(before, after):
     """Patches are computed from objects that others hold."""
     copies = repr(before), repr(after)

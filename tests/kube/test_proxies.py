@@ -1,4 +1,4 @@
-"""The proxy of a URL, by the documented rules of Go's clients (golang.org/x/net/http/httpproxy)."""
+"""The proxy of a URL follows the documented rules of Go's clients."""
 
 from __future__ import annotations
 

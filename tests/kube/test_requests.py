@@ -1,9 +1,10 @@
-"""What a pod asks for, out of its containers (cases 39 to 47 and 55)."""
+"""The requests of a pod are computed from its containers (cases 39-47, 55)."""
 
 from __future__ import annotations
 
 import pytest
 
+from karpenter_core.api.quantities import LARGEST_AMOUNT
 from karpenter_core.errors import BadInputError
 from karpenter_core.kube.objects import view_from_manifest
 
@@ -159,6 +160,15 @@ def test_pod_level_resources_replace_only_what_they_may():
     resources = {"requests": {"hugepages-2Mi": "4Mi", "example.com/gpu": "7"}}
     view = pod(container("1"), resources=resources)
     assert asked(view) == {"cpu": 1000, "hugepages-2Mi": 4 * 2**20}
+
+
+def test_what_is_more_than_any_machine_has_is_cut_and_the_rest_is_not():
+    """Sums are kept in columns of 64 bits."""
+    huge = f"{LARGEST_AMOUNT // 1000 + 1}"
+    view = pod(container(huge, "1Gi"), container("1", name="other"))
+    assert asked(view) == {"cpu": LARGEST_AMOUNT, "memory": GI}
+    most = pod(container(f"{LARGEST_AMOUNT}m", "1Gi"))
+    assert asked(most) == {"cpu": LARGEST_AMOUNT, "memory": GI}
 
 
 def test_an_empty_pod_asks_for_a_place_only():

@@ -23,7 +23,7 @@ from karpenter_core.api.records import (
 )
 from karpenter_core.errors import BadInputError, GoneError
 from karpenter_core.kube import resources
-from karpenter_core.kube.memory import gc_paused, tune_gc
+from karpenter_core.kube.garbage_collector import gc_paused, tune_gc
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.wire.codecs import NODE_POOLS, Codecs
 from tests.kube.scripted import bookmark, event, node, node_pool, page
@@ -373,7 +373,7 @@ def test_one_bad_node_does_not_hide_the_others():
     ]
 
 
-def test_what_is_no_list_is_refused():
+def test_page_that_is_no_list_is_refused():
     """As a proxy's page."""
     with pytest.raises(BadInputError, match="list of nodes: no list in"):
         Codecs().for_kind(resources.NODES).decode_list(b"<html>")
@@ -402,6 +402,15 @@ def test_watch_lines_carry_bookmarks_and_errors():
     assert isinstance(nodes.decode_event(event("ERROR", status)).error, GoneError)
     other = nodes.decode_event(event("ERROR", status | {"code": 500, "reason": ""})).error
     assert (other.status, str(other)) == (500, "watch nodes: too old")
+    assert not isinstance(other, GoneError)
+
+
+@pytest.mark.parametrize("status", [{"code": 410}, {"reason": "Expired"}])
+def test_a_watch_is_gone_by_code_or_by_reason(status):
+    """Proxies and old servers say only one of both."""
+    nodes = Codecs().for_kind(resources.NODES)
+    line = event("ERROR", {"kind": "Status", "message": "too old", **status})
+    assert isinstance(nodes.decode_event(line).error, GoneError)
 
 
 def test_a_bad_object_in_a_watch_is_handed_on():
@@ -517,7 +526,7 @@ def test_services_may_select_or_not():
     assert selecting("Service", {"type": "ExternalName"}, "v1").selector is None
 
 
-def test_what_selects_pods_is_followed_only_when_somebody_asks():
+def test_services_and_workloads_are_followed_only_on_request():
     """Clusters have many of these, and most need none of them."""
     extra = set(Codecs(with_selectors=True).kinds) - set(Codecs().kinds)
     assert extra == {
@@ -547,3 +556,40 @@ def test_a_pod_says_whether_its_owner_controls_it(owners, expected):
     }
     shape = view_from_manifest(manifest).shape
     assert (shape.owner_kind, shape.owner_controls) == expected
+
+
+@pytest.mark.parametrize(("length", "cut"), [(98, False), (99, True)])
+def test_a_long_value_that_is_wrong_is_cut_in_the_message(length, cut):
+    """After a hundred characters, the quotes included."""
+    pools = Codecs().for_kind(NODE_POOLS)
+    wrong = node_pool("web", 8)
+    wrong["spec"]["weight"] = "x" * length
+    seen = pools.decode_event(event("ADDED", wrong)).invalid
+    assert ("x" * 98 in seen.message, "…" in seen.message) == (True, cut)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "spec"),
+    [
+        ("v1", "Pod", {}),
+        ("v1", "Node", {}),
+        ("v1", "Service", {}),
+        ("v1", "ReplicationController", {}),
+        ("v1", "PersistentVolumeClaim", {}),
+        ("v1", "PersistentVolume", {}),
+        ("apps/v1", "DaemonSet", {"selector": {}, "template": {"spec": {}}}),
+        ("apps/v1", "ReplicaSet", {"selector": {}}),
+        ("apps/v1", "StatefulSet", {"selector": {}}),
+        ("policy/v1", "PodDisruptionBudget", {}),
+        ("storage.k8s.io/v1", "CSINode", {"drivers": []}),
+        (
+            "storage.k8s.io/v1",
+            "VolumeAttachment",
+            {"attacher": "a", "nodeName": "n", "source": {}},
+        ),
+    ],
+)
+def test_a_manifest_that_no_server_has_seen_has_version_zero(api_version, kind, spec):
+    manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, "spec": spec}
+    codecs = Codecs(with_selectors=True)
+    assert view_from_manifest(manifest, codecs).resource_version == 0

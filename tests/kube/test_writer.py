@@ -1,4 +1,4 @@
-"""The one door for writes."""
+"""The writer sends, fences, counts and folds every write."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from karpenter_core.errors import (
     TooManyRequestsError,
 )
 from karpenter_core.kube import resources
-from karpenter_core.kube.api import Apis, KubeApi
-from karpenter_core.kube.fence import AlwaysLeader, LeaseFence
-from karpenter_core.kube.limits import TokenBucket
+from karpenter_core.kube.api import ClusterApis, KubeApi
+from karpenter_core.kube.fence import AlwaysLeaderFence, LeaseFence
 from karpenter_core.kube.objects import view_from_manifest
+from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.transport import UNREACHABLE
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, Codecs
-from karpenter_core.kube.writer import ProviderNodeWriter, Writer
+from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.direct import DirectTransport
-from karpenter_core.sim.front import Front
+from karpenter_core.sim.frontend import ServerFrontend
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from tests.kube.scripted import ScriptedTransport, answer, node, refusal
 
@@ -37,11 +37,11 @@ class Desk:
         self.clock = LoopClock()
         self.transport = transport
         self.folded = []
-        self.writer = Writer(
-            Apis(KubeApi(transport, clock=self.clock)),
+        self.writer = KubeWriter(
+            ClusterApis(KubeApi(transport, clock=self.clock)),
             Codecs(),
             clock=self.clock,
-            fence=fence or AlwaysLeader(),
+            fence=fence or AlwaysLeaderFence(),
             sink=lambda event: self.folded.append(event.object),
             faults=faults,
             jitter=lambda: 1.0,
@@ -90,7 +90,7 @@ def test_a_patch_goes_to_its_subresource_under_its_lock():
 
 @pytest.mark.parametrize("failure", [REFUSED, refusal(429, **{"retry-after": "3"})])
 @pytest.mark.parametrize("verb", [create, patch])
-def test_what_was_never_done_is_sent_again(verb, failure):
+def test_write_that_was_never_carried_out_is_sent_again(verb, failure):
     """A refused connection, and a server that asks for patience."""
     desk = write(verb, failure, failure, answer(node("a", 7)))
     assert [view.resource_version for view in desk.folded] == [7]
@@ -124,9 +124,18 @@ def test_the_servers_no_is_raised_at_once(status):
 
 
 def test_patience_ends():
-    """After a handful of attempts the caller hears of it."""
+    """After a handful of attempts, each after twice the time, the caller hears of it."""
+    assert write(patch, *[REFUSED] * 4, answer(node("a", 7))).clock.monotonic() == (
+        pytest.approx(0.2 + 0.4 + 0.8 + 1.6)
+    )
     with pytest.raises(ApiError):
         write(patch, *[REFUSED] * 5)
+
+
+@pytest.mark.parametrize(("asked", "waited"), [("3", 3.0), ("10", 10.0), ("60", 10.0)])
+def test_a_server_that_has_too_much_to_do_names_the_wait_up_to_ten_seconds(asked, waited):
+    busy = refusal(429, **{"retry-after": asked})
+    assert write(patch, busy, answer(node("a", 7))).clock.monotonic() == pytest.approx(waited)
 
 
 def test_a_refused_eviction_is_the_callers_to_hear():
@@ -153,7 +162,7 @@ class Fence:
             raise FencedError("not the leader")
 
 
-def test_nothing_is_sent_without_the_lease():
+def test_no_write_is_sent_without_the_lease():
     """Neither the first attempt nor a later one."""
     for verb in (create, patch, lambda writer: writer.delete(resources.NODES, "a")):
         with pytest.raises(FencedError):
@@ -176,9 +185,9 @@ def test_a_write_that_waited_for_its_turn_too_long_is_not_sent(verb):
         fence = LeaseFence(clock := LoopClock())
         fence.open_until(clock.monotonic() + 10)
         transport = ScriptedTransport([answer(node("a", 1))] * 2)
-        bucket = TokenBucket(clock, rate=1 / 30, burst=1)
-        writer = Writer(
-            Apis(KubeApi(transport, clock=clock, limiter=bucket)),
+        bucket = AsyncTokenBucket(clock, rate=1 / 30, burst=1)
+        writer = KubeWriter(
+            ClusterApis(KubeApi(transport, clock=clock, limiter=bucket)),
             Codecs(),
             clock=clock,
             fence=fence,
@@ -215,12 +224,12 @@ def test_a_test_can_lose_a_request_or_its_reply():
         return faults
 
     async def scenario(stage):
-        front = Front(ApiServer(LoopClock()))
-        desk = Desk(DirectTransport(front), faults=losing(stage))
+        frontend = ServerFrontend(ApiServer(LoopClock()))
+        desk = Desk(DirectTransport(frontend), faults=losing(stage))
         with pytest.raises(ApiError, match="lost on purpose"):
             await create(desk.writer)
         assert desk.folded == []
-        return len(front.server.registry.objects(resources.NODES))
+        return len(frontend.server.registry.objects(resources.NODES))
 
     assert run_virtual(scenario("request")) == 0
     assert run_virtual(scenario("reply")) == 1
@@ -235,7 +244,7 @@ def test_a_deletion_that_finalizers_hold_back_is_folded():
     """The object with its deletion timestamp; one that is gone is left to the watch."""
 
     async def scenario():
-        desk = Desk(DirectTransport(Front(ApiServer(LoopClock()))))
+        desk = Desk(DirectTransport(ServerFrontend(ApiServer(LoopClock()))))
         manifest = {"metadata": {"name": "a", "finalizers": ["karpenter.sh/termination"]}}
         held = await desk.writer.create(resources.NODES, manifest)
         deleting = await desk.writer.delete(resources.NODES, "a", uid=held.uid)
@@ -250,11 +259,11 @@ def test_a_deletion_that_finalizers_hold_back_is_folded():
     run_virtual(scenario())
 
 
-def test_providers_write_nodes_through_the_same_door():
+def test_providers_write_nodes_through_the_same_writer():
     """A Node that is gone already is fine."""
 
     async def scenario():
-        desk = Desk(DirectTransport(Front(ApiServer(LoopClock()))))
+        desk = Desk(DirectTransport(ServerFrontend(ApiServer(LoopClock()))))
         nodes = ProviderNodeWriter(desk.writer)
         assert (await nodes.create({"metadata": {"name": "a"}})).name == "a"
         with pytest.raises(ConflictError):
@@ -280,11 +289,11 @@ def test_kinds_go_to_their_cluster():
             ScriptedTransport([answer(claim)]),
             ScriptedTransport([answer(node("a"))]),
         )
-        writer = Writer(
-            Apis(KubeApi(objects, clock=clock), KubeApi(workload, clock=clock)),
+        writer = KubeWriter(
+            ClusterApis(KubeApi(objects, clock=clock), KubeApi(workload, clock=clock)),
             Codecs(),
             clock=clock,
-            fence=AlwaysLeader(),
+            fence=AlwaysLeaderFence(),
             sink=lambda _: None,
         )
         await writer.create(NODE_CLAIMS, claim)

@@ -1,4 +1,4 @@
-"""Patches of Nodes: what two of them come to, and that none of them breaks a Node."""
+"""Patches of Nodes merge, apply and never break a Node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from karpenter_core.api.records import Taint
 from karpenter_core.lifecycle.changes import NodePatch, status_patch
 from karpenter_core.lifecycle.nodeclaim.registration import synced_node
 from karpenter_core.testing.builders import taint
-from karpenter_core.testing.machines import node, node_claim
-from tests.properties import tried
+from karpenter_core.testing.state_builders import node, node_claim
+from tests.properties import with_examples
 
 TAINTS = st.builds(
     Taint,
@@ -62,7 +62,7 @@ def looks(view):
 
 
 @given(views(), patches())
-@tried(100)
+@with_examples(100)
 def test_no_patch_leaves_a_taint_or_finalizer_twice(view, patch):
     """The API server refuses such a Node, and with it everything else in the patch."""
     patched = patch.applied_to(view)
@@ -71,14 +71,14 @@ def test_no_patch_leaves_a_taint_or_finalizer_twice(view, patch):
 
 
 @given(views(), patches())
-@tried(100)
-def test_a_patch_that_is_applied_asks_for_nothing_more(view, patch):
+@with_examples(100)
+def test_applied_patch_changes_nothing_more(view, patch):
     patched = patch.applied_to(view)
     assert patch.merge_patch(patched) is None
 
 
 @given(views(), patches(), patches())
-@tried(100)
+@with_examples(100)
 def test_two_patches_merged_are_one_after_the_other(view, first, later):
     together = first.merged(later).applied_to(view)
     assert looks(together) == looks(later.applied_to(first.applied_to(view)))
@@ -120,8 +120,8 @@ def merged(target, patch):
 
 
 @given(statuses(), statuses())
-@tried(100)
-def test_the_patch_of_a_status_turns_one_into_the_other(old, new):
+@with_examples(100)
+def test_status_patch_turns_one_status_into_the_other(old, new):
     """Also where something is gone from a map."""
     before, after = (
         item.status.model_dump(mode="json", exclude_defaults=True) for item in (old, new)

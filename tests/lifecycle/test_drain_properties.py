@@ -1,4 +1,4 @@
-"""What holds for every drain: order, completeness, deadlines (cases 83, 88-91, 105)."""
+"""Drains keep order, completeness and deadlines (cases 83, 88-91, 105)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.lifecycle.node.drain import drain_wave, latest_start, needs_force
 from karpenter_core.lifecycle.node.eviction import EvictionAction, earlier_deadline, eviction_advice
-from karpenter_core.state.pod_rules import waiting_pods
+from karpenter_core.state.ledger import LedgerView
+from karpenter_core.state.pod_rules import undrained_pods
 from karpenter_core.testing.builders import EPOCH, pod, toleration
-from tests.properties import tried
+from tests.properties import with_examples
 
 MINUTES = st.integers(min_value=-30, max_value=600).map(lambda n: EPOCH + timedelta(minutes=n))
 DEADLINES = st.none() | MINUTES
@@ -56,9 +57,9 @@ def group(item):
 
 
 @given(nodes(), DEADLINES, MINUTES)
-@tried(100)
+@with_examples(100)
 def test_a_wave_names_waiting_pods_once_each_and_never_nobody(items, deadline, now):
-    waiting = waiting_pods(items, now)
+    waiting = undrained_pods(items, now, LedgerView())
     wave = [found.pod for found in drain_wave(waiting, deadline=deadline, now=now)]
     assert len(wave) == len({item.name for item in wave})
     assert {item.name for item in wave} <= {item.name for item in waiting}
@@ -66,9 +67,9 @@ def test_a_wave_names_waiting_pods_once_each_and_never_nobody(items, deadline, n
 
 
 @given(nodes(), DEADLINES, MINUTES)
-@tried(100)
+@with_examples(100)
 def test_who_is_not_pressed_for_time_leaves_in_the_order_of_groups(items, deadline, now):
-    waiting = waiting_pods(items, now)
+    waiting = undrained_pods(items, now, LedgerView())
     wave = {found.pod.name for found in drain_wave(waiting, deadline=deadline, now=now)}
     patient = [item for item in waiting if not needs_force(item, deadline, now)]
     turn = {group(item) for item in patient if item.name in wave}
@@ -78,9 +79,9 @@ def test_who_is_not_pressed_for_time_leaves_in_the_order_of_groups(items, deadli
 
 
 @given(nodes(), DEADLINES, MINUTES)
-@tried(100)
+@with_examples(100)
 def test_waves_empty_the_node_in_as_many_steps_as_there_are_groups(items, deadline, now):
-    left = waiting_pods(items, now)
+    left = undrained_pods(items, now, LedgerView())
     steps = 0
     while left:
         wave = {found.pod.name for found in drain_wave(left, deadline=deadline, now=now)}
@@ -90,7 +91,7 @@ def test_waves_empty_the_node_in_as_many_steps_as_there_are_groups(items, deadli
 
 
 @given(pods(), DEADLINES, MINUTES, st.timedeltas(timedelta(), timedelta(hours=9)))
-@tried(100)
+@with_examples(100)
 def test_who_is_pressed_for_time_stays_so(item, deadline, now, later):
     """And a tighter deadline presses no less than a looser one."""
     if needs_force(item, deadline, now):
@@ -99,7 +100,7 @@ def test_who_is_pressed_for_time_stays_so(item, deadline, now, later):
 
 
 @given(pods(), DEADLINES)
-@tried(100)
+@with_examples(100)
 def test_a_pod_told_to_go_when_it_gets_pressed_has_all_of_its_grace_period(item, deadline):
     latest = latest_start(item, deadline)
     if latest is None or item.deletion_timestamp is not None:
@@ -112,7 +113,7 @@ def test_a_pod_told_to_go_when_it_gets_pressed_has_all_of_its_grace_period(item,
 
 
 @given(pods(), DEADLINES, MINUTES)
-@tried(300)
+@with_examples(300)
 def test_only_a_deadline_overrides_what_protects_a_pod(item, deadline, now):
     advice = eviction_advice(item, uid=item.uid, deadline=deadline, now=now)
     if advice.action is EvictionAction.DELETE:
@@ -125,7 +126,7 @@ def test_only_a_deadline_overrides_what_protects_a_pod(item, deadline, now):
 
 
 @given(st.lists(DEADLINES, min_size=1, max_size=6), st.randoms(use_true_random=False))
-@tried(100)
+@with_examples(100)
 def test_the_deadline_of_a_pod_does_not_depend_on_the_order_in_which_they_came(found, shuffled):
     def tightest(deadlines):
         kept = None

@@ -1,4 +1,4 @@
-"""Drift of a claim, as far as the core can tell by itself (acceptance cases 126-136)."""
+"""Drift is detected without the provider (acceptance cases 126-136)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.durations import Duration, NillableDuration
 from karpenter_core.api.labels import (
     ARCH,
@@ -36,7 +36,7 @@ from karpenter_core.lifecycle.nodepool.hashing import with_hash
 from karpenter_core.scheduling.instance_types import Offering
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.testing.builders import EPOCH, instance_type, node_pool, offering
-from karpenter_core.testing.machines import node_claim
+from karpenter_core.testing.state_builders import node_claim
 
 YOUNG = EPOCH + timedelta(minutes=5)
 OLD = EPOCH + timedelta(hours=2)
@@ -53,7 +53,7 @@ def drift(drifting, pool, *, types=None, now=YOUNG, **options) -> str:
 
 
 def condition(drifting):
-    found = find(drifting.status.conditions, DRIFTED)
+    found = find_condition(drifting.status.conditions, DRIFTED)
     return None if found is None else (found.status, found.reason, found.message)
 
 
@@ -99,7 +99,7 @@ class TestTemplate:
         ("key", "value"),
         [(NODE_POOL_HASH, None), (NODE_POOL_HASH_VERSION, None), (NODE_POOL_HASH_VERSION, "v2")],
     )
-    def test_a_hash_that_cannot_be_compared_says_nothing(self, side, key, value):
+    def test_incomparable_hashes_are_no_drift(self, side, key, value):
         old, new = with_hash(node_pool(labels={"team": "a"})), with_hash(node_pool())
         drifting = hashed(old)
         assert drift(drifting, new) == "NodePoolDrifted"
@@ -175,7 +175,7 @@ class TestCatalogue:
         ],
         ids=["no label", "unknown type", "nothing sold", "no offerings", "other offerings"],
     )
-    def test_an_old_claim_drifts_when_its_machine_is_not_sold_any_more(self, types, labels):
+    def test_old_claim_drifts_when_its_instance_type_is_gone(self, types, labels):
         running = claim(labels=labels)
 
         assert drift(running, node_pool(), types=types, now=OLD) == "InstanceTypeNotFound"
@@ -191,7 +191,7 @@ class TestCatalogue:
 
         assert drift(unlabelled, node_pool(), now=OLD) == "InstanceTypeNotFound"
 
-    def test_what_is_sold_out_is_still_sold(self):
+    def test_unavailable_offering_is_no_drift(self):
         sold_out = instance_type("m-4x", offerings=[offering(available=False)])
 
         assert drift(claim(), node_pool(), types={"m-4x": sold_out}, now=OLD) == ""
@@ -222,7 +222,7 @@ class TestCatalogue:
     def test_while_there_is_no_catalogue_the_condition_stays(self):
         """Neither set nor cleared; what the provider says counts all the same."""
         local = local_drift(claim(), node_pool(), None, now=OLD)
-        drifted = with_drift(claim(), LocalDrift(reason="x", is_settled=True), None, now=OLD)
+        drifted = with_drift(claim(), LocalDrift(reason="x", is_decided=True), None, now=OLD)
 
         assert local == LocalDrift(is_type_unknown=True)
         assert with_drift(drifted, local, "", now=OLD) is drifted
@@ -262,14 +262,14 @@ def test_a_reserved_claim_may_go_on_as_on_demand(offerings, drifts):
 class TestCondition:
     """Cases 126, 128, 129 and 131."""
 
-    def test_what_the_provider_says_is_the_reason(self):
+    def test_provider_drift_gives_the_reason(self):
         drifted = with_drift(claim(), LocalDrift(), "ImageDrifted", now=YOUNG)
 
         assert condition(drifted) == ("True", "ImageDrifted", "ImageDrifted")
 
     @pytest.mark.parametrize("reason", ["NodePoolDrifted", "RequirementsDrifted"])
-    def test_what_the_core_says_comes_first(self, reason):
-        local = LocalDrift(reason=reason, is_settled=True)
+    def test_drift_found_by_the_core_comes_first(self, reason):
+        local = LocalDrift(reason=reason, is_decided=True)
 
         assert condition(with_drift(claim(), local, "ImageDrifted", now=YOUNG)) == (
             "True", reason, reason,
@@ -295,15 +295,15 @@ class TestCondition:
 
         local = local_drift(lost, excluding, TYPES, now=OLD)
 
-        assert local == LocalDrift(is_settled=True)
+        assert local == LocalDrift(is_decided=True)
         assert condition(with_drift(lost, local, None, now=OLD)) is None
 
-    def test_drift_that_is_over_is_removed(self):
+    def test_condition_is_removed_when_drift_is_over(self):
         drifted = with_drift(claim(), LocalDrift(), "ImageDrifted", now=YOUNG)
 
         assert condition(with_drift(drifted, LocalDrift(), "", now=YOUNG)) is None
 
-    def test_a_provider_that_cannot_tell_leaves_the_condition(self):
+    def test_failed_provider_leaves_the_condition(self):
         drifted = with_drift(claim(), LocalDrift(), "ImageDrifted", now=YOUNG)
 
         assert with_drift(drifted, LocalDrift(), None, now=OLD) is drifted
@@ -313,7 +313,7 @@ class TestCondition:
         drifted = with_drift(claim(), LocalDrift(), "ImageDrifted", now=YOUNG)
         again = with_drift(drifted, LocalDrift(), "NetworkDrifted", now=OLD)
 
-        found = find(again.status.conditions, DRIFTED)
+        found = find_condition(again.status.conditions, DRIFTED)
         assert found is not None
         assert (found.reason, found.last_transition_time) == ("NetworkDrifted", YOUNG)
         assert with_drift(again, LocalDrift(), "NetworkDrifted", now=OLD) is again

@@ -1,4 +1,4 @@
-"""What has just been launched for a plan has not drifted, whatever the pools and pods are like."""
+"""A claim that was just launched for a plan has not drifted."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from hypothesis import given
 
 from karpenter_core.api.nodeclaim import LAUNCHED
 from karpenter_core.lifecycle.claim_status import with_condition
-from karpenter_core.lifecycle.nodeclaim.claims import build_node_claim
 from karpenter_core.lifecycle.nodeclaim.drift import TYPE_CHECK_AGE, DriftRules, local_drift
 from karpenter_core.lifecycle.nodeclaim.launch import launched_claim
+from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_claim
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash, with_hash
 from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import EPOCH
-from tests.properties import tried
+from tests.properties import with_examples
 from tests.support.strategies import problems
 
 
@@ -34,9 +34,9 @@ def launched(claim, instance_type, offering):
     return with_condition(launched_claim(claim, machine), LAUNCHED, now=EPOCH)
 
 
-@tried(60)
+@with_examples(60)
 @given(asked=problems())
-def test_a_machine_of_a_plan_has_not_drifted(asked):
+def test_launched_claim_of_a_plan_has_not_drifted(asked):
     """Every type that is listed, in every offering that the claim allows."""
     pools = {pool.name: pool for pool in asked.pools}
     rules = DriftRules(

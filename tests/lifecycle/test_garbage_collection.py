@@ -1,4 +1,4 @@
-"""Claims without instances, instances without claims (case 121)."""
+"""Claims without instances and instances without claims (case 121)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from datetime import timedelta
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     ORPHAN_FLOOR,
     ORPHAN_GRACE,
-    SURPLUS_AT_ONCE,
     SURPLUS_GRACE,
+    SURPLUS_PER_PASS,
+    claims_without_instance,
+    exclude_claimed,
     orphaned_instances,
     surplus_instances,
     surplus_notice,
-    vanished_claims,
-    without_claimed,
 )
 from karpenter_core.state.builder import StateBuilder
-from karpenter_core.state.events import CallStarted, Observed
+from karpenter_core.state.events import LaunchCallStarted, ObjectObserved
 from karpenter_core.testing.builders import EPOCH, pod
-from karpenter_core.testing.machines import KWOK, MANAGED_KINDS, machine, node_claim, state
+from karpenter_core.testing.state_builders import (
+    KWOK,
+    MANAGED_KINDS,
+    node_and_claim,
+    node_claim,
+    synced_state,
+)
 
 
 @dataclass(frozen=True)
@@ -33,40 +39,43 @@ class Instance:
 
 
 def gone(*objects, instances=(), complete=True, builder=None):
-    snapshot = (builder or state(*objects)).snapshot()
-    return [found.claim.name for found in vanished_claims(snapshot, instances, complete=complete)]
+    snapshot = (builder or synced_state(*objects)).snapshot()
+    return [
+        found.claim.name
+        for found in claims_without_instance(snapshot, instances, complete=complete)
+    ]
 
 
 class TestVanishedClaims:
     def test_a_silent_node_without_instance_goes(self):
-        assert gone(*machine("web", ready="False")) == ["web"]
-        assert gone(*machine("web", ready="Unknown")) == ["web"]
+        assert gone(*node_and_claim("web", ready="False")) == ["web"]
+        assert gone(*node_and_claim("web", ready="Unknown")) == ["web"]
 
-    def test_so_do_a_hundred_at_once(self):
-        many = [half for n in range(100) for half in machine(f"web-{n:03}", ready="False")]
+    def test_hundred_silent_nodes_without_instance_go_at_once(self):
+        many = [half for n in range(100) for half in node_and_claim(f"web-{n:03}", ready="False")]
         assert len(gone(*many)) == 100
 
-    def test_a_ready_kubelet_is_believed(self):
-        assert gone(*machine("web")) == []
+    def test_claim_of_a_ready_node_is_kept(self):
+        assert gone(*node_and_claim("web")) == []
 
     def test_a_claim_that_never_registered_is_left_to_liveness(self):
         assert gone(node_claim("web", stage="Launched")) == []
 
-    def test_a_missing_node_alone_is_no_reason(self):
+    def test_claim_with_an_instance_and_no_node_is_kept(self):
         listed = [Instance("kwok://web")]
         assert gone(node_claim("web", stage="Initialized"), instances=listed) == []
         assert gone(node_claim("web", stage="Initialized")) == ["web"]
 
-    def test_a_terminating_instance_does_not_count(self):
+    def test_terminating_instance_does_not_keep_its_claim(self):
         listed = [Instance("kwok://web", terminating=True)]
-        assert gone(*machine("web", ready="False"), instances=listed) == ["web"]
+        assert gone(*node_and_claim("web", ready="False"), instances=listed) == ["web"]
 
-    def test_an_incomplete_listing_or_state_tells_nothing(self):
-        silent = machine("web", ready="False")
+    def test_incomplete_listing_or_state_deletes_no_claim(self):
+        silent = node_and_claim("web", ready="False")
         assert gone(*silent, complete=False) == []
         unsynced = StateBuilder(MANAGED_KINDS)
         for half in silent:
-            unsynced.fold(Observed(half))
+            unsynced.apply_event(ObjectObserved(half))
         assert gone(builder=unsynced) == []
 
     def test_deleting_and_foreign_claims_are_left_alone(self):
@@ -74,25 +83,29 @@ class TestVanishedClaims:
         assert gone(node_claim("a", stage="Initialized", deleted=EPOCH)) == []
         assert gone(node_claim("b", stage="Initialized", node_class_ref=foreign)) == []
 
-    def test_only_claims_of_the_provider_that_was_asked(self):
-        snapshot = state(node_claim("a", stage="Initialized")).snapshot()
+    def test_only_claims_of_the_listed_provider_are_deleted(self):
+        snapshot = synced_state(node_claim("a", stage="Initialized")).snapshot()
         other = frozenset({("example.com", "Other")})
-        assert vanished_claims(snapshot, (), complete=True, served=other) == ()
+        assert claims_without_instance(snapshot, (), complete=True, served_kinds=other) == ()
 
-    def test_it_is_counted_with_its_pods(self):
+    def test_deleted_claim_is_counted_with_its_pods(self):
         """Section 7.2: those that come back elsewhere, so no daemons."""
         pods = [
             pod("a", node_name="web", phase="Running"),
             pod("b", node_name="web", phase="Running", owner_kind="DaemonSet"),
         ]
-        (found,) = vanished_claims(
-            state(*machine("web", ready="False"), *pods).snapshot(), (), complete=True
+        (found,) = claims_without_instance(
+            synced_state(*node_and_claim("web", ready="False"), *pods).snapshot(), (), complete=True
         )
-        assert {fact.metric: fact.value for fact in found.facts} == {
+        assert {
+            metric_update.metric: metric_update.value for metric_update in found.metric_updates
+        } == {
             "nodeclaims_disrupted": 1.0,
             "pods_disruption_initiated": 1.0,
         }
-        assert {fact.labels["reason"] for fact in found.facts} == {"garbage_collected"}
+        assert {metric_update.labels["reason"] for metric_update in found.metric_updates} == {
+            "garbage_collected"
+        }
 
 
 class TestOrphans:
@@ -106,13 +119,15 @@ class TestOrphans:
         assert first.terminate == (), "one look never condemns"
         return self.look(builder, instances, now=EPOCH + ORPHAN_GRACE, since=first.missing_since)
 
-    def test_an_instance_of_nobody_goes_after_the_grace_time(self):
-        assert self.twice(state(), [Instance("kwok://x", token="gone")]).terminate == ("kwok://x",)
+    def test_instance_without_claim_is_terminated_after_the_grace_period(self):
+        assert self.twice(synced_state(), [Instance("kwok://x", token="gone")]).terminate == (
+            "kwok://x",
+        )
 
-    def test_an_instance_is_somebodys_by_token_id_or_name(self):
+    def test_instance_belongs_to_a_claim_by_token_id_or_name(self):
         claim = node_claim("web")
         launched = node_claim("old", stage="Launched")
-        builder = state(claim, launched)
+        builder = synced_state(claim, launched)
         theirs = [
             Instance("kwok://1", token=claim.uid),
             Instance("kwok://old"),
@@ -120,45 +135,92 @@ class TestOrphans:
         ]
         assert self.twice(builder, theirs).terminate == ()
 
-    def test_a_claim_of_the_same_name_made_anew_does_not_own_it(self):
-        builder = state(node_claim("web", uid="new"))
+    def test_new_claim_of_the_same_name_does_not_own_the_instance(self):
+        builder = synced_state(node_claim("web", uid="new"))
         stray = [Instance("kwok://1", node_claim="web", token="old")]
         assert self.twice(builder, stray).terminate == ("kwok://1",)
 
-    def test_an_open_launch_owns_what_it_brings(self):
-        builder = state()
-        builder.fold(CallStarted("uid-claim", EPOCH))
+    def test_one_of_a_call_for_several_stays_while_one_of_them_has_none(self):
+        waiting, served_kinds = node_claim("web"), node_claim("old", stage="Launched")
+        builder = synced_state(waiting, served_kinds)
+        shared = Instance("kwok://1", launched_for=(waiting.uid, served_kinds.uid))
+        spare = Instance("kwok://2", launched_for=(served_kinds.uid,))
+        assert self.twice(builder, [shared, spare]).terminate == ("kwok://2",)
+
+    def test_open_launch_owns_its_instance(self):
+        builder = synced_state()
+        builder.apply_event(LaunchCallStarted("uid-claim", EPOCH))
         assert self.twice(builder, [Instance("kwok://1", token="uid-claim")]).terminate == ()
 
-    def test_one_that_gets_its_claim_in_time_is_forgotten(self):
-        builder, stray = state(), [Instance("kwok://1", token="uid-claim-web")]
+    def test_instance_that_gets_a_claim_in_time_is_kept(self):
+        builder, stray = synced_state(), [Instance("kwok://1", token="uid-claim-web")]
         first = self.look(builder, stray)
-        builder.fold(Observed(node_claim("web")))
+        builder.apply_event(ObjectObserved(node_claim("web")))
         second = self.look(builder, stray, since=first.missing_since)
         assert dict(second.missing_since) == {}
 
-    def test_what_terminates_already_is_left_alone(self):
-        assert self.twice(state(), [Instance("kwok://1", terminating=True)]).terminate == ()
+    def test_terminating_instance_is_left_alone(self):
+        assert self.twice(synced_state(), [Instance("kwok://1", terminating=True)]).terminate == ()
 
-    def test_an_incomplete_look_condemns_nothing_and_forgets_nothing(self):
+    def test_incomplete_listing_terminates_nothing_and_forgets_nothing(self):
         since = {"kwok://1": EPOCH - timedelta(hours=1)}
-        report = self.look(state(), [Instance("kwok://1")], since=since, complete=False)
+        report = self.look(synced_state(), [Instance("kwok://1")], since=since, complete=False)
         assert (report.terminate, report.missing_since) == ((), since)
         unsynced = StateBuilder(MANAGED_KINDS)
         assert self.look(unsynced, [Instance("kwok://1")], since=since).terminate == ()
 
-    def test_too_many_at_once_are_taken_for_a_mistake(self):
+    def test_too_many_orphans_are_held_back(self):
         """More than half of what is there, and more than a few."""
         many = [Instance(f"kwok://{n:02}") for n in range(ORPHAN_FLOOR + 1)]
-        report = self.twice(state(), many)
+        report = self.twice(synced_state(), many)
         assert (report.terminate, report.held_back) == ((), len(many))
-        assert len(self.twice(state(), many[:ORPHAN_FLOOR]).terminate) == ORPHAN_FLOOR
+        assert len(self.twice(synced_state(), many[:ORPHAN_FLOOR]).terminate) == ORPHAN_FLOOR
 
-    def test_the_same_many_among_more_are_not(self):
+    def test_same_number_of_orphans_among_more_instances_is_terminated(self):
         claims = [node_claim(f"web-{n:02}", stage="Launched") for n in range(20)]
         theirs = [Instance(claim.status.provider_id) for claim in claims]
         many = [Instance(f"kwok://{n:02}") for n in range(ORPHAN_FLOOR + 1)]
-        assert len(self.twice(state(*claims), [*theirs, *many]).terminate) == len(many)
+        assert len(self.twice(synced_state(*claims), [*theirs, *many]).terminate) == len(many)
+
+
+class TestClaimedAfterAll:
+    """The API server's claims are asked before anything condemned ends."""
+
+    def kept(self, instance, *claims, unreadable=()):
+        found = exclude_claimed(
+            [instance.provider_id], [instance], claims, unreadable=frozenset(unreadable)
+        )
+        assert found in {(), (instance.provider_id,)}
+        return not found
+
+    def test_an_instance_without_claim_ends(self):
+        assert not self.kept(Instance("kwok://1", token="gone", node_claim="web"))
+        assert not self.kept(Instance("kwok://1", node_claim="web"))
+
+    def test_the_token_decides_where_there_is_one(self):
+        claim = node_claim("web")
+        assert self.kept(Instance("kwok://1", token=claim.uid), claim)
+        assert not self.kept(Instance("kwok://1", token="old", node_claim="web"), claim)
+
+    def test_else_the_name_decides(self):
+        assert self.kept(Instance("kwok://1", node_claim="web"), node_claim("web"))
+        assert not self.kept(Instance("kwok://1", node_claim="other"), node_claim("web"))
+
+    def test_a_claim_that_names_the_instance_keeps_it(self):
+        claim = node_claim("web", stage="Launched")
+        assert self.kept(Instance(claim.status.provider_id), claim)
+
+    def test_claims_that_cannot_be_read_count_by_uid_and_by_name(self):
+        assert self.kept(Instance("kwok://1", token="uid-odd"), unreadable=["uid-odd"])
+        assert self.kept(Instance("kwok://1", node_claim="odd"), unreadable=["odd"])
+        shared = Instance("kwok://1", launched_for=("uid-odd", "uid-gone"))
+        assert self.kept(shared, unreadable=["uid-odd"])
+
+    def test_one_of_a_call_for_several_stays_while_one_of_them_has_none(self):
+        waiting, served_kinds = node_claim("web"), node_claim("old", stage="Launched")
+        shared = Instance("kwok://1", launched_for=(waiting.uid, served_kinds.uid))
+        assert self.kept(shared, waiting, served_kinds)
+        assert not self.kept(Instance("kwok://1", launched_for=(served_kinds.uid,)), served_kinds)
 
 
 class TestSurplus:
@@ -179,55 +241,74 @@ class TestSurplus:
     def lost(self, number):
         return [Instance(f"kwok://{n:02}", launched_for=self.UIDS) for n in range(number)]
 
-    def test_instances_of_claims_that_are_gone_end_a_few_at_a_time(self):
-        found = self.surplus(state(), self.lost(24))
-        assert found == tuple(f"kwok://{n:02}" for n in range(SURPLUS_AT_ONCE))
+    def test_surplus_is_terminated_a_few_instances_per_pass(self):
+        found = self.surplus(synced_state(), self.lost(24))
+        assert found == tuple(f"kwok://{n:02}" for n in range(SURPLUS_PER_PASS))
 
-    def test_they_have_a_long_grace(self):
-        assert not self.surplus(state(), self.lost(24), after=SURPLUS_GRACE - timedelta(seconds=1))
+    def test_surplus_has_a_longer_grace_period(self):
+        assert not self.surplus(
+            synced_state(), self.lost(24), after=SURPLUS_GRACE - timedelta(seconds=1)
+        )
 
-    def test_instances_of_claims_that_nobody_has_seen_here_stay(self):
+    def test_instance_of_unknown_claims_is_no_surplus(self):
         """Another cluster may use the same name."""
-        assert not self.surplus(state(), self.lost(24), known=())
+        assert not self.surplus(synced_state(), self.lost(24), known=())
 
     def test_a_claim_that_uses_another_instance_proves_that_the_launch_was_ours(self):
         """Also after a restart."""
         claim = node_claim("web", stage="Launched")
         more = [Instance(f"kwok://{n}", launched_for=(claim.uid, "uid-gone")) for n in range(3)]
-        assert len(self.surplus(state(claim), more, known=())) == 3
+        assert len(self.surplus(synced_state(claim), more, known=())) == 3
 
-    def test_an_instance_that_some_claim_may_still_get_stays(self):
+    def test_instance_that_a_claim_may_still_get_is_no_surplus(self):
         waiting = node_claim("web")
         more = [Instance(f"kwok://{n}", launched_for=(waiting.uid,)) for n in range(3)]
-        assert not self.surplus(state(waiting), more)
-        builder = state()
-        builder.fold(CallStarted(self.UIDS[0], EPOCH))
+        assert not self.surplus(synced_state(waiting), more)
+        builder = synced_state()
+        builder.apply_event(LaunchCallStarted(self.UIDS[0], EPOCH))
         assert not self.surplus(builder, self.lost(3))
 
-    def test_an_instance_whose_node_was_let_in_stays(self):
+    def test_instance_with_a_registered_node_is_no_surplus(self):
         """Claims that were lost, not launches that were made twice."""
-        node = next(half for half in machine("web") if hasattr(half, "provider_id"))
+        node = next(half for half in node_and_claim("web") if hasattr(half, "provider_id"))
         item = Instance(node.provider_id, launched_for=self.UIDS)
         assert node.labels["karpenter.sh/registered"] == "true"
-        assert not self.surplus(state(node), [item])
+        assert not self.surplus(synced_state(node), [item])
 
     def test_the_token_counts_where_a_call_is_for_one_claim(self):
-        assert self.surplus(state(), [Instance("kwok://1", token=self.UIDS[0])]) == ("kwok://1",)
-        assert not self.surplus(state(), [Instance("kwok://1")])
+        assert self.surplus(synced_state(), [Instance("kwok://1", token=self.UIDS[0])]) == (
+            "kwok://1",
+        )
+        assert not self.surplus(synced_state(), [Instance("kwok://1")])
 
-    def test_a_claim_that_uses_another_instance_is_told(self):
+    def test_of_several_claims_of_a_call_the_first_by_name_is_told(self):
+        claims = [node_claim(name, stage="Launched") for name in ("web-2", "web-1")]
+        item = Instance("kwok://surplus", launched_for=tuple(claim.uid for claim in claims))
+        notice = surplus_notice(item.provider_id, [item], synced_state(*claims).snapshot())
+        assert notice.regarding.name == "web-1"
+        assert notice.dedupe == (notice.regarding.uid, "kwok://surplus")
+        assert (notice.type, notice.reason) == ("Warning", "SurplusInstanceTerminated")
+        assert surplus_notice("kwok://other", [item], synced_state(*claims).snapshot()) is None
+
+    def test_claim_that_uses_another_instance_gets_an_event(self):
         claim = node_claim("web", stage="Launched")
         item = Instance("kwok://surplus", launched_for=(claim.uid,))
-        notice = surplus_notice(item.provider_id, [item], state(claim).snapshot())
+        notice = surplus_notice(item.provider_id, [item], synced_state(claim).snapshot())
         assert notice.regarding.name == "web"
         assert "kwok://surplus" in notice.message
         assert claim.status.provider_id in notice.message
-        assert surplus_notice(item.provider_id, [item], state().snapshot()) is None
+        assert surplus_notice(item.provider_id, [item], synced_state().snapshot()) is None
 
-    def test_the_api_server_s_word_keeps_what_a_claim_may_still_get(self):
+    def test_listed_claim_without_instance_keeps_its_possible_instances(self):
         waiting = node_claim("web")
         item = Instance("kwok://1", launched_for=(waiting.uid,))
-        assert without_claimed([item.provider_id], [item], [waiting]) == ()
-        assert without_claimed([item.provider_id], [item], []) == ("kwok://1",)
+        assert exclude_claimed([item.provider_id], [item], [waiting]) == ()
+        assert exclude_claimed([item.provider_id], [item], []) == ("kwok://1",)
         unreadable = frozenset({waiting.uid})
-        assert without_claimed([item.provider_id], [item], [], unreadable=unreadable) == ()
+        assert exclude_claimed([item.provider_id], [item], [], unreadable=unreadable) == ()
+
+    def test_an_unreadable_claim_keeps_an_instance_that_bears_only_its_name(self):
+        item = Instance("kwok://1", node_claim="web")
+        assert exclude_claimed([item.provider_id], [item], []) == ("kwok://1",)
+        unreadable = frozenset({"web"})
+        assert exclude_claimed([item.provider_id], [item], [], unreadable=unreadable) == ()

@@ -1,4 +1,4 @@
-"""What an announcement of the cloud means for a claim."""
+"""Announced interruptions have the right effects on a claim."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.interruptions import INTERRUPTING, InterruptionKind
 from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
@@ -14,9 +14,9 @@ from karpenter_core.errors import OfferingKey
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
 from karpenter_core.provider.contract import Interruption
-from karpenter_core.state.interrupted import is_taken_soon
+from karpenter_core.state.interruption import is_interrupted_soon
 from karpenter_core.testing.builders import EPOCH, pod
-from karpenter_core.testing.machines import node, node_claim, state
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
 
 SPOT_RECLAIM, REBALANCE = InterruptionKind.SPOT_RECLAIM, InterruptionKind.REBALANCE
 IN_TWO_MINUTES = EPOCH + timedelta(minutes=2)
@@ -31,10 +31,10 @@ def spot_claim(**options):
     return node_claim("web", stage="Initialized", capacity_type="spot", **options)
 
 
-def look(message, claim=None, *, now=EPOCH, others=(), **options):
+def look(message, claim=None, *, now=EPOCH, others=(), act_on_rebalance=False):
     claim = claim or spot_claim()
-    snapshot = state(claim, node("web", claim=claim), *others).snapshot()
-    return interruption_step(snapshot, claim, message, now=now, **options)
+    snapshot = synced_state(claim, node("web", claim=claim), *others).snapshot()
+    return interruption_step(snapshot, claim, message, now=now, act_on_rebalance=act_on_rebalance)
 
 
 def deadline(step) -> str:
@@ -42,11 +42,11 @@ def deadline(step) -> str:
 
 
 @pytest.mark.parametrize("kind", FORCEFUL)
-def test_the_claim_goes_and_says_why(kind):
+def test_interrupted_claim_is_deleted_with_its_reason(kind):
     """The reason is what the pods' Evicted Events will name."""
     step = look(said(kind))
 
-    reason = find(step.claim.status.conditions, DISRUPTION_REASON)
+    reason = find_condition(step.claim.status.conditions, DISRUPTION_REASON)
     assert step.delete
     assert reason is not None
     assert (reason.status, reason.reason) == ("True", str(kind))
@@ -61,7 +61,7 @@ def test_the_reason_counts_from_the_interruption_whatever_a_command_wrote_before
     again = look(said(), first.claim, now=later + timedelta(seconds=30))
 
     for step in (first, again):
-        reason = find(step.claim.status.conditions, DISRUPTION_REASON)
+        reason = find_condition(step.claim.status.conditions, DISRUPTION_REASON)
         assert reason is not None
         assert (reason.reason, reason.last_transition_time) == ("SpotInterruption", later)
 
@@ -77,7 +77,7 @@ def test_the_reason_counts_from_the_interruption_whatever_a_command_wrote_before
         (None, "whenever", "2026-01-01T00:02:00Z"),
     ],
 )
-def test_the_clouds_deadline_holds_if_it_is_the_first(grace, before, expected):
+def test_deadline_of_the_cloud_holds_if_it_is_earlier(grace, before, expected):
     """A grace period that ends sooner is left to the termination, which writes it down."""
     annotations = {TERMINATION_TIMESTAMP: before} if before else {}
     claim = spot_claim(termination_grace_period=grace, annotations=annotations)
@@ -92,14 +92,14 @@ def test_without_a_deadline_the_claim_drains_in_its_own_time():
     assert (step.delete, deadline(step)) == (True, "")
 
 
-def test_a_machine_that_fails_the_clouds_checks_has_no_time_left():
+def test_unhealthy_instance_has_a_deadline_now():
     """Nothing on it can be trusted to end by itself."""
     step = look(said(InterruptionKind.INSTANCE_UNHEALTHY, deadline=None))
 
     assert deadline(step) == "2026-01-01T00:00:00Z"
 
 
-def test_what_was_taken_back_is_masked():
+def test_reclaimed_offering_becomes_unavailable():
     """The replacement must not be ordered from the same shelf."""
     key = {"instance_type": "m-4x", "zone": "zone-a"}
     reserved = node_claim("web", stage="Initialized", capacity_type="reserved")
@@ -114,7 +114,7 @@ def test_what_was_taken_back_is_masked():
     "kind",
     [InterruptionKind.SCHEDULED_MAINTENANCE, InterruptionKind.INSTANCE_TERMINATED, REBALANCE],
 )
-def test_what_says_nothing_of_the_stock_masks_nothing(kind):
+def test_other_interruptions_make_no_offering_unavailable(kind):
     """A machine may be stopped by a user."""
     assert look(said(kind), act_on_rebalance=True).exhausted == ()
 
@@ -125,7 +125,7 @@ def test_a_recommendation_is_noted_and_acted_on_only_if_asked_for():
     acted = look(said(REBALANCE, deadline=None), act_on_rebalance=True)
 
     assert not noted.delete
-    assert find(noted.claim.status.conditions, DISRUPTION_REASON) is None
+    assert find_condition(noted.claim.status.conditions, DISRUPTION_REASON) is None
     assert {(n.type, n.reason) for n in noted.notices} == {
         ("Normal", "SpotRebalanceRecommendation")
     }
@@ -140,10 +140,10 @@ def test_a_message_that_announces_nothing_or_cannot_be_read_changes_nothing(kind
     step = look(said(kind), claim)
 
     assert step.claim is claim
-    assert (step.delete, step.notices, step.facts) == (False, (), ())
+    assert (step.delete, step.notices, step.metric_updates) == (False, (), ())
 
 
-def test_a_claim_that_is_going_learns_of_an_earlier_end_and_keeps_its_reason():
+def test_deleted_claim_gets_an_earlier_deadline_and_keeps_its_reason():
     """A reclaim may come while a node is being consolidated away."""
     claim = with_condition(
         spot_claim(deleted=EPOCH), DISRUPTION_REASON, reason="Underutilized", now=EPOCH
@@ -151,10 +151,10 @@ def test_a_claim_that_is_going_learns_of_an_earlier_end_and_keeps_its_reason():
 
     step = look(said(), claim)
 
-    reason = find(step.claim.status.conditions, DISRUPTION_REASON)
+    reason = find_condition(step.claim.status.conditions, DISRUPTION_REASON)
     assert reason is not None
     assert (reason.reason, deadline(step)) == ("Underutilized", "2026-01-01T00:02:00Z")
-    assert (step.delete, step.facts, step.exhausted) == (False, (), ())
+    assert (step.delete, step.metric_updates, step.exhausted) == (False, (), ())
 
 
 def test_the_same_message_again_changes_nothing_more():
@@ -180,10 +180,13 @@ def test_the_claim_and_its_pods_are_counted_under_the_kind_of_message():
     """As the AWS provider of Karpenter calls it."""
     bound = pod("web-0", node_name="web", phase="Running")
 
-    facts = {fact.metric: fact for fact in look(said(), others=(bound,)).facts}
+    metric_updates = {
+        metric_update.metric: metric_update
+        for metric_update in look(said(), others=(bound,)).metric_updates
+    }
 
-    assert facts["nodeclaims_disrupted"].labels["reason"] == "spot_interrupted"
-    assert facts["pods_disruption_initiated"].value == 1
+    assert metric_updates["nodeclaims_disrupted"].labels["reason"] == "spot_interrupted"
+    assert metric_updates["pods_disruption_initiated"].value == 1
 
 
 def test_every_kind_has_a_name_in_metrics():
@@ -198,9 +201,9 @@ def interrupted(kind=SPOT_RECLAIM, *, at="2026-01-01T00:02:00Z", deleted=EPOCH):
 
 
 @pytest.mark.parametrize("kind", FORCEFUL)
-def test_a_machine_with_a_near_deadline_of_its_cloud_is_taken_soon(kind):
+def test_node_with_a_near_deadline_is_being_interrupted(kind):
     """So its pods need another place, whatever protects them."""
-    assert is_taken_soon(interrupted(kind), EPOCH)
+    assert is_interrupted_soon(interrupted(kind), EPOCH)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +218,6 @@ def test_a_machine_with_a_near_deadline_of_its_cloud_is_taken_soon(kind):
         spot_claim(deleted=EPOCH, annotations={TERMINATION_TIMESTAMP: "2026-01-01T00:02:00Z"}),
     ],
 )
-def test_other_machines_are_not(claim):
+def test_other_nodes_are_not_being_interrupted(claim):
     """A grace period of the user's is no reason to break what keeps pods where they are."""
-    assert not is_taken_soon(claim, EPOCH)
+    assert not is_interrupted_soon(claim, EPOCH)

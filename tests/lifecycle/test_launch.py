@@ -1,4 +1,4 @@
-"""Launching: adopting, asking, failing (cases 29-32, 55)."""
+"""Launches are adopted, called for and failed (cases 29-32, 55)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_core.api.conditions import find, is_true
+from karpenter_core.api.conditions import find_condition, is_true
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter_core.api.nodeclaim import LAUNCHED
 from karpenter_core.errors import (
@@ -22,7 +22,11 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.lifecycle.changes import metadata_patch, status_patch
-from karpenter_core.lifecycle.claim_status import initialise, restamped, with_condition
+from karpenter_core.lifecycle.claim_status import (
+    with_condition,
+    with_current_generation,
+    with_initial_conditions,
+)
 from karpenter_core.lifecycle.nodeclaim.launch import (
     LaunchAction,
     finalizer_step,
@@ -31,9 +35,9 @@ from karpenter_core.lifecycle.nodeclaim.launch import (
     launched_claim,
     launched_step,
 )
-from karpenter_core.state.events import CallFinished, CallStarted
+from karpenter_core.state.events import LaunchCallFinished, LaunchCallStarted
 from karpenter_core.testing.builders import EPOCH, instance_type, requirement_spec
-from karpenter_core.testing.machines import node_claim, state
+from karpenter_core.testing.state_builders import node_claim, synced_state
 
 LATER = EPOCH + timedelta(seconds=30)
 SPOT_A = OfferingKey(instance_type="m-4x", zone="zone-a", capacity_type="spot")
@@ -57,35 +61,35 @@ def advice(builder, claim):
 
 
 def condition(step):
-    return find(step.claim.status.conditions, LAUNCHED)
+    return find_condition(step.claim.status.conditions, LAUNCHED)
 
 
-def test_a_new_claim_asks_the_provider():
+def test_new_claim_calls_the_provider():
     claim = node_claim("web")
-    assert advice(state(claim), claim).action is LaunchAction.CALL
+    assert advice(synced_state(claim), claim).action is LaunchAction.CALL
 
 
-def test_while_a_call_is_open_nobody_asks_again():
+def test_open_call_is_not_repeated():
     """A time limit never means "did not happen"."""
     claim = node_claim("web")
-    builder = state(claim)
-    builder.fold(CallStarted(claim.uid, EPOCH))
+    builder = synced_state(claim)
+    builder.apply_event(LaunchCallStarted(claim.uid, EPOCH))
     assert advice(builder, claim).action is LaunchAction.WAIT
 
 
-def test_a_remembered_result_is_adopted():
+def test_result_in_the_ledger_is_adopted():
     """A status patch that failed never launches a second instance."""
     claim = node_claim("web")
-    builder = state(claim)
+    builder = synced_state(claim)
     result = launched_claim(claim, Launched())
-    builder.fold(CallFinished(claim_uid=claim.uid, launched=result, at=EPOCH))
+    builder.apply_event(LaunchCallFinished(claim_uid=claim.uid, launched=result, at=EPOCH))
     found = advice(builder, claim)
     assert (found.action, found.result) == (LaunchAction.ADOPT, result)
 
 
-def test_a_launched_claim_asks_nobody():
+def test_launched_claim_calls_no_provider():
     claim = node_claim("web", stage="Launched")
-    assert advice(state(claim), claim).action is LaunchAction.NONE
+    assert advice(synced_state(claim), claim).action is LaunchAction.NONE
 
 
 def test_the_finalizer_comes_first():
@@ -144,8 +148,11 @@ def test_no_capacity_deletes_the_claim_and_names_the_offerings():
     (notice,) = step.notices
     assert (notice.type, notice.reason) == ("Warning", "InsufficientCapacityError")
     assert notice.message == "NodeClaim web event: no capacity for m-4x spot in zone-a"
-    (fact,) = step.facts
-    assert (fact.metric, fact.labels["reason"]) == ("nodeclaims_disrupted", "insufficient_capacity")
+    (metric_update,) = step.metric_updates
+    assert (metric_update.metric, metric_update.labels["reason"]) == (
+        "nodeclaims_disrupted",
+        "insufficient_capacity",
+    )
     assert step.error is None
 
 
@@ -159,7 +166,7 @@ def test_no_capacity_deletes_the_claim_and_names_the_offerings():
         (ExhaustedScope.REGION, 6),
     ],
 )
-def test_a_wider_stock_out_reaches_further(scope, count):
+def test_wider_scope_makes_more_offerings_unavailable(scope, count):
     error = InsufficientCapacityError("no", offerings=(SPOT_A,), scope=scope)
     types = (instance_type("m-4x"), instance_type("c-4x"))
     step = launch_failed(node_claim(), error, now=LATER, instance_types=types)
@@ -169,7 +176,7 @@ def test_a_wider_stock_out_reaches_further(scope, count):
     assert step.exhausted_for == for_one
 
 
-def test_a_stock_out_that_names_nothing_is_about_all_the_claim_could_become():
+def test_error_without_offerings_covers_all_compatible_ones():
     """Else the next plan asks for the same again, once a second."""
     claim = node_claim(requirements=(requirement_spec(ZONE, "In", "zone-b"),))
     types = (instance_type("m-4x"), instance_type("c-4x"))
@@ -190,7 +197,7 @@ def test_an_unready_node_class_deletes_the_claim():
 def test_a_failed_launch_shows_its_reason_and_is_retried():
     """Case 32."""
     error = LaunchFailedError("instance creation failed", reason="CustomReason")
-    claim = initialise(node_claim(), now=EPOCH)
+    claim = with_initial_conditions(node_claim(), now=EPOCH)
     step = launch_failed(claim, error, now=LATER)
     found = condition(step)
     assert (found.status, found.reason, found.message) == (
@@ -215,7 +222,7 @@ def test_any_other_error_is_cut_to_what_fits():
     assert (condition(step).reason, condition(step).message) == ("LaunchFailed", "x" * 300 + "...")
 
 
-def test_throttling_says_when_to_come_back():
+def test_throttled_launch_is_requeued_in_time():
     error = ThrottledError("slow down", retry_after=timedelta(seconds=9))
     assert launch_failed(node_claim(), error, now=LATER).requeue_after == timedelta(seconds=9)
     unsaid = launch_failed(node_claim(), ThrottledError("slow down"), now=LATER)
@@ -235,13 +242,13 @@ def test_settled_stages_follow_the_generation():
     bumped = claim.model_copy(
         update={"metadata": claim.metadata.model_copy(update={"generation": 2})}
     )
-    after = restamped(bumped, LATER).status.conditions
+    after = with_current_generation(bumped, LATER).status.conditions
     assert {item.type: item.observed_generation for item in after} == dict.fromkeys(
         ("Launched", "Registered", "Initialized", "Ready"), 2
     )
     assert {item.last_transition_time for item in after} == {EPOCH}
     assert is_true(after, "Ready")
-    assert restamped(claim, LATER) is claim
+    assert with_current_generation(claim, LATER) is claim
 
 
 def test_a_stage_that_failed_follows_the_generation_too():
@@ -249,8 +256,20 @@ def test_a_stage_that_failed_follows_the_generation_too():
     bumped = failed.model_copy(
         update={"metadata": failed.metadata.model_copy(update={"generation": 2})}
     )
-    found = find(restamped(bumped, LATER).status.conditions, "Registered")
+    found = find_condition(with_current_generation(bumped, LATER).status.conditions, "Registered")
     assert (found.status, found.reason, found.observed_generation) == ("False", "x", 2)
+
+
+def test_a_stage_that_is_open_is_judged_again_instead():
+    claim = node_claim("web", stage="Launched")
+    bumped = claim.model_copy(
+        update={"metadata": claim.metadata.model_copy(update={"generation": 2})}
+    )
+    after = with_current_generation(bumped, LATER).status.conditions
+    assert find_condition(after, "Launched").observed_generation == 2
+    for stage in ("Registered", "Initialized"):
+        assert find_condition(after, stage) == find_condition(claim.status.conditions, stage)
+        assert find_condition(after, stage).status == "Unknown"
 
 
 @pytest.mark.parametrize("reason", ["no capacity", "", "1st", "a-b"])

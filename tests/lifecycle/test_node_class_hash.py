@@ -1,4 +1,4 @@
-"""Static drift of a NodeClass."""
+"""Static drift of a NodeClass is detected by hashes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from karpenter_core.lifecycle.nodeclass.hashing import (
     with_migrated_hash,
 )
 from karpenter_core.testing.builders import EPOCH, node_pool
-from karpenter_core.testing.machines import node_claim
+from karpenter_core.testing.state_builders import node_claim
 from karpenter_provider_kwok.api import KWOKNodeClass
 
 HASH = "karpenter.kwok.sh/kwoknodeclass-hash"
@@ -53,7 +53,7 @@ def test_hashes_count_when_both_are_there_and_of_one_version(ours, theirs, drift
     assert found == ("NodeClassDrift" if drifts else "")
 
 
-def test_it_comes_after_the_pool_and_before_what_the_provider_says():
+def test_nodeclass_drift_comes_after_pool_and_before_provider():
     drifting, changed = claim(OLD), node_class(NEW)
 
     own = local_drift(drifting, node_pool(), None, now=EPOCH, node_class=changed)
@@ -65,7 +65,7 @@ def test_it_comes_after_the_pool_and_before_what_the_provider_says():
         node_class=changed,
     )
 
-    assert own == LocalDrift(reason="NodeClassDrift", is_settled=True)
+    assert own == LocalDrift(reason="NodeClassDrift", is_decided=True)
     assert excluded.reason == "RequirementsDrifted"
 
 
@@ -75,11 +75,11 @@ class TestMigration:
     def migrated(self, before):
         return with_migrated_hash(before, node_class(OLD), STAMP)
 
-    def test_claims_of_another_version_get_both(self):
+    def test_claims_of_another_version_get_hash_and_version(self):
         assert self.migrated(claim(OLD)).metadata.annotations == STAMP
         assert self.migrated(claim({})).metadata.annotations == STAMP
 
-    def test_claims_of_the_version_keep_theirs(self):
+    def test_claims_of_the_same_version_keep_their_hash(self):
         stamped = claim({HASH: "5", VERSION: "v2"})
 
         assert self.migrated(stamped) is stamped
@@ -89,6 +89,6 @@ class TestMigration:
 
         assert self.migrated(drifted).metadata.annotations == {HASH: "1", VERSION: "v2"}
 
-    def test_it_is_due_while_the_nodeclass_has_another_version(self):
+    def test_migration_is_due_while_the_nodeclass_has_another_version(self):
         assert not is_hash_current(node_class(OLD), STAMP)
         assert is_hash_current(node_class(STAMP), STAMP)

@@ -1,4 +1,4 @@
-"""The end of a Node: drain, volumes, instance (cases 72-96, 97-107)."""
+"""Nodes are drained, detached and ended (cases 72-96, 97-107)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.api.conditions import find, is_true
+from karpenter_core.api.conditions import find_condition, is_true
 from karpenter_core.api.labels import (
     DISRUPTED_TAINT,
     DO_NOT_DISRUPT,
@@ -46,13 +46,15 @@ from karpenter_core.lifecycle.node.termination import (
     node_termination,
     undisrupted_patch,
 )
-from karpenter_core.state.pod_rules import waiting_pods
+from karpenter_core.state.ledger import LedgerView, PodDeletion
+from karpenter_core.state.pod_rules import undrained_pods
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape
-from karpenter_core.testing.machines import node, node_claim, state
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
 
 NONE, WAIT = NodeTerminationAction.NONE, NodeTerminationAction.WAIT
 FETCH, TERMINATE = NodeTerminationAction.FETCH_INSTANCE, NodeTerminationAction.TERMINATE_INSTANCE
 FINISH = NodeTerminationAction.FINISH
+LEDGER = LedgerView()
 
 
 def after(**delta: float):
@@ -76,7 +78,7 @@ def running(name="a", *, grace=30, deleted=None, priority_class="", annotations=
 
 
 def look(*objects, now=EPOCH, instance=InstanceState.UNKNOWN):
-    builder = state(*objects)
+    builder = synced_state(*objects)
     return node_termination(
         builder.snapshot(), builder.snapshot().nodes["web"], now=now, instance=instance
     )
@@ -99,13 +101,13 @@ class TestBegin:
         assert look(node("web")).action is NONE
         assert look(node("web", deleted=EPOCH)).action is NONE
 
-    def test_it_takes_its_claim_with_it(self):
+    def test_deleted_node_deletes_its_claim(self):
         """Case 74."""
         alive = node_claim("web", stage="Initialized")
         assert look(*going(alive)).delete_claim
         assert not look(*going()).delete_claim
 
-    def test_it_is_tainted_and_taken_out_of_balancing(self):
+    def test_deleted_node_is_tainted_and_leaves_load_balancers(self):
         """Case 75; a taint of the same key and another effect is replaced."""
         claim, its_node = going(taints=("karpenter.sh/disrupted=x:NoExecute", "own:NoSchedule"))
         marked = look(claim, its_node, running()).node.applied_to(its_node)
@@ -127,12 +129,12 @@ class TestBegin:
         _, leaving = going(taints=("karpenter.sh/disrupted:NoSchedule",))
         assert undisrupted_patch(leaving) is None
 
-    def test_a_label_of_somebody_else_is_there_after_a_command_was_taken_back(self):
+    def test_foreign_balancer_label_outlives_a_rollback(self):
         kept = node("web", labels={EXCLUDE_BALANCERS: "true"})
         marked = disrupted_patch(kept).applied_to(kept)
         assert undisrupted_patch(marked).applied_to(marked).labels == kept.labels
 
-    def test_a_silent_node_is_asked_about(self):
+    def test_instance_of_a_silent_node_is_fetched(self):
         """Case 85: gone ends it undrained; a Ready one is believed."""
         silent = going(ready="Unknown")
         assert look(*silent, running()).action is FETCH
@@ -155,13 +157,13 @@ class TestDrain:
         claim, its_node = going()
         first = look(claim, its_node)
         assert (first.action, first.requeue_after) == (WAIT, timedelta(seconds=1))
-        assert find(first.claim.status.conditions, DRAINED).status == "Unknown"
+        assert find_condition(first.claim.status.conditions, DRAINED).status == "Unknown"
         early = look(first.claim, its_node, now=after(seconds=3))
         assert early.action is WAIT
         assert early.claim is first.claim
         late = look(first.claim, its_node, now=after(seconds=5))
         assert is_true(late.claim.status.conditions, DRAINED, VOLUMES_DETACHED)
-        assert [fact.metric for fact in late.facts] == ["nodes_drained"]
+        assert [metric_update.metric for metric_update in late.metric_updates] == ["nodes_drained"]
         assert late.action is TERMINATE
 
     def test_of_a_node_that_a_command_has_tainted_and_emptied_nothing_is_noted_meanwhile(self):
@@ -173,9 +175,12 @@ class TestDrain:
         assert (early.action, early.claim) == (WAIT, claim)
         late = look(claim, its_node, now=after(seconds=5))
         assert is_true(late.claim.status.conditions, DRAINED, VOLUMES_DETACHED)
-        assert (late.action, [fact.metric for fact in late.facts]) == (TERMINATE, ["nodes_drained"])
+        assert (late.action, [metric_update.metric for metric_update in late.metric_updates]) == (
+            TERMINATE,
+            ["nodes_drained"],
+        )
         found = look(claim, its_node, running(), now=after(seconds=6))
-        assert find(found.claim.status.conditions, DRAINED).reason == "Draining"
+        assert find_condition(found.claim.status.conditions, DRAINED).reason == "Draining"
         emptied = look(found.claim, its_node, now=after(seconds=10))
         assert emptied.action is WAIT
 
@@ -185,7 +190,7 @@ class TestDrain:
         claim, its_node = going(with_condition(alive, DISRUPTION_REASON, now=EPOCH, reason="Spot"))
         first = look(claim, its_node, now=after(seconds=60))
         assert first.action is WAIT
-        condition = find(first.claim.status.conditions, DRAINED)
+        condition = find_condition(first.claim.status.conditions, DRAINED)
         assert (condition.status, condition.last_transition_time) == ("Unknown", after(seconds=60))
 
     def test_a_deletion_that_lies_in_the_future_is_not_waited_for(self):
@@ -195,20 +200,20 @@ class TestDrain:
         claim, its_node = going(marked, taints=("karpenter.sh/disrupted:NoSchedule",))
         now = after(hours=-5)
         first = look(claim, its_node, now=now)
-        condition = find(first.claim.status.conditions, DRAINED)
+        condition = find_condition(first.claim.status.conditions, DRAINED)
         assert (condition.status, condition.last_transition_time) == ("Unknown", now)
         assert look(first.claim, its_node, now=now + timedelta(seconds=5)).action is TERMINATE
 
-    def test_a_drain_counts_anew_where_the_clock_was_ahead_when_it_began(self):
+    def test_drain_time_restarts_if_its_start_lies_in_the_future(self):
         """Else a clock that was hours ahead keeps the empty node for as many hours."""
         claim, its_node = going()
         ahead = look(claim, its_node, now=after(hours=5)).claim
         found = look(ahead, its_node, now=EPOCH)
         assert found.action is WAIT
-        assert find(found.claim.status.conditions, DRAINED).last_transition_time == EPOCH
+        assert find_condition(found.claim.status.conditions, DRAINED).last_transition_time == EPOCH
         assert look(found.claim, its_node, now=after(seconds=5)).action is TERMINATE
 
-    def test_without_its_claim_it_does_not_wait(self):
+    def test_node_without_claim_does_not_wait_for_late_pods(self):
         """Case 72: no claim, or two of them."""
         claim, its_node = going()
         assert look(its_node).action is FINISH
@@ -216,17 +221,17 @@ class TestDrain:
         found = look(claim, twin, its_node)
         assert (found.action, found.claim) == (FINISH, None)
 
-    def test_a_waiting_pod_holds_it(self):
+    def test_waiting_pod_holds_the_node(self):
         """Cases 79, 84: also one without an owner."""
         claim, its_node = going()
         found = look(claim, its_node, running("a", owner_kind=""))
         assert (found.action, names(found.evictions)) == (WAIT, ["a"])
-        assert find(found.claim.status.conditions, DRAINED).reason == "Draining"
+        assert find_condition(found.claim.status.conditions, DRAINED).reason == "Draining"
         assert [n.message for n in found.notices] == [
             "Failed to drain node, 1 pods are waiting to be evicted: default/a"
         ]
 
-    def test_it_says_which_pods_it_waits_for(self):
+    def test_event_names_the_pods_that_are_waited_for(self):
         """The first few, after the reference's text."""
         claim, its_node = going()
         found = look(claim, its_node, *(running(f"web-{n}") for n in range(7)))
@@ -238,25 +243,34 @@ class TestDrain:
     @pytest.mark.parametrize("tolerations", [["karpenter.sh/disrupted"], [""]])
     def test_pods_that_tolerate_the_taint_stay(self, tolerations):
         """Case 77: Exists of the key, or of everything."""
-        assert waiting_pods([running(tolerations=tolerations)], EPOCH) == ()
+        assert undrained_pods([running(tolerations=tolerations)], EPOCH, LEDGER) == ()
 
     def test_pods_that_tolerate_other_taints_go(self):
         """Case 78."""
         tolerant = running(tolerations=["node.kubernetes.io/unschedulable"])
-        assert len(waiting_pods([tolerant], EPOCH)) == 1
+        assert len(undrained_pods([tolerant], EPOCH, LEDGER)) == 1
 
     def test_ended_static_and_stuck_pods_are_not_waited_for(self):
         """Cases 80, 81, 86."""
         ended = msgspec.structs.replace(running(), phase="Failed")
         static = running(owner_kind="Node")
         stuck = running(deleted=EPOCH)
-        assert waiting_pods([ended, static], EPOCH) == ()
-        assert len(waiting_pods([stuck], after(seconds=60))) == 1
-        assert waiting_pods([stuck], after(seconds=90)) == ()
+        assert undrained_pods([ended, static], EPOCH, LEDGER) == ()
+        assert len(undrained_pods([stuck], after(seconds=60), LEDGER)) == 1
+        assert undrained_pods([stuck], after(seconds=90), LEDGER) == ()
+
+    @pytest.mark.parametrize("hours", [-5, 5])
+    def test_a_pod_is_stuck_by_how_long_it_was_seen_to_end(self, hours):
+        """The API server dates the end of its grace period by another clock."""
+        stuck = running(deleted=after(hours=hours))
+        deletion = PodDeletion(after(hours=hours), after(seconds=30))
+        ledger = LedgerView(pod_deletions={stuck.uid: deletion})
+        assert len(undrained_pods([stuck], after(seconds=90), ledger)) == 1
+        assert undrained_pods([stuck], after(seconds=91), ledger) == ()
 
     def test_protected_pods_are_waited_for(self):
         protected = running(annotations={DO_NOT_DISRUPT: "true"})
-        assert len(waiting_pods([protected], EPOCH)) == 1
+        assert len(undrained_pods([protected], EPOCH, LEDGER)) == 1
 
     def test_groups_leave_one_after_the_other(self):
         """Case 83."""
@@ -269,7 +283,7 @@ class TestDrain:
         ]
         waves = []
         while pods:
-            wave = names(drain_wave(waiting_pods(pods, EPOCH), deadline=None, now=EPOCH))
+            wave = names(drain_wave(undrained_pods(pods, EPOCH, LEDGER), deadline=None, now=EPOCH))
             waves.append(wave)
             pods = [item for item in pods if item.name not in wave]
         assert waves == [["app"], ["ds"], ["critical-1", "critical-2"], ["critical-ds"]]
@@ -322,7 +336,7 @@ class TestVolumes:
     def test_an_attachment_holds_the_node(self):
         """Case 93."""
         found = self.look(self.attachment())
-        condition = find(found.claim.status.conditions, VOLUMES_DETACHED)
+        condition = find_condition(found.claim.status.conditions, VOLUMES_DETACHED)
         assert (found.action, condition.status, condition.reason) == (
             WAIT, "Unknown", "AwaitingVolumeDetachment",
         )  # fmt: skip
@@ -333,7 +347,7 @@ class TestVolumes:
         found = self.look(*(self.attachment(f"va-{n}", f"pv-{n}") for n in range(7)))
         assert found.notices[-1].message.endswith("va-4 and 2 other(s))")
 
-    def test_attachments_of_others_do_not(self):
+    def test_attachments_of_other_nodes_do_not_hold_the_node(self):
         """Case 94: of another node, without a volume, of a pod that stays."""
         shape = msgspec.structs.replace(
             pod_shape(tolerations=["karpenter.sh/disrupted"]),
@@ -346,7 +360,7 @@ class TestVolumes:
         )  # fmt: skip
         assert self.look(*objects).action is TERMINATE
 
-    def test_after_the_deadline_nobody_waits(self):
+    def test_volumes_are_not_waited_for_after_the_deadline(self):
         """Case 95."""
         claim = node_claim(
             "web",
@@ -356,7 +370,7 @@ class TestVolumes:
         )
         assert self.look(self.attachment(), seconds=299, claim=claim).action is WAIT
         found = self.look(self.attachment(), seconds=300, claim=claim)
-        condition = find(found.claim.status.conditions, VOLUMES_DETACHED)
+        condition = find_condition(found.claim.status.conditions, VOLUMES_DETACHED)
         assert (found.action, condition.status, condition.reason) == (
             TERMINATE, "False", "TerminationGracePeriodElapsed",
         )  # fmt: skip
@@ -367,12 +381,12 @@ class TestEnd:
         claim, its_node = going()
         return look(drained(claim), its_node, now=after(seconds=10), instance=instance)
 
-    def test_the_instance_is_awaited(self):
+    def test_node_waits_for_its_instance_to_end(self):
         found = self.look(InstanceState.TERMINATING)
         assert (found.action, found.requeue_after) == (WAIT, timedelta(seconds=5))
         assert is_true(found.claim.status.conditions, INSTANCE_TERMINATING, DRAINED)
 
-    def test_the_last_of_several_nodes_ends_the_machine(self):
+    def test_last_of_several_nodes_ends_the_instance(self):
         """Case 65: two Nodes show its id; the empty one goes, and pods run on under the other."""
         claim, its_node = going()
         twin = node("twin", claim=claim, deleted=EPOCH)
@@ -381,13 +395,15 @@ class TestEnd:
         let_go = node("twin", claim=claim, deleted=EPOCH, finalizers=("foreign/x",))
         assert look(drained(claim), its_node, let_go, now=after(seconds=10)).action is TERMINATE
 
-    def test_then_the_node_goes_and_is_measured(self):
+    def test_finished_node_is_released_and_measured(self):
         """Case 96."""
         found = self.look(InstanceState.GONE)
         _, its_node = going()
         assert found.action is FINISH
         assert found.finish.applied_to(its_node).finalizers == ()
-        assert {fact.metric: fact.value for fact in found.facts} == {
+        assert {
+            metric_update.metric: metric_update.value for metric_update in found.metric_updates
+        } == {
             "nodes_drained": 1.0,
             "nodes_terminated": 1.0,
             "nodes_termination_duration": 10.0,
@@ -443,6 +459,9 @@ class TestEvictionQueue:
         [
             (200, "", (), EvictionVerdict.EVICTED),
             (201, "", (), EvictionVerdict.EVICTED),
+            (299, "", (), EvictionVerdict.EVICTED),
+            (300, "", (), EvictionVerdict.FAILED),
+            (199, "", (), EvictionVerdict.FAILED),
             (404, "", (), EvictionVerdict.GONE),
             (409, "", (), EvictionVerdict.GONE),
             (429, "", ("DisruptionBudget",), EvictionVerdict.BLOCKED),
@@ -453,7 +472,7 @@ class TestEvictionQueue:
             (403, "", (), EvictionVerdict.FAILED),
         ],
     )
-    def test_answers_are_read(self, status, message, causes, verdict):
+    def test_eviction_answers_are_interpreted(self, status, message, causes, verdict):
         """Cases 98, 100, 101; 429 is also what an API server says that has too much to do."""
         assert eviction_verdict(status, message, causes) is verdict
 

@@ -1,4 +1,4 @@
-"""Which pods are told of the nodes that are let in, and which place each is dealt."""
+"""Pods are nominated for the nodes planned for them, or for equal pods."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import HOSTNAME, ZONE
 from karpenter_core.api.records import LabelSelector, TopologySpread
 from karpenter_core.lifecycle.nodeclaim.nomination import (
-    deal_places,
-    looks_around,
-    meant_pods,
+    choose_nominations,
+    depends_on_other_pods,
+    planned_pods,
     pods_compete,
 )
-from karpenter_core.state.events import Observed, PodsDecided
+from karpenter_core.state.events import ObjectObserved, PodsDecided
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape
-from karpenter_core.testing.machines import node, state
-from tests.properties import tried
+from karpenter_core.testing.state_builders import node, synced_state
+from tests.properties import with_examples
 
 PLAIN = pod_shape(labels={"app": "plain"})
 NODES = {"a-1": "zone-a", "a-2": "zone-a", "b-1": "zone-b", "c-1": "zone-c"}
@@ -51,7 +51,7 @@ def waiting(shape, plan):
 def cluster(meant, *more):
     """A snapshot with these pods waiting and all nodes there."""
     nodes = [node(name, labels={ZONE: zone}) for name, zone in NODES.items()]
-    return state(*nodes, *(item for item, _ in meant), *more)
+    return synced_state(*nodes, *(item for item, _ in meant), *more)
 
 
 def changed(meant, index, **fields):
@@ -61,33 +61,33 @@ def changed(meant, index, **fields):
 
 
 def dealt(builder, meant):
-    return [(item.name, name) for item, name in deal_places(builder.snapshot(), meant)]
+    return [(item.name, name) for item, name in choose_nominations(builder.snapshot(), meant)]
 
 
 class TestPlainPods:
-    def test_each_is_dealt_the_place_that_was_planned_for_it(self):
+    def test_each_pod_is_nominated_for_its_planned_node(self):
         meant = waiting(PLAIN, ["a-1", "b-1", "a-1"])
         assert dealt(cluster(meant), meant) == [("p0", "a-1"), ("p1", "b-1"), ("p2", "a-1")]
 
-    def test_one_that_was_told_is_not_told_again(self):
+    def test_nominated_pod_is_not_nominated_again(self):
         meant = waiting(PLAIN, ["a-1", "b-1"])
         builder = cluster(meant)
-        builder.fold(Observed(changed(meant, 0, nominated_node_name="a-1")))
+        builder.apply_event(ObjectObserved(changed(meant, 0, nominated_node_name="a-1")))
         assert dealt(builder, meant) == [("p1", "b-1")]
 
-    def test_one_whose_node_has_gone_is_told_again(self):
+    def test_pod_whose_nominated_node_is_gone_is_nominated_again(self):
         meant = waiting(PLAIN, ["a-1"])
         builder = cluster(meant)
-        builder.fold(Observed(changed(meant, 0, nominated_node_name="gone")))
+        builder.apply_event(ObjectObserved(changed(meant, 0, nominated_node_name="gone")))
         assert dealt(builder, meant) == [("p0", "a-1")]
 
-    def test_who_loses_its_place_to_an_equal_pod_gets_the_one_that_was_left(self):
+    def test_pod_that_loses_its_place_gets_the_place_of_the_equal_pod(self):
         meant = waiting(PLAIN, ["a-1", "b-1"])
         builder = cluster(meant)
-        builder.fold(Observed(changed(meant, 0, node_name="b-1")))
+        builder.apply_event(ObjectObserved(changed(meant, 0, node_name="b-1")))
         assert dealt(builder, meant) == [("p1", "a-1")]
 
-    def test_pods_that_have_gone_are_not_told(self):
+    def test_deleted_pods_are_not_nominated(self):
         meant = waiting(PLAIN, ["a-1", "b-1"])
         builder = cluster(meant[1:])
         assert dealt(builder, meant) == [("p1", "b-1")]
@@ -108,21 +108,21 @@ class TestSpreadPods:
         meant = waiting(spread(ZONE), ["b-1", "a-1", "a-2"])
         assert NODES[dealt(cluster(meant), meant)[0][1]] == "zone-a"
 
-    def test_a_node_is_named_to_no_more_than_the_skew_allows(self):
+    def test_no_more_pods_than_the_skew_are_nominated_for_a_node(self):
         """Nominated pods count on the node that is looked at and would refuse each other."""
         meant = waiting(spread(ZONE), ["a-1", "a-1", "a-1", "b-1"])
         builder = cluster(meant)
         first = dealt(builder, meant)
         assert sorted(name for _, name in first) == ["a-1", "b-1"]
         index = next(int(pod_name[1:]) for pod_name, name in first if name == "a-1")
-        builder.fold(Observed(changed(meant, index, node_name="a-1")))
+        builder.apply_event(ObjectObserved(changed(meant, index, node_name="a-1")))
         assert [name for _, name in dealt(builder, meant)].count("a-1") == 1
 
-    def test_pods_spread_over_hosts_alone_are_told_together(self):
+    def test_pods_spread_over_hosts_alone_are_nominated_together(self):
         meant = waiting(spread(HOSTNAME, skew=2), ["a-1", "a-1", "b-1", "b-1"])
         assert len(dealt(cluster(meant), meant)) == 4
 
-    def test_a_wish_to_be_spread_holds_nobody_back(self):
+    def test_soft_spread_delays_no_nomination(self):
         meant = waiting(spread(ZONE, when="ScheduleAnyway"), ["a-1", "a-1"])
         assert dealt(cluster(meant), meant) == [("p0", "a-1"), ("p1", "a-1")]
 
@@ -131,13 +131,13 @@ class TestSpreadPods:
         keys=st.sampled_from([(), (ZONE,), (HOSTNAME,), (ZONE, HOSTNAME)]),
         bound=st.lists(st.sampled_from(sorted(NODES)), max_size=6),
     )
-    @tried(100)
-    def test_no_place_is_dealt_twice(self, plan, keys, bound):
+    @with_examples(100)
+    def test_no_place_is_nominated_twice(self, plan, keys, bound):
         """Places that were taken, by whomever of them, are not there any more."""
         meant = waiting(spread(*keys), plan)
         builder = cluster(meant)
         for index, name in enumerate(bound[: len(meant)]):
-            builder.fold(Observed(changed(meant, index, node_name=name)))
+            builder.apply_event(ObjectObserved(changed(meant, index, node_name=name)))
         told = dealt(builder, meant)
         left = Counter(plan) - Counter(bound[: len(meant)])
         assert Counter(name for _, name in told) <= left
@@ -145,33 +145,33 @@ class TestSpreadPods:
 
 
 class TestWhoCompetes:
-    def test_equal_pods_do_not(self):
+    def test_equal_pods_do_not_compete(self):
         meant = waiting(PLAIN, ["a-1", "b-1"])
         assert not pods_compete(cluster(meant).snapshot())
 
-    def test_different_pods_do_wherever_they_stand(self):
+    def test_different_pods_compete(self):
         meant = waiting(PLAIN, ["a-1"])
         assert pods_compete(cluster(meant, pod("other", cpu="2")).snapshot())
         told = msgspec.structs.replace(pod("other", cpu="2"), nominated_node_name="b-1")
         assert pods_compete(cluster(meant, told).snapshot())
 
-    def test_bound_pods_do_not(self):
+    def test_bound_pods_do_not_compete(self):
         meant = waiting(PLAIN, ["a-1"])
         bound = pod("other", cpu="2", node_name="b-1")
         assert not pods_compete(cluster(meant, bound).snapshot())
 
 
-def test_pods_are_meant_for_the_claim_or_for_its_node():
+def test_pods_are_planned_for_the_claim_or_its_node():
     plan = ["claim", "node", "elsewhere"]
     meant = waiting(PLAIN, plan)
     builder = cluster(meant)
     placed = {item.uid: target for item, target in meant}
-    builder.fold(PodsDecided(placed=placed, at=EPOCH))
-    found = meant_pods(builder.snapshot(), claim="claim", node="node")
+    builder.apply_event(PodsDecided(placed=placed, at=EPOCH))
+    found = planned_pods(builder.snapshot(), claim="claim", node="node")
     assert [item.name for item in found] == ["p0", "p1"]
 
 
-def test_hard_constraints_look_around_and_wishes_do_not():
-    assert looks_around(pod("a", shape=spread(ZONE)))
-    assert not looks_around(pod("a", shape=spread(ZONE, when="ScheduleAnyway")))
-    assert not looks_around(pod("a", shape=PLAIN))
+def test_only_hard_constraints_depend_on_other_pods():
+    assert depends_on_other_pods(pod("a", shape=spread(ZONE)))
+    assert not depends_on_other_pods(pod("a", shape=spread(ZONE, when="ScheduleAnyway")))
+    assert not depends_on_other_pods(pod("a", shape=PLAIN))

@@ -1,4 +1,4 @@
-"""Nodes that are dead for good: marked out of service, so that their volumes move."""
+"""Dead nodes are tainted out-of-service, so that their volumes move."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.nodeclaim import DRAINED, VOLUMES_DETACHED
 from karpenter_core.api.records import PersistentVolumeClaimView, VolumeAttachmentView, VolumeView
 from karpenter_core.lifecycle.claim_status import with_condition
@@ -19,7 +19,7 @@ from karpenter_core.lifecycle.node.termination import (
 )
 from karpenter_core.state.taints import has_taint
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape, toleration
-from karpenter_core.testing.machines import node, node_claim, state
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
 
 WAIT, FINISH = NodeTerminationAction.WAIT, NodeTerminationAction.FINISH
 ATTACHED = VolumeAttachmentView(uid="va-1", name="va-1", node_name="web", volume_name="pv-1")
@@ -37,7 +37,7 @@ def dying(*, ready="Unknown", **options):
 
 
 def look(*objects, instance, now=None, out_of_service=True):
-    snapshot = state(*objects).snapshot()
+    snapshot = synced_state(*objects).snapshot()
     return node_termination(
         snapshot,
         snapshot.nodes["web"],
@@ -65,13 +65,13 @@ def marked(found, view):
         ("Unknown", InstanceState.TERMINATING, False, False),
     ],
 )
-def test_only_a_silent_node_without_a_machine_is_marked(ready, instance, out_of_service, expected):
+def test_only_a_silent_node_without_instance_is_tainted(ready, instance, out_of_service, expected):
     claim, view = dying(ready=ready)
     found = look(claim, view, ATTACHED, instance=instance, out_of_service=out_of_service)
     assert marked(found, view) is expected
 
 
-def test_the_mark_is_the_one_that_kubernetes_knows():
+def test_taint_is_the_one_of_kubernetes():
     claim, view = dying()
     found = look(claim, view, ATTACHED, instance=InstanceState.GONE)
     (taint,) = [t for t in found.node.applied_to(view).taints if t.key == OUT_OF_SERVICE.key]
@@ -81,19 +81,19 @@ def test_the_mark_is_the_one_that_kubernetes_knows():
     assert taint.time_added
 
 
-def test_a_node_whose_machine_is_gone_stays_until_its_volumes_are_let_go_of():
+def test_node_without_instance_stays_until_its_volumes_are_detached():
     """Without the node nobody would know that they may be detached at once."""
     claim, view = dying()
     found = look(claim, view, ATTACHED, instance=InstanceState.GONE)
     assert (found.action, found.requeue_after) == (WAIT, timedelta(seconds=5))
-    assert find(found.claim.status.conditions, VOLUMES_DETACHED).reason == (
+    assert find_condition(found.claim.status.conditions, VOLUMES_DETACHED).reason == (
         "AwaitingVolumeDetachment"
     )
     assert [notice.reason for notice in found.notices] == ["AwaitingVolumeDetachment"]
     assert look(claim, view, instance=InstanceState.GONE).action is FINISH
 
 
-def test_it_does_not_wait_for_ever():
+def test_wait_for_volumes_ends_after_the_limit():
     """From when it was marked; what is attached then is detached by nobody."""
     claim, view = dying()
     start = after(seconds=10)
@@ -105,7 +105,7 @@ def test_it_does_not_wait_for_ever():
     assert look(claim, there, ATTACHED, instance=InstanceState.GONE, now=late).action is FINISH
 
 
-def test_a_mark_of_somebody_else_counts_from_the_deletion():
+def test_taint_without_a_time_counts_from_the_deletion():
     claim, view = dying(taints=("node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",))
     late = EPOCH + DETACH_LIMIT
     assert look(claim, view, ATTACHED, instance=InstanceState.GONE).action is WAIT
@@ -120,7 +120,7 @@ def test_a_node_is_marked_once():
     assert again.node.merge_patch(there) is None
 
 
-def test_nobody_waits_for_volumes_of_pods_that_stay():
+def test_volumes_of_pods_that_stay_are_not_waited_for():
     """A pod that tolerates the mark is not deleted."""
     shape = msgspec.structs.replace(
         pod_shape(), tolerations=(toleration(""),), volumes=(VolumeView(name="d", claim_name="d"),)

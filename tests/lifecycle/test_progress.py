@@ -1,4 +1,4 @@
-"""From a launched claim to an initialised node (cases 33-59)."""
+"""Launched claims register and initialise (cases 33-59)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.api.conditions import find, is_true
+from karpenter_core.api.base import OwnerReference
+from karpenter_core.api.conditions import find_condition, is_true
 from karpenter_core.api.labels import (
     DO_NOT_DISRUPT,
     DO_NOT_SYNC_TAINTS,
@@ -26,10 +27,14 @@ from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.nodeclaim.initialization import initialization_step
 from karpenter_core.lifecycle.nodeclaim.liveness import liveness_step
 from karpenter_core.lifecycle.nodeclaim.progress import progress_step
-from karpenter_core.lifecycle.nodeclaim.registration import registration_step, synced_node
+from karpenter_core.lifecycle.nodeclaim.registration import (
+    pool_uid_of,
+    registration_step,
+    synced_node,
+)
 from karpenter_core.state.events import RegistrationSettled
 from karpenter_core.testing.builders import EPOCH
-from karpenter_core.testing.machines import node, node_claim, with_claim_conditions
+from karpenter_core.testing.state_builders import node, node_claim, with_claim_conditions
 
 UNREGISTERED = "karpenter.sh/unregistered:NoExecute"
 LATER = EPOCH + timedelta(seconds=30)
@@ -58,12 +63,33 @@ def register(claim, *nodes, **options):
 
 
 def condition(step, condition_type):
-    found = find(step.claim.status.conditions, condition_type)
+    found = find_condition(step.claim.status.conditions, condition_type)
     return (found.status, found.reason, found.message)
 
 
 class TestRegistration:
-    def test_a_node_is_let_in(self):
+    def test_the_pool_of_a_claim_is_its_owner_of_that_kind_and_api(self):
+        ours = {"name": "default", "uid": "uid-ours"}
+        owners = tuple(
+            OwnerReference(api_version=version, kind=kind, **ours)
+            for version, kind in (
+                ("karpenter.sh/v1", "NodeOverlay"),
+                ("example.com/v1", "NodePool"),
+            )
+        )
+        pool = OwnerReference(api_version="karpenter.sh/v1", kind="NodePool", name="x", uid="uid-x")
+        bare = launched()
+
+        def owned(*references):
+            metadata = bare.metadata.model_copy(update={"owner_references": references})
+            return bare.model_copy(update={"metadata": metadata})
+
+        assert pool_uid_of(owned(*owners, pool)) == "uid-x"
+        assert pool_uid_of(owned(*owners)) == ""
+        step = register(owned(*owners), booted(bare))
+        assert (is_true(step.claim.status.conditions, REGISTERED), step.events) == (True, ())
+
+    def test_launched_node_is_registered(self):
         """Cases 33 and 34."""
         claim = launched()
         young = booted(claim)
@@ -75,10 +101,10 @@ class TestRegistration:
         assert (grown.taints, grown.finalizers) == ((), (TERMINATION_FINALIZER,))
         assert [owner.name for owner in grown.owners] == ["web"]
         assert step.events == (RegistrationSettled(pool_uid="uid-default", succeeded=True),)
-        assert [fact.metric for fact in step.facts] == ["nodes_created"]
+        assert [metric_update.metric for metric_update in step.metric_updates] == ["nodes_created"]
         assert step.notices == ()
 
-    def test_one_owner_reference_whoever_wrote_it(self):
+    def test_node_has_one_owner_reference(self):
         """Case 33."""
         claim = launched()
         owned = OwnerView(
@@ -91,18 +117,32 @@ class TestRegistration:
         """A merge patch replaces taints and owners whole."""
         claim = launched()
         theirs = OwnerView(
-            api_version="v1", kind="ConfigMap", name="x", uid="u", block_owner_deletion=True
+            api_version="v1",
+            kind="ConfigMap",
+            name="x",
+            uid="u",
+            controller=True,
+            block_owner_deletion=True,
         )
         tainted = Taint(key="a", effect="NoExecute", time_added="2026-01-01T00:00:00Z")
         young = booted(claim)
         young = msgspec.structs.replace(young, owners=(theirs,), taints=(*young.taints, tainted))
         body = register(claim, young).node.merge_patch(young).body
-        assert body["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] is True
+        kept, ours = body["metadata"]["ownerReferences"]
+        assert kept == {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "x",
+            "uid": "u",
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        assert (ours["kind"], "controller" in ours) == ("NodeClaim", False)
         assert {"key": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"} in body[
             "spec"
         ]["taints"]
 
-    def test_letting_in_is_one_locked_patch(self):
+    def test_registration_is_one_locked_patch(self):
         claim = launched()
         young = booted(claim, resource_version=42)
         patch = register(claim, young).node.merge_patch(young)
@@ -111,12 +151,13 @@ class TestRegistration:
         (owner,) = patch.body["metadata"]["ownerReferences"]
         assert owner["blockOwnerDeletion"] is True
 
-    def test_a_missing_guard_is_told(self):
+    def test_missing_unregistered_taint_gets_an_event(self):
         """Case 35."""
         claim = launched()
         step = register(claim, booted(claim, taints=()))
         assert is_true(step.claim.status.conditions, REGISTERED)
-        assert [notice.reason for notice in step.notices] == ["UnregisteredTaintMissing"]
+        (notice,) = step.notices
+        assert (notice.reason, notice.dedupe) == ("UnregisteredTaintMissing", (claim.uid,))
 
     def test_labels_and_annotations_of_the_claim_win(self):
         """Case 36."""
@@ -129,7 +170,7 @@ class TestRegistration:
     @pytest.mark.parametrize(
         ("labels", "synced"), [({}, True), ({DO_NOT_SYNC_TAINTS: "no"}, True), ({DO_NOT_SYNC_TAINTS: "true"}, False)]
     )  # fmt: skip
-    def test_taints_are_synced_unless_told_not_to(self, labels, synced):
+    def test_taints_are_synced_unless_a_label_forbids_it(self, labels, synced):
         """Case 37."""
         claim = launched(labels=labels, taints=("a=1:NoSchedule",), startup_taints=("b:NoExecute",))
         young = booted(claim, taints=(UNREGISTERED, "own:NoSchedule"))
@@ -148,13 +189,13 @@ class TestRegistration:
         step = progress_step(claim, [node("ip-1", claim=claim, stage="Registered")], now=LATER)
         assert "b" not in [taint.key for taint in step.node.add_taints]
 
-    def test_without_a_node_it_waits(self):
+    def test_claim_without_a_node_waits(self):
         claim = launched()
         assert condition(register(claim), REGISTERED) == (
             "Unknown", "NodeNotFound", "Node not registered with cluster",
         )  # fmt: skip
 
-    def test_two_nodes_are_one_too_many(self):
+    def test_two_nodes_fail_the_registration(self):
         claim = launched()
         twins = (booted(claim), node("ip-2", claim=claim, stage=""))
         assert condition(register(claim, *twins), REGISTERED) == (
@@ -183,7 +224,7 @@ class TestRegistration:
         assert step.error is error
         assert condition(step, REGISTERED)[1] == "RegistrationHookPending"
 
-    def test_an_open_gate_lets_it_in(self):
+    def test_open_gate_registers_the_node(self):
         """Cases 41, 46, 47."""
         claim = launched()
         held = register(claim, booted(claim), pending=(Gate("disk"),)).claim
@@ -209,7 +250,7 @@ class TestInitialisation:
         assert is_true(step.claim.status.conditions, INITIALIZED)
         assert step.node.labels == {INITIALIZED_LABEL: "true"}
 
-    def test_only_after_registration(self):
+    def test_unregistered_claim_is_not_initialised(self):
         claim = launched()
         step = initialization_step(claim, [booted(claim, ready="True")], now=LATER)
         assert step.claim is claim
@@ -221,7 +262,7 @@ class TestInitialisation:
             "Unknown", "NodeNotReady", "Node status is NotReady",
         )  # fmt: skip
 
-    def test_a_device_must_have_shown_up(self):
+    def test_missing_device_delays_initialisation(self):
         """Case 51."""
         claim = self.claim(requests={"cpu": "1", "example.com/gpu": "1"})
         without = self.step(claim, allocatable={"example.com/gpu": "0"})
@@ -252,7 +293,7 @@ class TestInitialisation:
             ),
         ],
     )
-    def test_boot_time_taints_must_be_gone(self, taint, reason, message):
+    def test_startup_taints_delay_initialisation(self, taint, reason, message):
         """Cases 52 and 53."""
         claim = self.claim(startup_taints=("cni:NoSchedule",))
         assert condition(self.step(claim, taints=(taint,)), INITIALIZED) == (
@@ -260,13 +301,13 @@ class TestInitialisation:
         )  # fmt: skip
         assert is_true(self.step(claim).claim.status.conditions, INITIALIZED)
 
-    def test_other_taints_do_not_matter(self):
+    def test_other_taints_do_not_delay_initialisation(self):
         step = self.step(self.claim(), taints=("dedicated=web:NoSchedule",))
         assert is_true(step.claim.status.conditions, INITIALIZED)
 
 
 class TestLiveness:
-    def test_what_is_not_launched_in_time_is_given_up(self):
+    def test_claim_not_launched_in_time_is_deleted(self):
         """Case 57."""
         claim = node_claim("web")
         early = liveness_step(claim, now=after(minutes=1))
@@ -274,9 +315,9 @@ class TestLiveness:
         late = liveness_step(claim, now=after(minutes=6))
         assert late.delete == "launch_timeout"
         assert late.events == (RegistrationSettled(pool_uid="uid-default", succeeded=False),)
-        assert late.facts[0].labels["reason"] == "launch_timeout"
+        assert late.metric_updates[0].labels["reason"] == "launch_timeout"
 
-    def test_why_the_launch_failed_is_handed_on(self):
+    def test_reason_of_the_failed_launch_is_passed_on(self):
         """Case 60 and section 3: the pool's condition says it."""
         claim = with_condition(
             node_claim("web"),
@@ -294,7 +335,7 @@ class TestLiveness:
         assert not liveness_step(claim, now=after(seconds=30), launch_timeout=limit).delete
         assert liveness_step(claim, now=after(seconds=60), launch_timeout=limit).delete
 
-    def test_what_is_not_registered_in_time_is_given_up(self):
+    def test_claim_not_registered_in_time_is_deleted(self):
         """Case 56."""
         claim = launched()
         assert not liveness_step(claim, now=after(minutes=14)).delete
@@ -302,7 +343,7 @@ class TestLiveness:
         registered = node_claim("web", stage="Registered")
         assert not liveness_step(registered, now=after(minutes=20)).delete
 
-    def test_the_clock_runs_from_the_condition(self):
+    def test_limits_run_from_the_condition(self):
         """Case 59: transition moved by 10 min; at +16 min neither timeout has passed."""
         claim = node_claim("web")
         conditions = tuple(
@@ -320,9 +361,12 @@ class TestLiveness:
 
     @pytest.mark.parametrize(
         ("claim", "limit"),
-        [(node_claim("web"), timedelta(minutes=5)), (launched(), timedelta(minutes=15))],
+        [
+            (node_claim("web"), timedelta(minutes=5)),
+            (launched(), timedelta(minutes=15)),
+        ],
     )
-    def test_limits_run_anew_where_the_clock_was_ahead_when_they_began(self, claim, limit):
+    def test_limits_restart_if_their_start_lies_in_the_future(self, claim, limit):
         """Else a machine that never comes up is kept for as many hours as the clock was ahead."""
         now = after(hours=-5)
         step = liveness_step(claim, now=now)
@@ -338,7 +382,7 @@ class TestLiveness:
 
 
 class TestProgress:
-    def test_a_ready_node_goes_all_the_way_in_one_look(self):
+    def test_ready_node_is_registered_and_initialised_in_one_step(self):
         """Registration and initialisation add up to one patch of the node."""
         claim = launched()
         young = booted(claim, ready="True")
@@ -379,7 +423,7 @@ class TestProgress:
         step = progress_step(bumped, [node("ip-1", claim=claim)], now=LATER)
         assert {item.observed_generation for item in step.claim.status.conditions} == {7}
 
-    def test_a_finished_claim_asks_for_nothing(self):
+    def test_initialised_claim_needs_no_write(self):
         claim = node_claim("web", stage="Initialized")
         step = progress_step(claim, [node("ip-1", claim=claim)], now=LATER)
         assert (step.claim, step.node, step.requeue_after) == (claim, None, None)

@@ -1,4 +1,4 @@
-"""Repair of broken Nodes (acceptance cases 114-120)."""
+"""Unhealthy Nodes are repaired within limits (acceptance cases 114-120)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from karpenter_core.lifecycle.node.repair import (
     SMALL_POOL,
     RepairAction,
     UnhealthyLimit,
-    ailment_of,
+    find_unhealthy_condition,
     repair,
 )
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
-from karpenter_core.testing.machines import node, node_claim, state
-from tests.properties import tried
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
+from tests.properties import with_examples
 
 NONE, WAIT = RepairAction.NONE, RepairAction.WAIT
 BLOCKED, REPAIR = RepairAction.BLOCKED, RepairAction.REPAIR
@@ -60,7 +60,7 @@ BAD_NODE = (Policy(),)
 
 
 def look(*objects, name="node-0", now=None, policies=BAD_NODE, **options):
-    snapshot = state(*objects).snapshot()
+    snapshot = synced_state(*objects).snapshot()
     return repair(snapshot, snapshot.nodes[name], policies, now=now or after(hours=1), **options)
 
 
@@ -99,7 +99,7 @@ def test_the_claim_is_given_a_deadline_that_has_come():
         ("soon", "2026-01-01T01:00:00Z"),
     ],
 )
-def test_a_later_deadline_gives_way_and_an_earlier_one_stays(before, expected):
+def test_later_deadline_is_replaced_and_earlier_one_stays(before, expected):
     """Case 115."""
     found = look(*pair("node-0", annotations={TERMINATION_TIMESTAMP: before}))
 
@@ -107,7 +107,7 @@ def test_a_later_deadline_gives_way_and_an_earlier_one_stays(before, expected):
     assert expected == found.claim.metadata.annotations[TERMINATION_TIMESTAMP]
 
 
-def test_of_several_ailments_the_one_that_is_due_first_counts():
+def test_of_several_unhealthy_conditions_the_first_due_counts():
     """Case 116."""
     claim, view = pair("node-0")
     policies = (
@@ -119,8 +119,8 @@ def test_of_several_ailments_the_one_that_is_due_first_counts():
 
     assert found.action is WAIT
     assert found.requeue_after == timedelta(minutes=3)
-    assert found.ailment is not None
-    assert found.ailment.condition_type == "WorseNode"
+    assert found.unhealthy_condition is not None
+    assert found.unhealthy_condition.condition_type == "WorseNode"
 
 
 def test_do_not_disrupt_and_a_grace_period_do_not_save_a_broken_node():
@@ -142,7 +142,7 @@ def test_a_fifth_of_a_pool_may_be_broken_and_no_more(broken, expected):
     assert look(*pool_of(10, broken=broken)).action is expected
 
 
-def test_too_many_broken_nodes_are_looked_at_again_and_everyone_concerned_is_told():
+def test_too_many_unhealthy_nodes_are_requeued_with_events():
     """Case 118; the Events are about the Node, its claim and its pool, each once."""
     pool = node_pool()
     found = look(pool, *pool_of(10, broken=3))
@@ -265,7 +265,7 @@ def test_a_limit_is_a_number_or_a_share_that_is_rounded_up(text, nodes, expected
     """Shares are those of a PodDisruptionBudget."""
     limit = UnhealthyLimit.parse(text)
 
-    assert limit.of(nodes) == expected
+    assert limit.allowed_of(nodes) == expected
     assert str(limit) == text
 
 
@@ -290,17 +290,17 @@ def test_a_limit_of_nothing_repairs_nothing():
     assert look(*pool_of(2, broken=1), limit=UnhealthyLimit.parse("0")).action is BLOCKED
 
 
-def test_what_is_counted():
+def test_repair_is_counted():
     """Case 120: the claim, its pods that come back elsewhere, and the condition."""
     claim, view = pair("node-0", capacity_type="spot")
     bound = pod("web-0", node_name="node-0", phase="Running")
 
     found = look(claim, view, bound)
 
-    facts = {fact.metric: fact for fact in found.facts}
-    assert facts["nodeclaims_disrupted"].labels["reason"] == "unhealthy"
-    assert facts["pods_disruption_initiated"].value == 1
-    labels = facts["nodeclaims_unhealthy_disrupted"].labels
+    metric_updates = {metric_update.metric: metric_update for metric_update in found.metric_updates}
+    assert metric_updates["nodeclaims_disrupted"].labels["reason"] == "unhealthy"
+    assert metric_updates["pods_disruption_initiated"].value == 1
+    labels = metric_updates["nodeclaims_unhealthy_disrupted"].labels
     assert labels["condition"] == "bad_node"
     assert (labels["nodepool"], labels["capacity_type"]) == ("default", "spot")
 
@@ -316,7 +316,7 @@ def test_a_node_without_exactly_one_claim_is_left_alone(claims):
     assert look(view, *owners).action is NONE
 
 
-def test_a_claim_that_is_going_is_not_deleted_again():
+def test_deleted_claim_is_not_deleted_again():
     """Its termination has its own course."""
     assert look(*pair("node-0", deleted=EPOCH)).action is NONE
 
@@ -326,10 +326,10 @@ def test_a_condition_that_does_not_say_since_when_counts_from_the_nodes_creation
     _, view = pair("node-0", broken=False)
     broken = with_state(view, since=None)
 
-    ailment = ailment_of(broken, [Policy()])
+    unhealthy_condition = find_unhealthy_condition(broken, [Policy()])
 
-    assert ailment is not None
-    assert ailment.due == EPOCH + timedelta(minutes=30)
+    assert unhealthy_condition is not None
+    assert unhealthy_condition.repair_at == EPOCH + timedelta(minutes=30)
 
 
 @given(
@@ -337,7 +337,7 @@ def test_a_condition_that_does_not_say_since_when_counts_from_the_nodes_creation
     broken=st.integers(0, 12),
     limit=st.sampled_from(["20%", "50%", "1", "3", "0"]),
 )
-@tried(100)
+@with_examples(100)
 def test_never_are_more_nodes_repaired_at_once_than_may_be_broken(count, broken, limit):
     """Whatever the order in which they are looked at; in a small pool never two."""
     allowed = UnhealthyLimit.parse(limit)
@@ -351,8 +351,8 @@ def test_never_are_more_nodes_repaired_at_once_than_may_be_broken(count, broken,
         if look(*objects, name=name, limit=allowed).action is REPAIR:
             gone.append(name)
 
-    serial = 0 < allowed.of(count) < min(broken, count) and count < SMALL_POOL
+    serial = 0 < allowed.allowed_of(count) < min(broken, count) and count < SMALL_POOL
     hopeless = 1 < count <= broken
-    assert len(gone) <= (0 if hopeless else 1 if serial else allowed.of(count))
-    if not hopeless and (0 < min(broken, count) <= allowed.of(count) or serial):
+    assert len(gone) <= (0 if hopeless else 1 if serial else allowed.allowed_of(count))
+    if not hopeless and (0 < min(broken, count) <= allowed.allowed_of(count) or serial):
         assert gone

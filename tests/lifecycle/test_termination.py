@@ -1,4 +1,4 @@
-"""The end of a claim (cases 61-70)."""
+"""Deleted claims are terminated (cases 61-70)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from karpenter_core.lifecycle.nodeclaim.termination import (
     finished_step,
     instance_terminating_step,
 )
-from karpenter_core.state.events import CallFinished, CallStarted
+from karpenter_core.state.events import LaunchCallFinished, LaunchCallStarted
 from karpenter_core.testing.builders import EPOCH
-from karpenter_core.testing.machines import node, node_claim, state
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from tests.lifecycle.test_launch import Launched
 
 LATER = EPOCH + timedelta(seconds=30)
@@ -32,15 +32,15 @@ def deleted(stage: str, **options):
 
 
 def look(claim, *nodes, builder=None):
-    ledger = (builder or state(claim)).snapshot().ledger
+    ledger = (builder or synced_state(claim)).snapshot().ledger
     return claim_termination(claim, nodes, ledger, now=LATER)
 
 
-def test_without_our_finalizer_there_is_nothing_to_do():
+def test_claim_without_our_finalizer_is_left_alone():
     assert look(deleted("Launched", finalizers=("foreign/x",))).action is TerminationAction.NONE
 
 
-def test_nodes_of_a_registered_claim_go_first_all_of_them():
+def test_all_nodes_of_a_registered_claim_are_deleted_first():
     """Cases 61, 65, 66."""
     claim = deleted("Initialized")
     nodes = [node(name, claim=claim) for name in ("a", "b")]
@@ -67,42 +67,42 @@ def test_the_node_of_an_unregistered_claim_is_left_alone():
     assert (found.action, found.delete_nodes) == (TerminationAction.TERMINATE_INSTANCE, ())
 
 
-def test_a_node_that_was_let_in_is_drained_although_the_claim_does_not_say_so():
+def test_registered_node_is_drained_although_the_claim_is_not_registered():
     """The claim was deleted, or the process died, between the two writes; pods may run there."""
     claim = deleted("Launched")
     found = look(claim, node("a", claim=claim, stage="Registered"))
     assert (found.action, found.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a",))
 
 
-def test_then_the_instance():
+def test_instance_is_terminated_after_the_nodes():
     claim = deleted("Initialized")
     assert look(claim).action is TerminationAction.TERMINATE_INSTANCE
 
 
-def test_a_claim_that_was_never_launched_just_goes():
+def test_claim_that_was_never_launched_is_finished_at_once():
     """Case 67."""
     assert look(deleted("")).action is TerminationAction.FINISH
 
 
-def test_while_a_launch_is_open_the_claim_stays():
+def test_claim_waits_for_its_open_launch():
     """Or the instance it may bring would be nobody's."""
     claim = deleted("")
-    builder = state(claim)
-    builder.fold(CallStarted(claim.uid, EPOCH))
+    builder = synced_state(claim)
+    builder.apply_event(LaunchCallStarted(claim.uid, EPOCH))
     assert look(claim, builder=builder).action is TerminationAction.AWAIT_LAUNCH
 
 
 def test_a_launch_that_came_back_late_is_terminated():
     claim = deleted("")
-    builder = state(claim)
+    builder = synced_state(claim)
     result = launched_claim(claim, Launched())
-    builder.fold(CallFinished(claim_uid=claim.uid, launched=result, at=EPOCH))
+    builder.apply_event(LaunchCallFinished(claim_uid=claim.uid, launched=result, at=EPOCH))
     found = look(claim, builder=builder)
     assert found.action is TerminationAction.TERMINATE_INSTANCE
     assert found.step.claim.status.provider_id == "kwok://x"
 
 
-def test_terminating_is_noted_and_asked_again_without_unsettling_the_root():
+def test_terminating_is_set_and_polled_without_changing_ready():
     """Cases 62 and 64."""
     claim = deleted("Initialized")
     step = instance_terminating_step(claim, now=LATER)
@@ -112,13 +112,13 @@ def test_terminating_is_noted_and_asked_again_without_unsettling_the_root():
     assert again.claim is step.claim
 
 
-def test_the_end_takes_the_finalizer_off_and_is_measured():
+def test_finish_removes_the_finalizer_and_is_measured():
     """Case 61: both histograms have one sample."""
     claim = deleted("Initialized", finalizers=("foreign/x", TERMINATION_FINALIZER))
     terminating = instance_terminating_step(claim, now=LATER).claim
     step = finished_step(terminating, now=LATER + timedelta(seconds=12))
     assert step.claim.metadata.finalizers == ("foreign/x",)
-    seconds = {fact.metric: fact.value for fact in step.facts}
+    seconds = {metric_update.metric: metric_update.value for metric_update in step.metric_updates}
     assert seconds == {
         "nodeclaims_terminated": 1.0,
         "nodeclaims_instance_termination_duration": 12.0,
@@ -132,9 +132,14 @@ def test_the_end_takes_the_finalizer_off_and_is_measured():
 def test_an_instance_that_was_gone_when_first_asked_is_measured_too():
     """Case 61: a sample for each instance, none for a claim that never had one."""
     metric = "nodeclaims_instance_termination_duration"
-    samples = {f.metric: f.value for f in finished_step(deleted("Initialized"), now=LATER).facts}
+    samples = {
+        f.metric: f.value for f in finished_step(deleted("Initialized"), now=LATER).metric_updates
+    }
     assert samples[metric] == 0.0
-    assert metric not in {fact.metric for fact in finished_step(deleted(""), now=LATER).facts}
+    assert metric not in {
+        metric_update.metric
+        for metric_update in finished_step(deleted(""), now=LATER).metric_updates
+    }
 
 
 def test_a_deadline_is_written_under_a_lock():

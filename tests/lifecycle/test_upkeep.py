@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.labels import node_class_label
 from karpenter_core.api.nodeclaim import CONSISTENT_STATE_FOUND, LAUNCHED
 from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
 from karpenter_core.lifecycle.nodeclaim.expiration import expiration_step
 from karpenter_core.lifecycle.nodeclaim.hydration import hydration_step
 from karpenter_core.testing.builders import EPOCH, pod
-from karpenter_core.testing.machines import KWOK, node, node_claim, with_claim_conditions
+from karpenter_core.testing.state_builders import KWOK, node, node_claim, with_claim_conditions
 
 LABEL = node_class_label(KWOK.group, KWOK.kind)
 
@@ -25,7 +25,7 @@ def after(seconds: float):
 class TestExpiration:
     """Case 122."""
 
-    def test_a_claim_goes_when_its_time_is_over(self):
+    def test_claim_expires_after_its_lifetime(self):
         """Counted with the pods that have to move; those of DaemonSets do not."""
         claim = node_claim(stage="Initialized", expire_after="30s", termination_grace_period="1h")
         pods = [pod("web-1"), pod("web-2"), pod("log", owner_kind="DaemonSet")]
@@ -40,29 +40,36 @@ class TestExpiration:
             "termination_mode": "eventual",
         }
         assert step.delete == "expired"
-        assert [(fact.metric, fact.labels, fact.value) for fact in step.facts] == [
+        assert [
+            (metric_update.metric, metric_update.labels, metric_update.value)
+            for metric_update in step.metric_updates
+        ] == [
             ("nodeclaims_disrupted", labels, 1.0),
             ("pods_disruption_initiated", labels, 2),
         ]
 
-    def test_it_goes_in_the_very_second(self):
+    def test_claim_expires_at_the_exact_second(self):
         claim = node_claim(expire_after="30s")
 
         assert expiration_step(claim, (), now=after(30)).delete == "expired"
         early = expiration_step(claim, (), now=after(29))
         assert (early.delete, early.requeue_after) == ("", timedelta(seconds=1))
 
-    def test_a_claim_that_is_still_young_is_looked_at_again_in_time(self):
+    def test_young_claim_is_requeued_for_its_expiry(self):
         step = expiration_step(node_claim(expire_after="200s"), (), now=after(100))
 
-        assert (step.delete, step.facts, step.requeue_after) == ("", (), timedelta(seconds=100))
+        assert (step.delete, step.metric_updates, step.requeue_after) == (
+            "",
+            (),
+            timedelta(seconds=100),
+        )
 
     @pytest.mark.parametrize(
         ("launched", "expires"),
         [(5 * 60, 3600), (5 * 3600, 6 * 3600), (-5 * 3600, 3600)],
         ids=["slow launch", "clock ahead", "clock behind"],
     )
-    def test_it_lives_from_its_launch_where_the_clocks_differ(self, launched, expires):
+    def test_lifetime_starts_at_the_launch_if_the_clocks_differ(self, launched, expires):
         """Else a controller whose clock is ahead expires what it has just launched, for ever."""
         bare = node_claim(expire_after="1h")
         claim = with_claim_conditions(bare, LAUNCHED, now=after(launched))
@@ -70,7 +77,7 @@ class TestExpiration:
         assert (step.delete, step.requeue_after) == ("", timedelta(seconds=1))
         assert expiration_step(claim, (), now=after(expires)).delete == "expired"
 
-    def test_a_launch_that_lies_in_the_future_dates_no_life(self):
+    def test_launch_in_the_future_does_not_start_the_lifetime(self):
         """The clock was ahead then, and has been put right."""
         bare = node_claim(expire_after="1h")
         claim = with_claim_conditions(bare, LAUNCHED, now=after(5 * 3600))
@@ -84,7 +91,7 @@ class TestExpiration:
     def test_others_are_left_alone(self, claim):
         step = expiration_step(claim, (), now=after(10**9))
 
-        assert (step.delete, step.facts, step.requeue_after) == ("", (), None)
+        assert (step.delete, step.metric_updates, step.requeue_after) == ("", (), None)
 
 
 class TestConsistency:
@@ -99,7 +106,7 @@ class TestConsistency:
         )
         found = node(claim=claim, capacity={"memory": memory})
         step = consistency_step(claim, [found] * nodes, now=EPOCH)
-        condition = find(step.claim.status.conditions, CONSISTENT_STATE_FOUND)
+        condition = find_condition(step.claim.status.conditions, CONSISTENT_STATE_FOUND)
         return step, None if condition is None else (condition.status, condition.reason)
 
     def test_a_node_with_too_little_is_reported(self):
@@ -120,7 +127,7 @@ class TestConsistency:
         assert condition == ("True", "ConsistentStateFound")
         assert step.notices == ()
 
-    def test_what_nobody_asked_for_does_not_count(self):
+    def test_unrequested_resources_do_not_count(self):
         assert self.step(memory="1Gi", requests={"cpu": "1"})[1] == ("True", "ConsistentStateFound")
         assert self.step(memory="1Gi", requests={"memory": "0"})[1] == (
             "True", "ConsistentStateFound",
@@ -129,7 +136,7 @@ class TestConsistency:
     @pytest.mark.parametrize(
         "options", [{"stage": "Registered"}, {"nodes": 0}, {"nodes": 2}, {"deleted": EPOCH}]
     )
-    def test_nothing_is_said_of_what_cannot_be_compared(self, options):
+    def test_incomparable_nodes_are_not_reported(self, options):
         """Not initialised, no node, two of them, on its way out."""
         step, condition = self.step(memory="1Gi", **options)
 
@@ -141,7 +148,7 @@ class TestConsistency:
 
         again = consistency_step(step.claim, [mended], now=after(60))
 
-        condition = find(again.claim.status.conditions, CONSISTENT_STATE_FOUND)
+        condition = find_condition(again.claim.status.conditions, CONSISTENT_STATE_FOUND)
         assert condition is not None
         assert (condition.status, condition.last_transition_time) == ("True", after(60))
 
@@ -164,7 +171,7 @@ class TestHydration:
         assert step.node is not None
         assert step.node.applied_to(its_node).labels[LABEL] == "default"
 
-    def test_who_has_it_is_left_alone(self):
+    def test_labelled_claims_are_left_alone(self):
         claim = node_claim(stage="Initialized")
 
         step = hydration_step(claim, [node(claim=claim)])

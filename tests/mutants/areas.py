@@ -1,4 +1,4 @@
-"""Name the packages that mutants are drawn from, and the tests that judge them."""
+"""The packages that mutants are drawn from, and the tests that judge them."""
 
 from __future__ import annotations
 

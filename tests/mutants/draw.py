@@ -1,4 +1,4 @@
-"""Draw mutants: small wrong changes of the product, of the kinds that people make.
+"""Draws mutants: small wrong changes of the product, as people make them.
 
 A seed decides the sample. Each package gets its share; within a package the kind of change is drawn
 first and the place second, so that rare kinds are tried as often as the operators that are everywhere.
@@ -56,6 +56,10 @@ _WORDS: Final = frozenset({"message", "log_field", "description", "help", "hint"
 _UNTOUCHED: Final = frozenset({"__repr__", "__str__"})
 _DECLARED: Final = frozenset({"Counter", "Gauge", "Histogram", "TypeVar", "NewType", "Field"})
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DECLARATIONS: Final = frozenset(
+    {"annotation", "returns", "decorator_list", "type_params", "bases"}
+)
+"""Fields of nodes that type checkers judge; the options of classes are another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +198,7 @@ class _Module:
             )
         inside = (*around, node)
         for name, value in ast.iter_fields(node):
-            if name in {"annotation", "returns", "decorator_list", "type_params", "bases"}:
+            if name in _DECLARATIONS or (name == "keywords" and isinstance(node, ast.ClassDef)):
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST) and not _checks_lengths(node, child):

@@ -1,4 +1,4 @@
-"""Run tests in forked children of one process that has collected them all; a pytest plugin.
+"""Runs tests on mutants in forked children of one process; a pytest plugin.
 
 Collecting takes half a minute and is done once. Each child changes the code of one function where it
 stands in memory, runs the tests that reach the change, and ends at the first that fails. The parent
@@ -11,13 +11,14 @@ import contextlib
 import gc
 import gzip
 import hashlib
+import importlib
 import json
 import os
 import resource
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -35,6 +36,10 @@ _WALL_SECONDS: Final = 900.0
 _RECORDING_CPU_SECONDS: Final = 300.0
 _RECORDED_CPU_SECONDS: Final = 60.0
 """Of each file; the tests of it that would come later judge nothing."""
+
+_OVERHEAD_SECONDS: Final = 0.02
+_OF_THE_NEXT: Final = 0.7
+"""The chance of a test of the same file, in parts of that of the one before."""
 
 Record = dict[str, tuple[float, list[str]]]
 """For each test the seconds of CPU that it took, and the blocks that it ran."""
@@ -111,18 +116,29 @@ def file_of(test: str) -> str:
 
 
 def tests_reaching(mutant: Mutant, source: str, record: Record) -> list[str]:
-    """Return the tests that run the block of a change: of each file the quickest, then the next."""
+    """Return the tests that run the block of a change, those that are likely to see it first."""
     block = f"{mutant.path}::{block_of(source, mutant.line)}"
+    return by_chance((test for test, (_, ran) in record.items() if block in ran), mutant, record)
+
+
+def by_chance(tests: Iterable[str], mutant: Mutant, record: Record) -> list[str]:
+    """Order tests by how likely they are to see a change.
+
+    A test is likely to where the module is much of what it runs, in little time; and the more so
+    the fewer of its file come before it.
+    """
+    module = f"{mutant.path}::"
     by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for test, (took, blocks) in record.items():
-        if block in blocks:
-            by_file[file_of(test)].append((took, test))
+    for test in tests:
+        took, blocks = record[test]
+        share = sum(each.startswith(module) for each in blocks) / len(blocks)
+        by_file[file_of(test)].append((share / (took + _OVERHEAD_SECONDS), test))
     ranked = [
-        (rank, took, test)
-        for tests in by_file.values()
-        for rank, (took, test) in enumerate(sorted(tests))
+        (score * _OF_THE_NEXT**rank, test)
+        for scored in by_file.values()
+        for rank, (score, test) in enumerate(sorted(scored, reverse=True))
     ]
-    return [test for _, _, test in sorted(ranked)]
+    return [test for _, test in sorted(ranked, reverse=True)]
 
 
 def judge(
@@ -154,9 +170,19 @@ def judge(
     return Verdict(mutant=mutant, killed_by=killed_by, tried=len(chosen), reaching=len(tests))
 
 
+def passes(item: pytest.Item) -> bool:
+    """Tell whether a test passes without a mutant."""
+
+    def child() -> str:
+        return "".join(test for test, _, passed in run_each([item]) if not passed)
+
+    return in_child(child, cpu_seconds=_RECORDING_CPU_SECONDS) == ("", "")
+
+
 def put_into_memory(mutant: Mutant, source: str) -> None:
     """Give the living functions of a module the code that they have in the mutant."""
     path = str(ROOT / mutant.path)
+    importlib.import_module(module_name(mutant.path))  # maybe none of the tests has yet
     changed = compile(mutant.apply(source), path, "exec", dont_inherit=True)
     wanted = {
         (code.co_qualname, code.co_firstlineno): code
@@ -173,6 +199,13 @@ def put_into_memory(mutant: Mutant, source: str) -> None:
                 done += 1
     if not done:
         raise LookupError(f"no function {mutant.function} of {mutant.path} in memory")
+
+
+def module_name(path: str) -> str:
+    """Return the name by which a module of the product is imported."""
+    parts = Path(path).with_suffix("").parts
+    first = next(index for index, part in enumerate(parts) if part.startswith("karpenter_"))
+    return ".".join(part for part in parts[first:] if part != "__init__")
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

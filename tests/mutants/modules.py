@@ -1,4 +1,4 @@
-"""Judge mutants of a module's body, which runs at import: each needs a process of its own."""
+"""Judges mutants of a module's body in a process each, as it runs at import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.mutants.areas import AREAS, ROOT, sources
 from tests.mutants.draw import Mutant
-from tests.mutants.judge import Record, Verdict, file_of
+from tests.mutants.judge import Record, Verdict, by_chance, file_of
 from tests.mutants.probes import blocks_of
 
 _MOST_FILES: Final = 12
@@ -56,28 +56,27 @@ def name_at(source: str, line: int) -> str:
 
 
 def tests_mentioning(name: str, mutant: Mutant, record: Record) -> list[str]:
-    """Return the tests that reach a block which mentions a name, quickest of each file first."""
-    blocks: set[str] = set()
+    """Return the tests that reach a block which mentions a name, the likely ones first."""
     word = re.compile(rf"\b{re.escape(name)}\b") if name else None
-    for path in (each for paths in sources(ROOT, tuple(AREAS)).values() for each in paths):
-        text = (ROOT / path).read_text("utf-8")
-        if path == mutant.path and word is None:
-            blocks.update(f"{path}::{block}" for block, _, _ in blocks_of(ast.parse(text)))
+    texts = {
+        path: (ROOT / path).read_text("utf-8")
+        for paths in sources(ROOT, tuple(AREAS)).values()
+        for path in paths
+    }
+    tree = ast.parse(texts[mutant.path])
+    own = {f"{mutant.path}::{block}" for block, _, _ in blocks_of(tree)}
+    # Of a function whose defaults change, also those that call it directly.
+    blocks: set[str] = {block for block in own if name and f".{name}#" in block.replace("::", ".")}
+    for path, text in texts.items():
         if word is not None and word.search(text):
             lines = text.splitlines()
             for block, numbers, _ in blocks_of(ast.parse(text)):
                 if any(word.search(lines[number - 1]) for number in numbers):
                     blocks.add(f"{path}::{block}")
-    by_file: dict[str, list[tuple[float, str]]] = {}
-    for test, (took, reached) in record.items():
-        if not blocks.isdisjoint(reached):
-            by_file.setdefault(file_of(test), []).append((took, test))
-    ranked = [
-        (rank, took, test)
-        for found in by_file.values()
-        for rank, (took, test) in enumerate(sorted(found))
-    ]
-    return [test for _, _, test in sorted(ranked)]
+    if not blocks:  # another constant may be made of it
+        blocks = own
+    reaching = (test for test, (_, ran) in record.items() if not blocks.isdisjoint(ran))
+    return by_chance(reaching, mutant, record)
 
 
 def _run(mutant: Mutant, source: str, tests: list[str]) -> str:
@@ -105,7 +104,7 @@ def _run(mutant: Mutant, source: str, tests: list[str]) -> str:
             return "time limit"
     if done.returncode == 0:
         return ""
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
     if not failed:
         return f"::{done.stdout[-300:]} {done.stderr[-300:]}"
     return failed[1]

@@ -1,4 +1,4 @@
-"""Note which blocks of the product run, by a mark at the beginning of each.
+"""Records which blocks of the product run, by a mark at the start of each.
 
 An import hook puts `__hits__[n] = 1` before the first statement of every function, branch, loop and
 handler. That costs a tenth of what a tracer costs, and says for each line of a function whether it

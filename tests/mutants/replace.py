@@ -1,4 +1,4 @@
-"""Load one module of the product with another text; a pytest plugin for mutants of a module's body.
+"""Loads one module of the product with another text; a pytest plugin.
 
 KARPENTER_MUTANT="PATH=FILE" python -m pytest -p tests.mutants.replace ...
 """

@@ -1,4 +1,4 @@
-"""The tool itself: what it draws, what it leaves alone, and how it tells killed from survived."""
+"""The mutants tool draws, skips, and tells killed from survived."""
 
 from __future__ import annotations
 
@@ -86,6 +86,7 @@ class TestDraw:
             "assert x > 1",
             "raise BadInputError(f'{x + 1}')",
             "x: tuple[1, 2]",
+            "class C(Struct, frozen=True): pass",
         ],
     )
     def test_statement_that_no_behaviour_depends_on_is_left_alone(self, statement):
@@ -148,7 +149,7 @@ def test_three_are_full():
     assert not is_full(2)
 
 
-def test_nothing_is_empty():
+def test_no_mutant_is_empty():
     assert is_empty(0)
 """
 

@@ -1,4 +1,4 @@
-"""What is known of the cluster: asked until it is answered, and never guessed."""
+"""Facts of the cluster are asked for until answered, and never guessed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from karpenter_core.errors import ApiError, NodeClassNotReadyError, NotFoundError
-from karpenter_core.kube.transport import Response
+from karpenter_core.kube.transport import ApiResponse
 from karpenter_core.operator.cluster_facts import (
     ASK_SECONDS,
     DNS_SERVICE,
@@ -31,7 +31,7 @@ IPV6 = {
     DNS_SERVICE: {"spec": {"clusterIP": "fd00::a"}},
     CIDRS: {"spec": {"cidrs": ["fd00::/108"]}},
 }
-FORBIDDEN = Response(
+FORBIDDEN = ApiResponse(
     status=403,
     body=b'{"kind":"Status","message":"services \\"kube-dns\\" is forbidden","reason":"Forbidden"}',
 )
@@ -48,15 +48,15 @@ class Transport:
     async def request(self, request):
         self.asked += 1
         await asyncio.sleep(0)
-        answer = self.answers.get(request.path, Response(status=404, body=b"404 page not found"))
+        answer = self.answers.get(request.path, ApiResponse(status=404, body=b"404 page not found"))
         if answer is HANG:
             await asyncio.Event().wait()
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, Response):
+        if isinstance(answer, ApiResponse):
             return answer
         body = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
-        return Response(status=200, body=body)
+        return ApiResponse(status=200, body=body)
 
 
 def reader_of(answers):
@@ -82,7 +82,7 @@ def test_version_dns_and_ranges_are_read():
     assert facts.dns_ip == "10.96.0.10"
     assert facts.service_cidrs == ("10.96.0.0/12",)
     assert (facts.ip_family, facts.unknown) == ("IPv4", {})
-    facts.check_known("dns_ip", "ip_family", "version", "service_cidrs")
+    facts.require_known("dns_ip", "ip_family", "version", "service_cidrs")
 
 
 def test_the_family_is_that_of_the_dns_address():
@@ -100,16 +100,16 @@ def test_a_headless_dns_service_has_no_address():
     assert (facts.dns_ip, facts.ip_family) == ("", "IPv4")
 
 
-def test_what_the_cluster_does_not_have_is_known_and_no_warning():
+def test_missing_object_is_a_known_fact_without_warning():
     """A page of text says 404 as well as a Status does."""
     with capture_logs() as lines:
         facts = read({"/version": ANSWERS["/version"], CIDRS: ANSWERS[CIDRS]})
     assert (facts.dns_ip, facts.unknown) == ("", {})
-    facts.check_known("dns_ip")
+    facts.require_known("dns_ip")
     assert [line for line in lines if line["log_level"] != "debug"] == []
 
 
-def test_without_dns_and_ranges_the_family_is_not_known():
+def test_ip_family_is_unknown_without_dns_and_ranges():
     """It is not taken for IPv4."""
     facts = read({DNS_SERVICE: NotFoundError("gone", status=404)})
     assert (facts.ip_family, set(facts.unknown)) == ("", {"ip_family"})
@@ -119,10 +119,10 @@ def test_without_dns_and_ranges_the_family_is_not_known():
     ("answer", "reason"),
     [
         pytest.param(FORBIDDEN, "is forbidden", id="forbidden"),
-        pytest.param(Response(status=401, body=b"Unauthorized"), "HTTP status 401", id="login"),
-        pytest.param(Response(status=429, body=b"later"), "HTTP status 429", id="throttled"),
-        pytest.param(Response(status=503, body=b"<html>"), "HTTP status 503", id="unavailable"),
-        pytest.param(Response(status=500, body=b"{}"), "HTTP status 500", id="empty-object"),
+        pytest.param(ApiResponse(status=401, body=b"Unauthorized"), "HTTP status 401", id="login"),
+        pytest.param(ApiResponse(status=429, body=b"later"), "HTTP status 429", id="throttled"),
+        pytest.param(ApiResponse(status=503, body=b"<html>"), "HTTP status 503", id="unavailable"),
+        pytest.param(ApiResponse(status=500, body=b"{}"), "HTTP status 500", id="empty-object"),
         pytest.param(ApiError("no answer from api", status=0), "no answer from api", id="silence"),
         pytest.param(HANG, f"no answer within {round(ASK_SECONDS)} s", id="hanging"),
         pytest.param(b"<html>", "cannot be read", id="no-json"),
@@ -131,7 +131,7 @@ def test_without_dns_and_ranges_the_family_is_not_known():
         ),
     ],
 )
-def test_what_was_not_answered_is_unknown_and_says_why(answer, reason):
+def test_unanswered_fact_is_unknown_with_its_reason(answer, reason):
     with capture_logs() as lines:
         facts = read(dict.fromkeys(ANSWERS, answer))
     assert (facts.version, facts.dns_ip, facts.service_cidrs, facts.ip_family) == ("", "", (), "")
@@ -139,7 +139,7 @@ def test_what_was_not_answered_is_unknown_and_says_why(answer, reason):
     assert all(reason in why for why in facts.unknown.values())
     assert [line["log_level"] for line in lines] == ["warning"] * 3
     with pytest.raises(NodeClassNotReadyError, match=r"IP family .* is not known yet: .*; set it"):
-        facts.check_known("name", "ip_family", remedy="set it")
+        facts.require_known("name", "ip_family", remedy="set it")
 
 
 def test_a_missing_permission_is_named():
@@ -156,7 +156,7 @@ def test_an_ipv6_cluster_that_refuses_at_the_start_is_known_as_soon_as_it_answer
     """The object that providers hold changes; nothing is restarted, and one warning is enough."""
 
     async def story():
-        reader = reader_of(dict.fromkeys(ANSWERS, Response(status=status, body=b"no")))
+        reader = reader_of(dict.fromkeys(ANSWERS, ApiResponse(status=status, body=b"no")))
         facts = reader.facts
         assert facts.unknown["ip_family"] == "not asked for yet"
         with capture_logs() as lines:
@@ -174,13 +174,13 @@ def test_an_ipv6_cluster_that_refuses_at_the_start_is_known_as_soon_as_it_answer
     run_virtual(story())
 
 
-def test_what_is_known_outlives_an_outage_and_follows_an_upgrade():
+def test_known_facts_outlive_an_outage_and_follow_an_upgrade():
     async def story():
         reader = reader_of(ANSWERS)
         transport, facts = reader._transport, reader.facts
         await reader.read()
         running = asyncio.ensure_future(reader.run())
-        transport.answers = dict.fromkeys(ANSWERS, Response(status=503, body=b""))
+        transport.answers = dict.fromkeys(ANSWERS, ApiResponse(status=503, body=b""))
         await asyncio.sleep(REFRESH_SECONDS + 1)
         assert (facts.version, facts.dns_ip, facts.ip_family) == ("v1.36.3", "10.96.0.10", "IPv4")
         assert facts.unknown == {}

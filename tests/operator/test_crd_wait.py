@@ -1,4 +1,4 @@
-"""Which CustomResourceDefinitions the process waits for before it works."""
+"""The process waits for its CustomResourceDefinitions before it works."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from karpenter_core.controllers.planner import InlinePlanner
-from karpenter_core.kube.transport import Response
+from karpenter_core.kube.transport import ApiResponse
 from karpenter_core.operator.clock import random_id
-from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
-from karpenter_core.operator.settings import load_settings, selected_plugins
+from karpenter_core.operator.process_platform import ProcessPlatform
+from karpenter_core.operator.settings_loader import load_settings, selected_plugins
 from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
@@ -29,7 +29,7 @@ class WithoutDefinitions:
 
     async def request(self, request):
         await asyncio.sleep(0)
-        return Response(status=404, body=b"404 page not found")
+        return ApiResponse(status=404, body=b"404 page not found")
 
     async def close(self):
         pass
@@ -51,7 +51,7 @@ def test_the_definitions_of_loaded_providers_alone_are_waited_for(tmp_path, chos
         plugins = load_plugins(selected=selected, entry_points=INSTALLED)
         specs = [spec for specs in plugins.settings().values() for spec in specs]
         server = WithoutDefinitions()
-        ports = Ports(
+        ports = ProcessPlatform(
             clock=LoopClock(),
             new_id=random_id,
             executor=InlineExecutor(),

@@ -1,4 +1,4 @@
-"""The text of all metrics, in pieces."""
+"""The text of all metrics is written in pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def registry_with(series: int) -> CollectorRegistry:
     Counter("launches", "Launches.", ["pool"], registry=registry).labels("a").inc()
     Histogram("seconds", "Seconds.", registry=registry).observe(0.3)
     gauge = ObjectSeries("depth", "Depth.", ("name",), registry=registry)
-    gauge.replace([((f"web-{number}",), float(number)) for number in range(series)])
+    gauge.set_rows([((f"web-{number}",), float(number)) for number in range(series)])
     return registry
 
 

@@ -1,4 +1,4 @@
-"""The journal's file: whole lines, bounded, and never anybody else's problem."""
+"""The journal's file has whole lines and a size limit, and blocks nobody."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def opened(tmp_path, metrics):
         )
         file.start()
         for number in numbers:
-            file.keep(decision(number))
+            file.write(decision(number))
         file.close()
 
     return write
@@ -88,7 +88,7 @@ def test_the_file_is_bounded(opened, tmp_path):
     assert kept == [f"decision-{n}" for n in range(40)][-len(kept) :]
 
 
-def test_a_file_that_cannot_be_written_is_counted_and_told_once(opened, metrics, tmp_path):
+def test_unwritable_file_is_counted_and_logged_once(opened, metrics, tmp_path):
     """Whatever the number of decisions."""
     (tmp_path / "file").write_text("")
     with capture_logs() as logs:
@@ -121,7 +121,7 @@ def test_after_a_full_disk_lines_are_whole_again(opened, metrics, tmp_path, monk
 
 
 def test_a_disk_that_hangs_holds_nobody_up(metrics, tmp_path, monkeypatch):
-    """Entries wait, then are lost; `keep` and `close` come back."""
+    """Entries wait, then are lost; `write` and `close` come back."""
     released = threading.Event()
     monkeypatch.setattr(journal_file.os, "write", lambda _file, data: released.wait() and len(data))
     monkeypatch.setattr(journal_file, "CLOSE_SECONDS", 0.01)
@@ -130,7 +130,7 @@ def test_a_disk_that_hangs_holds_nobody_up(metrics, tmp_path, monkeypatch):
     )
     file.start()
     for number in range(journal_file.QUEUE_SIZE + 10):
-        file.keep(decision(number))
+        file.write(decision(number))
     file.close()
     released.set()
 

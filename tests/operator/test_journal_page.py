@@ -1,4 +1,4 @@
-"""What /debug/decisions answers, and that its fields are documented."""
+"""/debug/decisions answers with documented fields."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from karpenter_core.api.decisions import Decision, decision_document
-from karpenter_core.controllers.journal import Journal
+from karpenter_core.controllers.decision_journal import DecisionJournal
 from karpenter_core.errors import BadInputError
 from karpenter_core.operator.journal_page import PATH, decisions_page
-from karpenter_core.operator.servers import Servers
+from karpenter_core.operator.servers import HttpServers
 from tests.operator.test_servers import fetch, registry  # noqa: F401 - a fixture
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "decisions.md"
@@ -26,7 +26,7 @@ def decision(number, *, kind="disrupt"):
 
 @pytest.fixture
 async def journal():
-    made = Journal()
+    made = DecisionJournal()
     for number in range(200):
         await made.record(decision(number, kind="disrupt" if number % 2 else "provision"))
     return made
@@ -61,12 +61,12 @@ async def test_one_kind_may_be_asked_for(journal):
 def test_a_query_that_makes_no_sense_is_refused(query, said):
     """The message names the parameter."""
     with pytest.raises(BadInputError, match=f"^{re.escape(said)}$"):
-        decisions_page(Journal(), query)
+        decisions_page(DecisionJournal(), query)
 
 
-async def test_it_is_served_beside_the_metrics(registry, journal):  # noqa: F811
+async def test_decisions_are_served_beside_the_metrics(registry, journal):  # noqa: F811
     """A bad query is the caller's mistake."""
-    both = Servers(
+    both = HttpServers(
         registry=registry,
         checks=(),
         address="127.0.0.1",

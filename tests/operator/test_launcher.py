@@ -1,4 +1,4 @@
-"""From a command line to a process that serves a cluster over HTTP, as `karpenter run` does it."""
+"""A command line becomes a process that serves a cluster over HTTP."""
 
 from __future__ import annotations
 

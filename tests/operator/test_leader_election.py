@@ -1,4 +1,4 @@
-"""Options of the leader election: which Lease, in which cluster, with which labels."""
+"""Options of the leader election choose the Lease, its cluster and labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import yaml
 from karpenter_core.errors import SettingsError
 from karpenter_core.kube.resources import LEASES
 from karpenter_core.operator.launcher import _connect
-from karpenter_core.operator.settings import load_settings
+from karpenter_core.operator.settings_loader import load_settings
 from tests.controllers.scenes import play
 
 NAME = "karpenter-leader-election"
@@ -33,7 +33,7 @@ def test_labels_are_read_from_flag_and_variable():
         ("team=a b", 'LEADER_ELECTION_LABELS: value "a b" of "team": must consist of'),
     ],
 )
-def test_what_is_no_label_stops_the_start(text, message):
+def test_invalid_label_stops_the_start(text, message):
     with pytest.raises(SettingsError) as caught:
         load_settings([], {"LEADER_ELECTION_LABELS": text})
     assert str(caught.value).startswith(message)

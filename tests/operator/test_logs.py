@@ -1,4 +1,4 @@
-"""Log lines as pipelines read them."""
+"""Log lines keep the format that pipelines read."""
 
 from __future__ import annotations
 

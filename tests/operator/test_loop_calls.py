@@ -1,4 +1,4 @@
-"""Threads ask the event loop instead of looking for themselves."""
+"""Worker threads call functions on the event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_a_thread_gets_its_answer_from_the_loop():
     assert await asyncio.to_thread(ask) == home
 
 
-async def test_what_the_function_raises_reaches_the_thread():
+async def test_error_of_the_function_reaches_the_thread():
     """It is the caller's to handle; the loop goes on."""
 
     def fail():

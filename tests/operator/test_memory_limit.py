@@ -1,4 +1,4 @@
-"""Memory is given back before the limit of the container is hit."""
+"""Memory is given back before the container's limit is reached."""
 
 from __future__ import annotations
 

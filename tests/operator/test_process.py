@@ -1,4 +1,4 @@
-"""What a process hands to its plug-ins."""
+"""The process passes context, settings and facts to its plug-ins."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pytest
 import structlog
 
 from karpenter_core.controllers.planner import InlinePlanner
-from karpenter_core.kube.transport import Response
+from karpenter_core.kube.transport import ApiResponse
 from karpenter_core.operator import launcher
 from karpenter_core.operator.clock import SystemClock, random_id
 from karpenter_core.operator.cluster_facts import DNS_SERVICE, ClusterFactsReader
-from karpenter_core.operator.ports import Ports
 from karpenter_core.operator.process import Process
-from karpenter_core.operator.settings import load_settings
+from karpenter_core.operator.process_platform import ProcessPlatform
+from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.operator.wiring import solve_options
 from karpenter_core.provider.contract import ClusterFacts, FeatureGates
 from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
 from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.builder import StateBuilder
-from karpenter_core.state.events import Observed
-from karpenter_core.testing.machines import node_claim
+from karpenter_core.state.events import ObjectObserved
+from karpenter_core.testing.state_builders import node_claim
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.kube.scripted import ScriptedTransport
 
@@ -35,7 +35,7 @@ def process_with_kwok(folder, *arguments):
     """Return a process that has not begun to run."""
     plugins = load_plugins(extra={"kwok": KwokProvider()}, entry_points=())
     specs = [spec for specs in plugins.settings().values() for spec in specs]
-    ports = Ports(
+    ports = ProcessPlatform(
         clock=SystemClock(),
         new_id=random_id,
         executor=ThreadExecutor(),
@@ -77,7 +77,7 @@ async def test_plugins_read_nodeclaims_from_any_thread(tmp_path):
     claim = node_claim("web-1")
 
     assert await asyncio.to_thread(context.read_claims) == {}
-    process.feed.fold(Observed(claim))
+    process.cluster_state.fold(ObjectObserved(claim))
 
     assert await asyncio.to_thread(context.read_claims) == {"web-1": claim}
 
@@ -90,7 +90,7 @@ class Refusing:
 
     async def request(self, request):
         await asyncio.sleep(0)
-        return self.answers.get(request.path, Response(status=403, body=b"no"))
+        return self.answers.get(request.path, ApiResponse(status=403, body=b"no"))
 
     async def close(self):
         pass
@@ -104,7 +104,7 @@ def test_plug_ins_see_facts_of_the_cluster_that_become_known_while_they_run(tmp_
         reader = ClusterFactsReader(transport, facts, clock=clock)
         await reader.read()
         ports = replace(
-            process_with_kwok(tmp_path).ports,
+            process_with_kwok(tmp_path).platform,
             clock=clock,
             executor=InlineExecutor(),
             objects=transport,
@@ -122,7 +122,7 @@ def test_plug_ins_see_facts_of_the_cluster_that_become_known_while_they_run(tmp_
         await asyncio.sleep(60)
         assert context.cluster.ip_family == ""
         body = b'{"spec": {"clusterIP": "fd00::a"}}'
-        transport.answers[DNS_SERVICE] = Response(status=200, body=body)
+        transport.answers[DNS_SERVICE] = ApiResponse(status=200, body=body)
         await asyncio.sleep(15)
         assert (context.cluster.ip_family, context.cluster.dns_ip) == ("IPv6", "fd00::a")
         stop.set()
@@ -131,7 +131,7 @@ def test_plug_ins_see_facts_of_the_cluster_that_become_known_while_they_run(tmp_
     run_virtual(story())
 
 
-async def test_plug_ins_are_told_the_feature_gates(tmp_path):
+async def test_plugins_get_the_feature_gates(tmp_path):
     """What the core leaves alone, a provider leaves alone too."""
     settings = ("--feature-gates", "ReservedCapacity=false,NodeOverlay=true")
 
@@ -158,7 +158,7 @@ async def test_a_metric_tells_whether_this_process_leads(tmp_path):
         return process.metrics.registry.get_sample_value(sample, {"name": name})
 
     assert leads(standby, "blue") == 0
-    standby._elector.fence.open_until(standby.ports.clock.monotonic() + 10)
+    standby._elector.fence.open_until(standby.platform.clock.monotonic() + 10)
     assert leads(standby, "blue") == 1
     assert leads(alone, "karpenter-leader-election") == 1
 
@@ -168,7 +168,7 @@ async def test_pauses_of_the_garbage_collector_are_observed(monkeypatch, tmp_pat
     started = process_with_kwok(tmp_path)
 
     async def connect(_settings, _environment):
-        return started.ports
+        return started.platform
 
     async def run(process, _stop):
         gc.collect()

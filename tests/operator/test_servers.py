@@ -1,4 +1,4 @@
-"""What scrapers and probes see."""
+"""Metrics and probes answer scrapers and kubelets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from karpenter_core.controllers.object_series import ObjectSeries
 from karpenter_core.errors import SettingsError
-from karpenter_core.operator.servers import Check, Servers
+from karpenter_core.operator.servers import HttpServers, ReadinessCheck
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ async def registry() -> CollectorRegistry:
 
 
 def servers(registry, *checks, metrics_port=0):
-    return Servers(
+    return HttpServers(
         registry=registry,
         checks=checks,
         address="127.0.0.1",
@@ -51,7 +51,7 @@ async def test_metrics_are_served_on_the_metrics_port(registry):
 async def test_readiness_names_the_check_that_fails(registry):
     """Liveness does not depend on it."""
     problem: list[str | None] = ["waiting for nodepools.karpenter.sh"]
-    both = servers(registry, Check(name="crd", failure=lambda: problem[0]))
+    both = servers(registry, ReadinessCheck(name="crd", failure=lambda: problem[0]))
     await both.start()
     try:
         alive = await fetch(both.probe_port, "/healthz")
@@ -83,7 +83,7 @@ async def test_metrics_of_many_pieces_arrive_whole(registry, monkeypatch):
     """And none of them for a HEAD request."""
     monkeypatch.setattr("karpenter_core.operator.exposition.PIECE_CHARACTERS", 100)
     gauge = ObjectSeries("depth", "Depth.", ("name",), registry=registry)
-    gauge.replace([((f"web-{number}",), float(number)) for number in range(500)])
+    gauge.set_rows([((f"web-{number}",), float(number)) for number in range(500)])
     both = servers(registry)
     await both.start()
     try:

@@ -1,4 +1,4 @@
-"""The options of the process (case 275) and their documentation."""
+"""Options are parsed, checked and documented (case 275)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,12 @@ from hypothesis import strategies as st
 import karpenter_core
 from karpenter_core.api.records import TopologySpread
 from karpenter_core.errors import SettingsError
-from karpenter_core.operator.settings import (
-    OPTIONS,
-    FeatureGates,
-    Settings,
-    load_settings,
-    markdown_table,
-    options_by_plugin,
-    parse_feature_gates,
-    value_text,
-)
-from karpenter_core.provider.contract import SettingSpec
-from tests.properties import tried
+from karpenter_core.operator.option_shapes import parse_feature_gates
+from karpenter_core.operator.option_values import value_text
+from karpenter_core.operator.settings import OPTIONS, Settings, options_table
+from karpenter_core.operator.settings_loader import load_settings, options_by_plugin
+from karpenter_core.provider.contract import FeatureGates, SettingSpec
+from tests.properties import with_examples
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
@@ -354,7 +348,7 @@ def test_two_owners_of_one_setting_stop_the_start():
 
 def test_every_setting_is_documented():
     """The page holds the table as the code renders it."""
-    assert markdown_table() in DOCUMENTATION.read_text(encoding="utf-8")
+    assert options_table() in DOCUMENTATION.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -380,7 +374,7 @@ def test_brakes_are_read():
 
     assert (settings.max_nodes_total, settings.launches_per_minute) == (500, 30)
     assert (settings.pause_disruption, settings.act_on_rebalance) == (True, True)
-    assert settings.repair_unhealthy_limit.of(1000) == 3
+    assert settings.repair_unhealthy_limit.allowed_of(1000) == 3
 
 
 # -- values that cannot be used --------------------------------------------------------------------
@@ -527,7 +521,7 @@ def test_settings_that_are_fine_give_no_warning():
     text=NUMBER_LIKE,
     by_flag=st.booleans(),
 )
-@tried(100)
+@with_examples(100)
 def test_no_text_makes_a_limit_of_ours_another_one(flag, text, by_flag):
     """A limit is the number that was written, or the start is refused: never silently none."""
     option = OURS[flag]
@@ -543,7 +537,7 @@ def test_no_text_makes_a_limit_of_ours_another_one(flag, text, by_flag):
 
 
 @given(text=NUMBER_LIKE, by_flag=st.booleans())
-@tried(100)
+@with_examples(100)
 def test_no_text_silently_lifts_the_pause_of_disruption(text, by_flag):
     option = OURS["pause-disruption"]
     try:
@@ -560,7 +554,7 @@ def test_no_text_silently_lifts_the_pause_of_disruption(text, by_flag):
 
 
 @given(option=st.sampled_from(OPTIONS), text=NUMBER_LIKE, by_flag=st.booleans())
-@tried(100)
+@with_examples(100)
 def test_no_text_of_any_option_is_a_traceback(option, text, by_flag):
     """It is read, replaced by the default with a warning, or refused with one message."""
     try:
@@ -572,7 +566,7 @@ def test_no_text_of_any_option_is_a_traceback(option, text, by_flag):
     assert all(option.env in text or option.flag in text for text in told)
 
 
-def test_options_of_plugins_are_ours_unless_they_say_otherwise():
+def test_plugin_options_refuse_bad_variables_by_default():
     """Such as a variable that charts of a Karpenter provider set."""
     ours = SettingSpec(flag="--delay", env="DELAY", default=timedelta(seconds=1), help="Wait.")
     theirs = SettingSpec(flag="--share", env="SHARE", default=0.5, help="Share.", falls_back=True)
@@ -600,7 +594,7 @@ def test_a_shared_option_falls_back_only_if_all_its_plugins_say_so():
 
 @pytest.mark.parametrize("gate", ["NodeOverlay", "StaticCapacity", "CapacityBuffer"])
 @pytest.mark.parametrize("by_flag", [True, False], ids=["flag", "variable"])
-def test_a_gate_that_is_known_and_not_built_is_told(gate, by_flag):
+def test_gate_that_is_not_built_causes_a_warning(gate, by_flag):
     option = REFERENCE["feature-gates"]
     settings = load_settings(*given_as(option, f"{gate}=true", by_flag=by_flag))
 
@@ -611,7 +605,7 @@ def test_a_gate_that_is_known_and_not_built_is_told(gate, by_flag):
     assert load_settings(*given_as(option, f"{gate}=false", by_flag=by_flag)).warnings == ()
 
 
-def test_an_unknown_gate_is_told_with_the_one_that_may_be_meant():
+def test_unknown_gate_causes_a_warning_with_a_suggestion():
     settings = load_settings([], {"FEATURE_GATES": "NodeRepiar=true,Zzz=false"})
 
     assert settings.warnings == (
@@ -620,7 +614,7 @@ def test_an_unknown_gate_is_told_with_the_one_that_may_be_meant():
     )
 
 
-def test_gates_that_are_built_are_told_of_by_nobody():
+def test_built_gates_cause_no_warning():
     text = "NodeRepair=true,ReservedCapacity=false,SpotToSpotConsolidation=true"
     assert load_settings([], {"FEATURE_GATES": text}).warnings == ()
 

@@ -1,4 +1,4 @@
-"""What random clusters are drawn from."""
+"""The choices that random clusters are drawn from."""
 
 from __future__ import annotations
 

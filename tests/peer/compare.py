@@ -1,4 +1,4 @@
-"""Compare `karpenter plan --offline` with Karpenter's own scheduler on random clusters.
+"""Compares `karpenter plan --offline` with Karpenter's scheduler.
 
     .venv/bin/python tests/peer/compare.py --clusters 1000 --seed 0
 

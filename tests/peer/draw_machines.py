@@ -1,4 +1,4 @@
-"""Random catalogues, NodePools, Nodes and NodeClaims."""
+"""Draws random catalogues, NodePools, Nodes and NodeClaims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random pods: bound, pending and of DaemonSets, and the volumes that they name."""
+"""Draws random pods (bound, pending, of DaemonSets) and their volumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences that are meant (docs/reference/differences.md), told by what makes them go away."""
+"""Recognises intended differences (docs/reference/differences.md)."""
 
 from __future__ import annotations
 

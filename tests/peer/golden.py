@@ -1,4 +1,4 @@
-"""Clusters whose answer the reference has given, kept so that no `go` is needed to check ours.
+"""Records the reference's answers for clusters, so that checks need no Go.
 
     .venv/bin/python tests/peer/golden.py --clusters 150 --seed 100000
 

@@ -1,4 +1,4 @@
-"""Our plans for clusters, by the very functions of `karpenter plan --offline`, in this process."""
+"""Computes our plans for clusters by the functions of `karpenter plan`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import json
 import tempfile
 from pathlib import Path
 
+from karpenter_core.cli.cluster_source import ClusterSource, PackingMode
 from karpenter_core.cli.document import plan_document
-from karpenter_core.cli.plan import solved
-from karpenter_core.cli.source import PackingMode, Source
+from karpenter_core.cli.plan import solve_cluster
 
 
 def plan(cluster, types, packing="value"):
     """Return the JSON document of the plan, without timings."""
     read = _read(cluster, types, packing)
-    return plan_document(read, solved(read))
+    return plan_document(read, solve_cluster(read))
 
 
 def faults(cluster, types, packing="value"):
@@ -23,7 +23,7 @@ def faults(cluster, types, packing="value"):
     from tests.verifier import violations
 
     read = _read(cluster, types, packing)
-    return violations(read.input.problem, solved(read))
+    return violations(read.input.problem, solve_cluster(read))
 
 
 def _read(cluster, types, packing):
@@ -31,7 +31,7 @@ def _read(cluster, types, packing):
         files = Path(folder) / "cluster.json", Path(folder) / "types.json"
         for file, content in zip(files, (cluster, types), strict=True):
             file.write_text(json.dumps(content))
-        source = Source(
+        source = ClusterSource(
             files=files[:1],
             offline=True,
             instance_types_file=files[1],

@@ -1,4 +1,4 @@
-"""The reference as a program: build `reference/`, and ask it about clusters.
+"""Builds the reference program and asks it for plans.
 
 Built and kept like the peer of the benchmarks.
 """

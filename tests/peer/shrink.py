@@ -1,4 +1,4 @@
-"""Make a cluster smaller as long as it still shows what is asked of it."""
+"""Makes a cluster smaller as long as it still shows a difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods stay pending exactly when Karpenter's own scheduler leaves them, and are told why.
+"""Pods stay pending exactly when Karpenter's own scheduler leaves them.
 
 The clusters and its answers are those of `golden.py`; `compare.py` asks it anew.
 """
@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from karpenter_core.scheduling.problem import Constraint
+from karpenter_core.scheduling.problem import PoolConstraint
 from tests.peer import golden
 from tests.peer.ours import plan
 
@@ -60,8 +60,8 @@ def test_every_difference_is_explained_and_is_one():
             assert case["ours"] != case["unschedulable"]
 
 
-def test_every_pod_that_stays_pending_is_told_a_constraint_for_each_pool(answers):
-    known = {constraint.value for constraint in Constraint}
+def test_every_pending_pod_has_a_constraint_for_each_pool(answers):
+    known = {constraint.value for constraint in PoolConstraint}
     for case, first_fit, value in answers:
         pools = {pool["metadata"]["name"] for pool in case["cluster"]["nodePools"]}
         for why in (*first_fit["unschedulable"].values(), *value["unschedulable"].values()):

@@ -1,4 +1,4 @@
-"""Which clusters the file of known answers keeps."""
+"""The file of recorded answers keeps the right clusters."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from karpenter_core.provider.contract import (
     InstanceListing,
     LaunchedInstance,
     ProviderInfo,
-    Termination,
+    TerminationStatus,
 )
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.testing.builders import instance_type
@@ -107,4 +107,4 @@ class FakeProvider:
     @hookimpl
     def karpenter_terminate_instances(self, provider_ids):
         self.terminations.append(list(provider_ids))
-        return [Termination.GONE] * len(provider_ids)
+        return [TerminationStatus.GONE] * len(provider_ids)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.kit.addresses import AddressBook, choose_subnets
-from tests.properties import tried
+from karpenter_core.provider.kit.subnet_addresses import SubnetAddresses, choose_subnets
+from tests.properties import with_examples
 
 
 class HandClock:
@@ -44,7 +44,7 @@ def clock():
 
 @pytest.fixture
 def book(clock):
-    return AddressBook(clock, FIVE_MINUTES)
+    return SubnetAddresses(clock, FIVE_MINUTES)
 
 
 def chosen(hold):
@@ -76,7 +76,7 @@ def test_a_launch_that_failed_gives_its_addresses_back(book):
     hold = book.hold([A1, B1], addresses_each={"us-east-1a": 8, "us-east-1b": 3})
     assert (book.expected(A1.id), book.expected(B1.id)) == (12, 17)
 
-    book.settle(hold, {})
+    book.release(hold, {})
 
     assert (book.expected(A1.id), book.expected(B1.id)) == (20, 20)
 
@@ -86,7 +86,7 @@ def test_zones_that_a_launch_did_not_use_get_their_addresses_back(book):
     book.record({A1.id: 20, B1.id: 20})
     hold = book.hold([A1, B1], addresses_each={"us-east-1a": 5, "us-east-1b": 5}, instances=3)
 
-    book.settle(hold, {A1.id: 2})
+    book.release(hold, {A1.id: 2})
 
     assert (book.expected(A1.id), book.expected(B1.id)) == (10, 20)
 
@@ -97,7 +97,7 @@ def test_what_the_cloud_said_meanwhile_is_not_corrected(book):
     hold = book.hold([A1], addresses_each={"us-east-1a": 5})
     book.record({A1.id: 20})
 
-    book.settle(hold, {})
+    book.release(hold, {})
 
     assert book.expected(A1.id) == 20
 
@@ -107,8 +107,8 @@ def test_an_exhausted_subnet_is_chosen_only_where_there_is_no_other(book):
     book.record({A1.id: 200, A2.id: 3, B1.id: 50})
     book.hold([A1], addresses_each={"us-east-1a": 10})
 
-    book.exhaust(A1.id)
-    book.exhaust(B1.id)
+    book.record_exhausted(A1.id)
+    book.record_exhausted(B1.id)
 
     assert book.expected(A1.id) == 0
     hold = book.hold([A1, A2, B1], addresses_each={})
@@ -135,7 +135,7 @@ def test_a_subnet_too_small_for_one_machine_is_passed_over_on_request(book):
     assert chosen(hold) == {"us-east-1a": A2.id}
 
     assert chosen(book.hold([A1, A2], addresses_each=each, skips_short=True)) == {}
-    book.settle(hold, {})
+    book.release(hold, {})
     assert chosen(book.hold([A1, A2], addresses_each=each, skips_short=True)) != {}
 
 
@@ -147,7 +147,7 @@ def test_what_launches_under_way_keep_may_be_counted_as_there(book):
 
     def again(**options):
         hold = book.hold([A1, B1], addresses_each=each, skips_short=True, **options)
-        book.settle(hold, {})
+        book.release(hold, {})
         return set(hold.subnets)
 
     assert again() == set()
@@ -155,7 +155,7 @@ def test_what_launches_under_way_keep_may_be_counted_as_there(book):
     assert not book.is_short(A1.id, 30)
     assert book.is_short(A1.id, 31)
 
-    book.settle(first, {A1.id: 2})
+    book.release(first, {A1.id: 2})
     assert again() == again(ignores_under_way=True) == {"us-east-1b"}
     assert book.is_short(A1.id, 1)
     assert not book.is_short(B1.id, 30)
@@ -170,7 +170,7 @@ def test_a_subnet_of_which_nothing_is_known_is_not_passed_over(book):
 
 
 def test_without_any_address_a_subnet_is_passed_over_on_request(book):
-    book.exhaust(A1.id)
+    book.record_exhausted(A1.id)
 
     assert chosen(book.hold([A1], addresses_each={}, skips_short=True)) == {}
 
@@ -190,11 +190,11 @@ LAUNCHES = st.lists(
     launches=LAUNCHES,
     seed=st.randoms(use_true_random=False),
 )
-@tried(100)
+@with_examples(100)
 def test_exactly_what_was_launched_is_missing_at_the_end(free, launches, seed):
     """However launches overlap, and in whatever order they are answered."""
     subnets = [Subnet(f"subnet-{i}", "z") for i in range(len(free))]
-    book = AddressBook(HandClock(), FIVE_MINUTES)
+    book = SubnetAddresses(HandClock(), FIVE_MINUTES)
     book.record({subnet.id: count for subnet, count in zip(subnets, free, strict=True)})
     open_launches, taken = [], 0
     for each, instances, launched in launches:
@@ -204,7 +204,7 @@ def test_exactly_what_was_launched_is_missing_at_the_end(free, launches, seed):
     seed.shuffle(open_launches)
 
     for hold, launched in open_launches:
-        book.settle(hold, {hold.subnets["z"].id: launched})
+        book.release(hold, {hold.subnets["z"].id: launched})
 
     assert sum(book.expected(subnet.id) for subnet in subnets) == sum(free) - taken
 
@@ -215,7 +215,7 @@ def test_exactly_what_was_launched_is_missing_at_the_end(free, launches, seed):
         max_size=8,
     )
 )
-@tried(100)
+@with_examples(100)
 def test_no_subnet_of_a_zone_has_more_than_the_chosen_one(counts):
     """And none before it in the status has as many."""
     subnets = [Subnet(f"subnet-{i}", zone) for i, (zone, _, _) in enumerate(counts)]
@@ -238,14 +238,14 @@ def test_no_subnet_of_a_zone_has_more_than_the_chosen_one(counts):
 def test_launches_from_many_threads_lose_no_address():
     """Each chooses, holds and gives back in a thread of its own (PC-008)."""
     subnets = [A1, A2, B1]
-    book = AddressBook(HandClock(), FIVE_MINUTES)
+    book = SubnetAddresses(HandClock(), FIVE_MINUTES)
     book.record({A1.id: 5000, A2.id: 5000, B1.id: 5000})
     each = {"us-east-1a": 2, "us-east-1b": 3}
 
     def launch(number):
         hold = book.hold(subnets, addresses_each=each)
         used = hold.subnets["us-east-1a" if number % 2 else "us-east-1b"]
-        book.settle(hold, {used.id: 1})
+        book.release(hold, {used.id: 1})
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(launch, range(400)))

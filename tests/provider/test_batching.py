@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from karpenter_core.errors import CallPendingError, CloudProviderError, ThrottledError
 from karpenter_core.provider.contract import BatchLimits
-from karpenter_core.provider.host.batching import Batcher
-from karpenter_core.provider.host.calls import OpenCalls
+from karpenter_core.provider.host.batching import HookBatcher
+from karpenter_core.provider.host.timed_calls import TimedCalls
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
-from tests.properties import tried
+from tests.properties import with_examples
 
 LIMITS = BatchLimits(
     idle=timedelta(milliseconds=35),
@@ -35,8 +35,8 @@ class World:
         self.overdue = []
         self.seconds = seconds
         self.answer = lambda items: [item.upper() for item in items]
-        self.open = OpenCalls(self.clock, on_change=self.overdue.append)
-        self.batcher = Batcher(
+        self.open = TimedCalls(self.clock, on_change=self.overdue.append)
+        self.batcher = HookBatcher(
             self._call,
             what="launch",
             limits=limits,
@@ -156,6 +156,46 @@ def test_a_time_limit_ends_the_waiting_and_not_the_call():
     run_virtual(main())
 
 
+def test_a_call_that_is_cancelled_from_within_leaves_nobody_waiting():
+    """An SDK may cancel its own work; that is a failure of the call, not of who waits for it."""
+
+    async def main():
+        world = World()
+
+        def cancel(items):
+            raise asyncio.CancelledError
+
+        world.answer = cancel
+        with pytest.raises(CloudProviderError, match="launch was cancelled"):
+            await asyncio.wait_for(world.batcher.add("a"), 10)
+        assert world.batcher.open == 0
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("width", [None, 1], ids=["batches", "single"])
+@pytest.mark.parametrize("after", [0, 0.5, 2], ids=["before-it-begins", "waiting", "running"])
+def test_a_call_whose_task_is_cancelled_leaves_nobody_waiting(width, after):
+    """Everything but the waiting tasks is cancelled, as when an event loop is closed."""
+
+    async def main():
+        slow = BatchLimits(idle=timedelta(seconds=1), maximum=timedelta(seconds=1), size=100)
+        world = World(slow, seconds=60, width=width)
+        own = asyncio.all_tasks()
+        waiting = [asyncio.ensure_future(world.batcher.add(item)) for item in "ab"]
+        await world.clock.sleep(after) if after else await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - own - {*waiting}:
+            task.cancel()
+        await world.clock.sleep(0.1)
+        assert waiting[0].done()
+        if width is None:
+            assert waiting[1].done()
+        else:
+            assert world.calls[-1][1] == ["b"], "its turn was given away"
+
+    run_virtual(main())
+
+
 def test_a_late_failure_is_told_too():
     async def main():
         world = World(seconds=300)
@@ -238,7 +278,7 @@ def test_closing_sends_nothing_more():
     size=st.integers(1, 10),
     seconds=st.floats(0, 3),
 )
-@tried(100)
+@with_examples(100)
 def test_every_item_has_one_outcome_and_no_batch_breaks_its_limits(arrivals, size, seconds):
     """For every pattern of arrivals, in milliseconds."""
 

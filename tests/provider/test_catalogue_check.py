@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.api.prices import Price
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.host.catalogue_check import CatalogueCheck, check_catalogue
+from karpenter_core.provider.host.catalogue_check import CatalogueValidator, check_catalogue
 from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.scheduling.instance_types import Offering, Overhead
@@ -233,7 +233,7 @@ def test_the_very_same_objects_are_not_checked_again(monkeypatch):
 
     monkeypatch.setattr("karpenter_core.provider.host.catalogue_check.check_catalogue", note)
     first, second = instance_type("small"), instance_type("large")
-    catalogues = CatalogueCheck()
+    catalogues = CatalogueValidator()
     for listed in [(first,), [first], (first, second), (first,), (second, first)]:
         catalogues.check(tuple(listed), plugin="web")
     assert checked == [(first,), (first, second), (second, first)]
@@ -242,7 +242,7 @@ def test_the_very_same_objects_are_not_checked_again(monkeypatch):
 
 
 def test_a_catalogue_that_was_refused_is_refused_again():
-    catalogues, bad = CatalogueCheck(), sold(price=Price(-0.01))
+    catalogues, bad = CatalogueValidator(), sold(price=Price(-0.01))
     for _ in range(2):
         with pytest.raises(CloudProviderError, match="must not be negative"):
             catalogues.check((bad,), plugin="web")

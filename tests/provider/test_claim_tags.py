@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.provider.kit import claim_tags
-from karpenter_core.provider.kit.claim_tags import ClaimsTooManyError, ClaimTags
+from karpenter_core.provider.kit.claim_tags import ClaimTags, TooManyClaimsError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from tests.properties import tried
+from tests.properties import with_examples
 
 OWN = "cloud/own"
 READ = []
@@ -40,7 +40,7 @@ TAGS = ClaimTags(
     read=read,
 )
 A, B, C = (ClaimRef(name=name, uid=f"uid-{name}") for name in "abc")
-CALL = {"cloud/pool": "p", **TAGS.written([C, A, B], other_tags=1, node_pool="p")}
+CALL = {"cloud/pool": "p", **TAGS.tags_for([C, A, B], other_tags=1, node_pool="p")}
 
 
 def refs(count):
@@ -52,7 +52,7 @@ def test_claims_by_uid_fill_one_tag_after_the_other():
         "cloud/pool": "p",
         "cloud/claims": "p/a/uid-a p/b/uid-b p/c/uid-c",
     }
-    written = TAGS.written(refs(5), other_tags=1, node_pool="p")
+    written = TAGS.tags_for(refs(5), other_tags=1, node_pool="p")
     assert written == {
         "cloud/claims": "p/n000/u000 p/n001/u001",
         "cloud/claims-1": "p/n002/u002 p/n003/u003",
@@ -61,18 +61,18 @@ def test_claims_by_uid_fill_one_tag_after_the_other():
 
 
 def test_a_call_for_one_claim_names_it_outright():
-    assert TAGS.written([A], other_tags=1)[OWN] == "a"
+    assert TAGS.tags_for([A], other_tags=1)[OWN] == "a"
     assert OWN not in CALL
 
 
 def test_a_name_beyond_a_value_is_not_written_and_its_uid_is():
     long = ClaimRef(name="n" * 40, uid="u")
-    assert TAGS.written([long], other_tags=1, node_pool="p") == {"cloud/claims": "p//u"}
+    assert TAGS.tags_for([long], other_tags=1, node_pool="p") == {"cloud/claims": "p//u"}
 
 
 def test_more_claims_than_tags_hold_are_refused():
-    with pytest.raises(ClaimsTooManyError, match="9 claims"):
-        TAGS.written(refs(9), other_tags=1, node_pool="p")
+    with pytest.raises(TooManyClaimsError, match="9 claims"):
+        TAGS.tags_for(refs(9), other_tags=1, node_pool="p")
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_a_claim_with_a_long_name_has_a_call_of_its_own():
 
 
 @given(st.sets(st.integers(0, 500), max_size=40), st.integers(0, 12), st.integers(1, 20))
-@tried(100)
+@with_examples(100)
 def test_every_claim_is_in_one_call_whose_tags_tell_it(numbers, other_tags, most):
     claims = [ClaimRef(name=f"n{n}", uid=f"u{n}") for n in sorted(numbers)]
     told = []
     for batch in TAGS.batches(claims, other_tags=other_tags, node_pool="p", max_claims=most):
         assert len(batch) <= most
-        tags = TAGS.written(batch, other_tags=other_tags, node_pool="p")
+        tags = TAGS.tags_for(batch, other_tags=other_tags, node_pool="p")
         told += TAGS.claims_of({"cloud/pool": "p", **tags})
     assert sorted(told, key=lambda claim: claim.name) == sorted(claims, key=lambda c: c.name)
 
@@ -111,15 +111,15 @@ def test_what_cannot_be_read_is_nobodys():
 
 def test_the_tag_of_another_controller_tells_a_name_alone():
     assert TAGS.claims_of({OWN: "old"}) == (ClaimRef(name="old", uid=""),)
-    assert TAGS.deal({"i1": {OWN: "old"}}) == {"i1": ClaimRef(name="old", uid="")}
+    assert TAGS.assign_owners({"i1": {OWN: "old"}}) == {"i1": ClaimRef(name="old", uid="")}
 
 
 def test_the_tags_of_a_call_are_read_once():
-    tags = {"cloud/pool": "q", **TAGS.written([A, B], other_tags=1, node_pool="q")}
+    tags = {"cloud/pool": "q", **TAGS.tags_for([A, B], other_tags=1, node_pool="q")}
     claim_tags._read.cache_clear()
     READ.clear()
     for _ in range(3):
-        TAGS.deal(dict.fromkeys(("i1", "i2"), tags))
+        TAGS.assign_owners(dict.fromkeys(("i1", "i2"), tags))
     assert len(READ) == 2
 
 
@@ -144,27 +144,27 @@ def call(*names, **own):
 
 
 def test_instances_by_id_are_dealt_to_claims_by_uid():
-    assert TAGS.deal(call("i2", "i1")) == {"i1": A, "i2": B}
+    assert TAGS.assign_owners(call("i2", "i1")) == {"i1": A, "i2": B}
 
 
 def test_an_instance_beyond_the_last_claim_is_nobodys():
-    assert sorted(TAGS.deal(call("i1", "i2", "i3", "i4"))) == ["i1", "i2", "i3"]
+    assert sorted(TAGS.assign_owners(call("i1", "i2", "i3", "i4"))) == ["i1", "i2", "i3"]
 
 
 def test_what_an_instance_says_itself_goes_before_the_order():
-    assert TAGS.deal(call("i1", "i2", i2="a")) == {"i1": B, "i2": A}
+    assert TAGS.assign_owners(call("i1", "i2", i2="a")) == {"i1": B, "i2": A}
 
 
 def test_what_is_known_goes_before_what_an_instance_says():
-    assert TAGS.deal(call("i1", i1="a"), {"i1": C}) == {"i1": C}
+    assert TAGS.assign_owners(call("i1", i1="a"), {"i1": C}) == {"i1": C}
 
 
 def test_a_claim_that_has_an_instance_is_dealt_no_other_though_that_is_not_here():
-    assert TAGS.deal(call("i1", "i2", i2="a"), {"elsewhere": A}) == {"i1": B}
+    assert TAGS.assign_owners(call("i1", "i2", i2="a"), {"elsewhere": A}) == {"i1": B}
 
 
 def tagged(*claims, **more):
-    return {"cloud/pool": "p", **TAGS.written(claims, other_tags=1, node_pool="p"), **more}
+    return {"cloud/pool": "p", **TAGS.tags_for(claims, other_tags=1, node_pool="p"), **more}
 
 
 def test_calls_are_told_apart_by_their_claims():

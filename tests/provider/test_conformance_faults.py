@@ -36,7 +36,7 @@ from karpenter_core.provider.contract import (
     NodeClassResolution,
     PeriodicTask,
     Severity,
-    Termination,
+    TerminationStatus,
 )
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.testing import conformance
@@ -287,7 +287,7 @@ def takes_silence_for_absence(good, subject):
 def says_gone_at_once(good, subject):
     @hookimpl
     def karpenter_terminate_instances(self, provider_ids):
-        return [Termination.GONE] * len(provider_ids)
+        return [TerminationStatus.GONE] * len(provider_ids)
 
     return {"karpenter_terminate_instances": karpenter_terminate_instances}
 
@@ -299,7 +299,7 @@ def cleans_up_what_it_does_not_see(good, subject):
 
         def clean():
             seen = {i.provider_id for i in good.karpenter_list_instances(self).instances}
-            for provider_id in set(subject.held(self)) - seen:
+            for provider_id in set(subject.list_resources(self)) - seen:
                 self._client.delete_machine(provider_id.removeprefix(PREFIX))
 
         return [PeriodicTask(name="clean", period=timedelta(minutes=1), run=clean)]
@@ -460,7 +460,7 @@ def test_a_module_that_is_the_core_s_own_is_found(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     nosy = importlib.import_module("nosy")
-    subject = conformance.Subject(name="nosy", make=nosy.Nosy, node_class=None)
+    subject = conformance.ConformanceSubject(name="nosy", make=nosy.Nosy, node_class=None)
     with pytest.raises(AssertionError) as error:
         conformance.test_pc_006_imports_what_is_public(subject)
     said = str(error.value).split("\n")[0]

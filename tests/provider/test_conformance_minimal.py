@@ -10,7 +10,7 @@ import pytest
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.testing.conformance import *  # noqa: F403
-from karpenter_core.testing.conformance import Subject
+from karpenter_core.testing.conformance import ConformanceSubject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,11 +19,11 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "provider_minimal"
 
 
 @pytest.fixture
-def subject(monkeypatch: pytest.MonkeyPatch) -> Iterator[Subject]:
+def subject(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConformanceSubject]:
     monkeypatch.syspath_prepend(str(EXAMPLE))
     from karpenter_provider_minimal import MinimalNodeClass, MinimalProvider
 
-    yield Subject(
+    yield ConformanceSubject(
         name="minimal",
         make=MinimalProvider,
         node_class=MinimalNodeClass(metadata=ObjectMeta(name="default", uid="uid-of-class")),

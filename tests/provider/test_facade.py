@@ -33,7 +33,7 @@ from karpenter_core.provider.contract import (
     NodeClassResolution,
     PeriodicTask,
     Severity,
-    Termination,
+    TerminationStatus,
 )
 from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
 from karpenter_core.provider.host.facade import Providers
@@ -673,7 +673,7 @@ def test_terminations_of_one_instance_join(virtual):
         answers = await asyncio.gather(
             *(world.providers.terminate(WEB, "fake://web-1") for _ in range(3))
         )
-        assert answers == [Termination.GONE] * 3
+        assert answers == [TerminationStatus.GONE] * 3
         assert web.terminations == [["fake://web-1"]]
 
     virtual(scenario, web=web)

@@ -12,7 +12,7 @@ from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
 from karpenter_core.provider.kit.one_by_one import one_by_one
 from karpenter_core.provider.kit.token_bucket import TokenBucket
 from karpenter_core.provider.markers import hookimpl
-from tests.properties import tried
+from tests.properties import with_examples
 
 # -- one_by_one
 
@@ -119,7 +119,7 @@ def test_a_bucket_gives_its_burst_and_then_its_rate():
     st.lists(st.tuples(st.floats(0, 5), st.integers(1, 5)), max_size=50),
     st.floats(0.1, 50),
 )
-@tried(100)
+@with_examples(100)
 def test_a_bucket_never_lets_more_through_than_burst_and_rate(steps, rate):
     """For every pattern of waits and takes."""
     clock = Seconds()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.cached_response import CachedResponse
 from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_core.provider.kit.kept_answer import KeptAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +60,8 @@ def kept(
     fetch: Callable[[list[str] | None], list[str]],
     folder: Path,
     clock: Clock | SetClock | None = None,
-) -> KeptAnswer[list[str]]:
-    return KeptAnswer(
+) -> CachedResponse[list[str]]:
+    return CachedResponse(
         clock or SetClock(),
         DiskCache(folder, "cloud-names", version="1"),
         fetch=fetch,

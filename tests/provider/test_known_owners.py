@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.instance_owners import InstanceOwners
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from karpenter_core.testing.machines import node_claim
+from karpenter_core.testing.state_builders import node_claim
 
 
 class Remembered:
@@ -26,7 +26,7 @@ def ours(provider_id):
 
 
 def known(*claims, **recent):
-    owners = KnownOwners(
+    owners = InstanceOwners(
         ours, recent=Remembered(**recent), read_claims=lambda: {c.name: c for c in claims}
     )
     return owners()

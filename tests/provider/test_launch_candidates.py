@@ -7,14 +7,14 @@ from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import OfferingKey
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
 from karpenter_core.provider.kit.launch_candidates import (
-    Candidate,
-    candidates_of,
+    LaunchCandidate,
     compatible_types,
-    missing_values,
-    narrowed,
+    fitting_candidates,
     offering_keys,
+    unmet_min_values,
     with_fullest_reservations,
-    without_dear_spot,
+    with_offerings,
+    without_expensive_spot,
 )
 from karpenter_core.testing.builders import instance_type, offering
 
@@ -30,7 +30,7 @@ def candidates(*types, requirements=ANY, requests=None):
     compatible = compatible_types(
         types, requirements, is_open=lambda *_: True, well_known=WELL_KNOWN
     )
-    return candidates_of(compatible, requests or {})
+    return fitting_candidates(compatible, requests or {})
 
 
 SMALL = instance_type(
@@ -75,17 +75,19 @@ def test_what_is_closed_is_no_candidate():
 
 def test_spot_dearer_than_on_demand_is_left_out_where_both_may_be_had():
     """Where on-demand is not allowed there is nothing to compare it with."""
-    both = without_dear_spot(candidates(SMALL, LARGE), ANY)
+    both = without_expensive_spot(candidates(SMALL, LARGE), ANY)
     spot_alone = wish(CAPACITY_TYPE, "spot")
 
     assert [c.instance_type.name for c in both] == ["small"]
-    kept = without_dear_spot(candidates(LARGE, requirements=spot_alone), spot_alone)
+    kept = without_expensive_spot(candidates(LARGE, requirements=spot_alone), spot_alone)
     assert [c.instance_type.name for c in kept] == ["large"]
 
 
 def test_candidates_are_narrowed_to_some_offerings():
     """The cheapest of what is left is their price."""
-    kept = narrowed(candidates(SMALL, LARGE), lambda offered: offered.capacity_type == "on-demand")
+    kept = with_offerings(
+        candidates(SMALL, LARGE), lambda offered: offered.capacity_type == "on-demand"
+    )
 
     assert [(c.instance_type.name, c.price) for c in kept] == [("small", 2.0)]
 
@@ -94,7 +96,7 @@ def test_variety_that_is_missing_is_named():
     """Counted over all types."""
     wanted = wish("node.kubernetes.io/instance-type", "small", "large", "huge", least=3)
 
-    assert missing_values(candidates(SMALL, LARGE), wanted) == (
+    assert unmet_min_values(candidates(SMALL, LARGE), wanted) == (
         "node.kubernetes.io/instance-type (2 of 3)",
     )
 
@@ -112,7 +114,7 @@ def reserved(zone, pool, left):
     )
 
 
-ANYHOW = Candidate(
+ANYHOW = LaunchCandidate(
     instance_type=instance_type("anyhow"),
     offerings=(
         reserved("zone-a", "p2", 3),

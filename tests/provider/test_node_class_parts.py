@@ -8,42 +8,42 @@ from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition
 from karpenter_core.api.nodeclass import NodeClass, NodeClassStatus
 from karpenter_core.provider.kit.node_class_parts import (
-    REFUSED,
-    SOON,
-    UNREACHABLE,
-    absent_text,
-    clipped,
+    REFUSED_REASON,
+    RETRY_SOON,
+    UNREACHABLE_REASON,
+    absent_terms_message,
     code_reason,
-    known_condition,
-    met,
+    condition_met,
+    condition_unknown,
+    condition_unmet,
+    current_condition,
     ready_condition,
     resolution_of,
-    unasked,
-    unmet,
+    truncated_message,
 )
 
 OLD = Condition(type="SubnetsReady", status=TRUE, reason="SubnetsReady", observed_generation=3)
 
 
 def test_what_was_found_for_the_same_spec_stands_while_the_cloud_is_silent():
-    part = unasked("SubnetsReady", "no answer")
+    part = condition_unknown("SubnetsReady", "no answer")
 
-    assert known_condition(part, [OLD], generation=3) == (OLD, False)
+    assert current_condition(part, [OLD], generation=3) == (OLD, False)
 
 
 def test_what_was_found_for_another_spec_says_nothing():
-    part = unasked("SubnetsReady", "no answer")
+    part = condition_unknown("SubnetsReady", "no answer")
 
-    condition, is_news = known_condition(part, [OLD], generation=4)
+    condition, is_news = current_condition(part, [OLD], generation=4)
 
-    assert (condition.status, condition.reason, is_news) == (UNKNOWN, UNREACHABLE, True)
+    assert (condition.status, condition.reason, is_news) == (UNKNOWN, UNREACHABLE_REASON, True)
 
 
 def test_ready_needs_all_and_names_what_is_not_met():
     """What is known to be wrong goes before what is not known."""
-    fine = met("A").condition
-    wrong = unmet("B", "NotFound", "nothing there").condition
-    silent = unasked("C", "no answer").condition
+    fine = condition_met("A").condition
+    wrong = condition_unmet("B", "NotFound", "nothing there").condition
+    silent = condition_unknown("C", "no answer").condition
 
     assert ready_condition([fine]).status == TRUE
     assert ready_condition([fine, silent]).status == UNKNOWN
@@ -56,8 +56,8 @@ def test_a_resolution_leaves_out_what_stands_and_looks_again_at_the_soonest():
         metadata=ObjectMeta(name="web", generation=3), status=NodeClassStatus(conditions=(OLD,))
     )
     found = [
-        unasked("SubnetsReady", "no answer"),
-        met("ImagesReady", status={"images": []}, retry_after=timedelta(minutes=5)),
+        condition_unknown("SubnetsReady", "no answer"),
+        condition_met("ImagesReady", status={"images": []}, retry_after=timedelta(minutes=5)),
     ]
 
     resolution = resolution_of(node_class, found)
@@ -65,16 +65,19 @@ def test_a_resolution_leaves_out_what_stands_and_looks_again_at_the_soonest():
     assert [c.type for c in resolution.conditions] == ["ImagesReady", READY]
     assert resolution.conditions[-1].status == TRUE
     assert resolution.status == {"images": []}
-    assert resolution.retry_after == SOON
+    assert resolution.retry_after == RETRY_SOON
 
 
 def test_a_code_becomes_a_reason_that_kubernetes_takes():
     assert code_reason("Forbidden.RAM") == "ForbiddenRAM"
-    assert code_reason("") == REFUSED
-    assert code_reason("404") == REFUSED
+    assert code_reason("") == REFUSED_REASON
+    assert code_reason("404") == REFUSED_REASON
 
 
 def test_messages_have_the_length_that_conditions_may_have():
-    assert len(clipped("x" * 40_000)) == 32_768
-    assert absent_text(["spec.a[0]", "spec.a[1]"]) == "nothing is found by spec.a[0], spec.a[1]"
-    assert absent_text([]) == ""
+    assert len(truncated_message("x" * 40_000)) == 32_768
+    assert (
+        absent_terms_message(["spec.a[0]", "spec.a[1]"])
+        == "nothing is found by spec.a[0], spec.a[1]"
+    )
+    assert absent_terms_message([]) == ""

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_core.provider.kit.orphans import OrphanWatch
-from karpenter_core.provider.kit.price_book import PriceBook, PriceKey
-from karpenter_core.provider.kit.reserved import (
+from karpenter_core.provider.kit.kubelet_reserved import (
     eviction_threshold,
-    kept_amounts,
-    kept_threshold,
+    eviction_threshold_of_field,
+    reserved_amounts,
     reserved_by_brackets,
 )
+from karpenter_core.provider.kit.orphans import OrphanTracker
+from karpenter_core.provider.kit.price_table import PriceKey, PriceTable
 from karpenter_core.provider.kit.setting_values import duration_of, number_of
 from karpenter_core.provider.kit.user_data import (
     SHELL_SCRIPT,
@@ -29,7 +29,7 @@ from karpenter_core.provider.kit.user_data import (
     mime_archive,
     user_data_parts,
 )
-from tests.properties import tried
+from tests.properties import with_examples
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -59,7 +59,7 @@ def test_brackets_give_what_azure_s_nodes_reserve(cores, gib, milli, mib):
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
-@tried(100)
+@with_examples(100)
 def test_more_machine_never_reserves_less(one, other):
     small, large = sorted((one, other))
     assert reserved_by_brackets(small, AWS_CPU) <= reserved_by_brackets(large, AWS_CPU)
@@ -87,15 +87,18 @@ def test_an_eviction_threshold_that_means_nothing_is_refused(text):
 def test_what_a_user_reserves_counts_where_pods_ask_for_it():
     quantities = {"memory": "1Gi", "cpu": "100m", "pid": "1000"}
 
-    assert kept_amounts(quantities, field="spec.kubelet.kubeReserved") == {"cpu": 100, "memory": GI}
+    assert reserved_amounts(quantities, field="spec.kubelet.kubeReserved") == {
+        "cpu": 100,
+        "memory": GI,
+    }
 
 
 def test_what_cannot_be_reserved_is_refused_by_field_and_value():
     with pytest.raises(ValueError, match=r'^spec\.x\.kubeReserved\.cpu: .*"much"'):
-        kept_amounts({"cpu": "much"}, field="spec.x.kubeReserved")
+        reserved_amounts({"cpu": "much"}, field="spec.x.kubeReserved")
     with pytest.raises(ValueError, match=r'^spec\.x\.evictionHard: .*"101%"'):
-        kept_threshold("101%", 1000, field="spec.x.evictionHard")
-    assert kept_threshold("5%", 1000, field="spec.x.evictionHard") == 50
+        eviction_threshold_of_field("101%", 1000, field="spec.x.evictionHard")
+    assert eviction_threshold_of_field("5%", 1000, field="spec.x.evictionHard") == 50
 
 
 # -- settings
@@ -139,7 +142,7 @@ scripts = st.lists(lines, min_size=1, max_size=4).map("\n".join)
 
 
 @given(st.lists(scripts, min_size=1, max_size=3))
-@tried(100)
+@with_examples(100)
 def test_an_archive_is_read_back_as_it_was_written(contents):
     parts = tuple(UserDataPart(content_type=SHELL_SCRIPT, content=text) for text in contents)
     assert user_data_parts(mime_archive(parts)) == parts
@@ -217,7 +220,7 @@ SPOT_A = PriceKey("m5", "spot", "a")
 
 
 def test_prices_that_were_read_come_before_shipped_ones():
-    book = PriceBook({ANYWHERE: Price(1.0), SPOT_A: Price(0.4)})
+    book = PriceTable({ANYWHERE: Price(1.0), SPOT_A: Price(0.4)})
     assert book.update({ANYWHERE: Price(1.1)}, now=NOW)
     assert book.find("m5", "on-demand", zone="a") == Price(1.1)
     assert book.find("m5", "spot", zone="a") == Price(0.4)
@@ -225,7 +228,7 @@ def test_prices_that_were_read_come_before_shipped_ones():
 
 
 def test_what_a_reading_does_not_name_stays_as_it_was():
-    book = PriceBook({})
+    book = PriceTable({})
     book.update({ANYWHERE: Price(1.0), SPOT_A: Price(0.4)}, now=NOW)
     assert book.update({SPOT_A: Price(0.5)}, now=NOW)
     assert book.find("m5", "on-demand") == Price(1.0)
@@ -234,7 +237,7 @@ def test_what_a_reading_does_not_name_stays_as_it_was():
 
 def test_where_gaps_are_not_filled_shipped_prices_hold_until_the_first_reading():
     """A spot market that names no price for a zone has nothing there."""
-    book = PriceBook({PriceKey("m5", "spot"): Price(1.0)}, fills_gaps=False)
+    book = PriceTable({PriceKey("m5", "spot"): Price(1.0)}, fills_gaps=False)
     assert book.find("m5", "spot", zone="b") == Price(1.0)
     assert book.update({SPOT_A: Price(0.4)}, now=NOW)
     assert book.find("m5", "spot", zone="a") == Price(0.4)
@@ -242,7 +245,7 @@ def test_where_gaps_are_not_filled_shipped_prices_hold_until_the_first_reading()
 
 
 def test_an_empty_price_list_is_taken_for_a_failure():
-    book = PriceBook({ANYWHERE: Price(1.0)})
+    book = PriceTable({ANYWHERE: Price(1.0)})
     assert not book.update({}, now=NOW)
     assert book.is_stale(now=NOW, after=MINUTE)
     book.update({ANYWHERE: Price(1.0)}, now=NOW)
@@ -254,39 +257,41 @@ def test_an_empty_price_list_is_taken_for_a_failure():
 
 
 def test_what_is_unused_for_a_while_may_go():
-    watch = OrphanWatch(grace=MINUTE)
-    assert watch.look({"a", "b"}, {"a"}, complete=True, now=NOW) == ()
-    assert watch.look({"a", "b"}, {"a"}, complete=True, now=NOW + MINUTE) == ("b",)
+    watch = OrphanTracker(grace=MINUTE)
+    assert watch.deletable({"a", "b"}, {"a"}, complete=True, now=NOW) == ()
+    assert watch.deletable({"a", "b"}, {"a"}, complete=True, now=NOW + MINUTE) == ("b",)
 
 
 def test_what_was_used_in_between_waits_anew():
-    watch = OrphanWatch(grace=MINUTE)
-    watch.look({"a"}, set(), complete=True, now=NOW)
-    watch.look({"a"}, {"a"}, complete=True, now=NOW + MINUTE)
-    assert watch.look({"a"}, set(), complete=True, now=NOW + 1.5 * MINUTE) == ()
+    watch = OrphanTracker(grace=MINUTE)
+    watch.deletable({"a"}, set(), complete=True, now=NOW)
+    watch.deletable({"a"}, {"a"}, complete=True, now=NOW + MINUTE)
+    assert watch.deletable({"a"}, set(), complete=True, now=NOW + 1.5 * MINUTE) == ()
 
 
 def test_nothing_goes_on_the_word_of_a_partial_listing():
-    watch = OrphanWatch(grace=MINUTE)
-    watch.look({"a"}, set(), complete=True, now=NOW)
-    assert watch.look({"a"}, set(), complete=False, now=NOW + MINUTE) == ()
-    assert watch.look({"a"}, set(), complete=True, now=NOW + MINUTE) == ("a",)
+    watch = OrphanTracker(grace=MINUTE)
+    watch.deletable({"a"}, set(), complete=True, now=NOW)
+    assert watch.deletable({"a"}, set(), complete=False, now=NOW + MINUTE) == ()
+    assert watch.deletable({"a"}, set(), complete=True, now=NOW + MINUTE) == ("a",)
 
 
 def test_suspiciously_many_are_kept_for_long():
     """A filter that matches nothing makes everything look unused; so does an emptied cluster."""
     names = {f"template-{n}" for n in range(30)}
     used = {f"template-{n}" for n in range(18)}
-    watch = OrphanWatch(grace=MINUTE, share=0.5, floor=10)
-    watch.look(names, set(), complete=True, now=NOW)
-    assert watch.look(names, set(), complete=True, now=NOW + MINUTE) == ()
-    assert len(watch.look(names, used, complete=True, now=NOW + MINUTE)) == 12
-    assert len(watch.look(names, used, complete=True, now=NOW + 60 * MINUTE)) == 12
+    watch = OrphanTracker(grace=MINUTE, share=0.5, floor=10)
+    watch.deletable(names, set(), complete=True, now=NOW)
+    assert watch.deletable(names, set(), complete=True, now=NOW + MINUTE) == ()
+    assert len(watch.deletable(names, used, complete=True, now=NOW + MINUTE)) == 12
+    assert len(watch.deletable(names, used, complete=True, now=NOW + 60 * MINUTE)) == 12
 
 
 def test_all_of_many_go_at_last():
     names = {f"template-{n}" for n in range(30)}
-    watch = OrphanWatch(grace=MINUTE, long_grace=30 * MINUTE)
-    watch.look(names, set(), complete=True, now=NOW)
-    assert watch.look(names, set(), complete=True, now=NOW + 29 * MINUTE) == ()
-    assert watch.look(names, set(), complete=True, now=NOW + 30 * MINUTE) == tuple(sorted(names))
+    watch = OrphanTracker(grace=MINUTE, long_grace=30 * MINUTE)
+    watch.deletable(names, set(), complete=True, now=NOW)
+    assert watch.deletable(names, set(), complete=True, now=NOW + 29 * MINUTE) == ()
+    assert watch.deletable(names, set(), complete=True, now=NOW + 30 * MINUTE) == tuple(
+        sorted(names)
+    )

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.kit.reservation_book import AvailabilityBook
-from tests.properties import tried
+from karpenter_core.provider.kit.reservation_counts import ReservationCounts
+from tests.properties import with_examples
 
 
 class HandClock:
@@ -30,42 +30,42 @@ class HandClock:
 def test_launches_and_terminations_are_counted_between_two_looks():
     """Never below zero; another reservation's count is its own."""
     clock = HandClock()
-    book = AvailabilityBook(clock)
+    book = ReservationCounts(clock)
     book.record({"cr-1": 1, "cr-2": 5})
     clock.forward(seconds=1)
 
     book.note_launched("cr-1")
     book.note_launched("cr-1")
-    assert (book.left("cr-1"), book.left("cr-2")) == (0, 5)
+    assert (book.remaining("cr-1"), book.remaining("cr-2")) == (0, 5)
     book.note_terminated("cr-1")
-    assert book.left("cr-1") == 1
+    assert book.remaining("cr-1") == 1
     book.note_exhausted("cr-1", "cr-2", "cr-3")
-    assert (book.left("cr-1"), book.left("cr-2"), book.left("cr-3")) == (0, 0, 0)
+    assert (book.remaining("cr-1"), book.remaining("cr-2"), book.remaining("cr-3")) == (0, 0, 0)
 
 
 def test_a_launch_that_the_cloud_has_counted_is_not_counted_again():
     """One that came before the last look."""
     clock = HandClock()
-    book = AvailabilityBook(clock)
+    book = ReservationCounts(clock)
     launched_at = clock.now()
     clock.forward(seconds=5)
     book.record({"cr-1": 4})
 
     book.note_launched("cr-1", launched_at=launched_at)
 
-    assert book.left("cr-1") == 4
+    assert book.remaining("cr-1") == 4
 
 
 def test_a_count_is_forgotten_after_a_day_and_nothing_is_known_of_others():
     """Nothing known is nothing left."""
     clock = HandClock()
-    book = AvailabilityBook(clock)
+    book = ReservationCounts(clock)
     book.record({"cr-1": 4})
     for note in (book.note_launched, book.note_terminated):
         note("cr-2")
-    assert book.left("cr-2") == 0
+    assert book.remaining("cr-2") == 0
     clock.forward(hours=24)
-    assert book.left("cr-1") == 0
+    assert book.remaining("cr-1") == 0
 
 
 @given(
@@ -74,14 +74,14 @@ def test_a_count_is_forgotten_after_a_day_and_nothing_is_known_of_others():
     ),
     st.integers(0, 5),
 )
-@tried(100)
+@with_examples(100)
 def test_counts_follow_what_happened_and_never_go_below_zero(events, start):
     """For any sequence of events."""
-    book = AvailabilityBook(HandClock())
+    book = ReservationCounts(HandClock())
     book.record({"cr-0": start})
     left = start
     for event, number in events:
         getattr(book, f"note_{event}")(f"cr-{number}")
         if number == 0:
             left = {"launched": max(left - 1, 0), "terminated": left + 1, "exhausted": 0}[event]
-        assert book.left("cr-0") == left
+        assert book.remaining("cr-0") == left

@@ -16,9 +16,9 @@ from karpenter_core.provider.catalogue import (
     Requirement,
     Requirements,
 )
-from karpenter_core.provider.kit.batch_sizes import BatchSizes
+from karpenter_core.provider.kit.batch_sizes import BatchSizeMetric
 from karpenter_core.provider.kit.offering_series import OfferingSeries
-from karpenter_core.provider.kit.shared_metrics import hold_metric, release_metric
+from karpenter_core.provider.kit.shared_metrics import acquire_metric, release_metric
 
 NAME = "held_total"
 
@@ -39,7 +39,7 @@ def registry():
 
 
 def hold(registry):
-    return hold_metric(registry, NAME, lambda: Counter(NAME, "Held.", registry=registry))
+    return acquire_metric(registry, NAME, lambda: Counter(NAME, "Held.", registry=registry))
 
 
 def large(name, zone, price):
@@ -117,7 +117,7 @@ def test_two_providers_tell_their_offerings_side_by_side(registry):
 
 
 def test_two_providers_count_their_batches_side_by_side(registry):
-    one, two = BatchSizes(registry), BatchSizes(registry)
+    one, two = BatchSizeMetric(registry), BatchSizeMetric(registry)
     one.observe("create_fleet", 5)
     two.observe("delete_instances", 7)
 

@@ -15,7 +15,7 @@ from karpenter_core.provider.contract import (
     DriftFinding,
     Instance,
     InstanceListing,
-    Termination,
+    TerminationStatus,
 )
 from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
 from karpenter_core.provider.kit.one_by_one import one_by_one
@@ -52,7 +52,7 @@ class OneByOne(FakeProvider):
     @one_by_one
     def karpenter_terminate_instances(self, provider_id):
         self.do(provider_id)
-        return Termination.GONE
+        return TerminationStatus.GONE
 
     @hookimpl
     @one_by_one
@@ -109,7 +109,7 @@ async def test_items_run_side_by_side_in_threads(tmp_path):
         fetched = await asyncio.gather(*(world.providers.fetch(WEB, name) for name in names))
         assert ids(fetched) == names
         ended = await asyncio.gather(*(world.providers.terminate(WEB, name) for name in names))
-        assert ended == [Termination.GONE] * 12
+        assert ended == [TerminationStatus.GONE] * 12
 
 
 async def test_drift_of_many_claims_is_asked_for_side_by_side_in_their_order(tmp_path):

@@ -10,8 +10,13 @@ import pytest
 
 from karpenter_core.provider.kit.simulated.calls import CallLog, LoggedCall
 from karpenter_core.provider.kit.simulated.cloud_time import CloudTime
-from karpenter_core.provider.kit.simulated.faults import CloudError, Fault, FaultKind, Faults
-from karpenter_core.provider.kit.simulated.rates import Rate, Rates
+from karpenter_core.provider.kit.simulated.faults import (
+    CloudError,
+    CloudFault,
+    CloudFaultKind,
+    CloudFaults,
+)
+from karpenter_core.provider.kit.simulated.rates import CallRate, CallRates
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -28,7 +33,9 @@ class Call:
 
 
 def fault(action, **more):
-    return Fault(kind=FaultKind.REFUSED, action=action, error=CloudError("No", "no"), **more)
+    return CloudFault(
+        kind=CloudFaultKind.REFUSED, action=action, error=CloudError("No", "no"), **more
+    )
 
 
 def test_time_passes_as_it_is_told_and_not_after_a_reset():
@@ -46,14 +53,14 @@ def test_time_passes_as_it_is_told_and_not_after_a_reset():
     [("Run*", ["Run"]), ("ecs:*", ["Run", "Stop"]), ("vpc:*", []), ("*", ["Run", "Stop"])],
 )
 def test_a_fault_strikes_actions_by_name_with_or_without_their_service(pattern, struck):
-    faults = Faults()
+    faults = CloudFaults()
     faults.add(fault(pattern))
 
     assert [name for name in ("Run", "Stop") if faults.strike(Call("ecs", name))] == struck
 
 
 def test_a_fault_strikes_as_often_as_it_is_told_and_counts():
-    faults = Faults()
+    faults = CloudFaults()
     twice = faults.add(fault("Run", times=2))
 
     hits = [faults.strike(Call("ecs", "Run")) is twice for _ in range(3)]
@@ -63,7 +70,7 @@ def test_a_fault_strikes_as_often_as_it_is_told_and_counts():
 
 
 def test_a_fault_strikes_the_calls_that_have_its_parameters():
-    faults = Faults()
+    faults = CloudFaults()
     faults.add(fault("Run", where=lambda parameters: parameters.get("Type") == "large"))
 
     assert faults.strike(Call("ecs", "Run", {"Type": "large"}))
@@ -71,7 +78,7 @@ def test_a_fault_strikes_the_calls_that_have_its_parameters():
 
 
 def test_a_fault_is_over_when_its_context_is():
-    faults = Faults()
+    faults = CloudFaults()
 
     with faults.add(fault("Run")):
         during = faults.strike(Call("ecs", "Run"))
@@ -82,8 +89,8 @@ def test_a_fault_is_over_when_its_context_is():
 
 
 def test_who_hangs_on_a_fault_is_let_go_when_it_ends():
-    faults = Faults()
-    silent = faults.add(Fault(kind=FaultKind.SILENT, action="*"))
+    faults = CloudFaults()
+    silent = faults.add(CloudFault(kind=CloudFaultKind.SILENT, action="*"))
     hanging = Thread(target=faults.hang, args=(silent,), kwargs={"seconds": 30}, daemon=True)
     hanging.start()
 
@@ -95,8 +102,8 @@ def test_who_hangs_on_a_fault_is_let_go_when_it_ends():
 
 def test_a_bucket_fills_again_and_holds_no_more_than_it_does():
     time = CloudTime(lambda: NOON)
-    rates = Rates(time)
-    rates.set({"ecs:Run*": Rate(bucket=2, refill=1)})
+    rates = CallRates(time)
+    rates.set({"ecs:Run*": CallRate(bucket=2, refill=1)})
 
     def taken(count):
         return sum(rates.take("ecs:RunInstances") for _ in range(count))
@@ -111,8 +118,8 @@ def test_a_bucket_fills_again_and_holds_no_more_than_it_does():
 
 
 def test_a_rate_of_a_name_goes_before_that_of_a_pattern_and_each_name_has_its_bucket():
-    rates = Rates(lambda: NOON)
-    rates.set({"ecs:*": Rate(bucket=1, refill=0), "ecs:Run": Rate(bucket=2, refill=0)})
+    rates = CallRates(lambda: NOON)
+    rates.set({"ecs:*": CallRate(bucket=1, refill=0), "ecs:Run": CallRate(bucket=2, refill=0)})
 
     assert [rates.take("ecs:Run") for _ in range(3)] == [True, True, False]
     assert [rates.take("ecs:Stop") for _ in range(2)] == [True, False]

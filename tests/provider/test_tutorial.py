@@ -64,7 +64,7 @@ def subject(tutorial):
             make=tinycloud.TinyCloud,
             node_class=node_class(),
             changed_node_class=node_class(disk_gib=50),
-            unusable={"no-such-image": node_class(image="no-such-image")},
+            unusable_node_classes={"no-such-image": node_class(image="no-such-image")},
         )
 
 

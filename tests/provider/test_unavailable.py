@@ -6,10 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from karpenter_core.provider.kit.unavailable import OfferingMark, UnavailableOfferings
+from karpenter_core.provider.kit.unavailable_offerings import (
+    UnavailableOffering,
+    UnavailableOfferings,
+)
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-LARGE = OfferingMark("m5.large", "us-east-1a", "on-demand")
+LARGE = UnavailableOffering("m5.large", "us-east-1a", "on-demand")
 
 
 def after(minutes: float) -> datetime:

@@ -1,4 +1,4 @@
-"""Every Event is documented, and every documented one can happen."""
+"""Every Event is documented, and every documented Event can happen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifests of the guides: they parse, are admitted, set what there is to set, and grant what is needed.
+"""Manifests of the guides parse, are admitted, and grant what is needed.
 
 `tests/e2e/test_examples.py` applies them to a real API server, which judges the rest of them.
 """
@@ -19,9 +19,10 @@ import yaml
 
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.cli.doctor_cluster import needed_permissions
-from karpenter_core.kube.resources import custom
+from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.wire.codecs import Codecs
-from karpenter_core.operator.settings import OPTIONS, load_settings
+from karpenter_core.operator.settings import OPTIONS
+from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.sim.cluster import EmbeddedCluster
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.settings import SETTINGS as OF_ALIBABA_CLOUD
@@ -112,7 +113,7 @@ def test_a_manifest_has_no_name_that_is_not_filled_in(name):
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_what_the_doctor_calls_enough_is_granted_and_nothing_else(cloud):
+def test_manifests_grant_exactly_what_the_doctor_requires(cloud):
     model = NODE_CLASSES[cloud]
     kinds = Codecs([model], with_selectors=True).kinds
     needed = {
@@ -123,7 +124,7 @@ def test_what_the_doctor_calls_enough_is_granted_and_nothing_else(cloud):
     assert granted(cloud) == needed | BESIDES
 
 
-def test_the_doctors_reference_lists_what_is_granted():
+def test_doctor_reference_lists_the_granted_permissions():
     page = (ROOT / "docs" / "reference" / "doctor.md").read_text()
     table = page.split("| resource | verbs |", 1)[1].split("\n\n", 1)[0]
     listed = set(re.findall(r"`([a-z/]+)`", table)) - {"status"}
@@ -247,7 +248,7 @@ async def api():
 async def test_node_class_and_node_pool_are_admitted_and_read(cloud, api):
     for document in documents(f"{cloud}/nodes"):
         model = NodePool if document["kind"] == "NodePool" else NODE_CLASSES[cloud]
-        resource = custom(model.resource)
+        resource = custom_kind(model.resource)
 
         stored = await api.create(f"/apis/{resource.api_version}/{resource.plural}", document)
 

@@ -1,4 +1,4 @@
-"""What loading the package costs, and who may import what."""
+"""Importing the package is cheap, and layers import downwards only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no committed file may say."""
+"""No committed file has leftovers, private paths or package hosts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_ignored_type_error_says_why():
     assert hits == []
 
 
-def test_no_file_names_a_place_on_somebodys_machine():
+def test_no_file_names_a_private_path():
     """Paths are relative, or follow from the user's home."""
     assert lines_of([*python_files(), ROOT / "Makefile", ROOT / "README.md"], PRIVATE_PATHS) == []
 

@@ -1,4 +1,4 @@
-"""The files that builds stand on agree with each other."""
+"""The files that builds depend on agree with each other."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ import pytest
 
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.expectations import CloudAccount
-from karpenter_core.testing.harness import Harness
-from karpenter_core.testing.scenarios import Runner, Scenario, load_scenarios
+from karpenter_core.testing.harness import ControllerHarness
+from karpenter_core.testing.scenarios import RunnerKind, Scenario, load_scenarios
 from karpenter_provider_kwok.dump import dump_file
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.support.virtual import VirtualStage
+from tests.support.virtual_world import VirtualScenarioWorld
 
-SCENARIOS = load_scenarios(Path(__file__).parent, Runner.VIRTUAL)
+SCENARIOS = load_scenarios(Path(__file__).parent, RunnerKind.VIRTUAL)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
@@ -26,7 +26,7 @@ def test_scenario_in_simulated_time(scenario: Scenario, tmp_path: Path):
     async def play() -> None:
         faults = tmp_path / "faults.json"
         option = f"--kwok-faults-file={faults}"
-        async with Harness(
+        async with ControllerHarness(
             lambda: {"kwok": KwokProvider()}, folder=tmp_path, arguments=[option]
         ) as harness:
 
@@ -40,6 +40,6 @@ def test_scenario_in_simulated_time(scenario: Scenario, tmp_path: Path):
             def suffer(suffered: list[dict[str, Any]]) -> None:
                 faults.write_text(json.dumps(suffered))
 
-            await VirtualStage(harness, account, suffer).run(scenario)
+            await VirtualScenarioWorld(harness, account, suffer).run(scenario)
 
     run_virtual(play())

@@ -13,7 +13,7 @@ from karpenter_core.scheduling.problem import (
     PlanCost,
     PlannedNodeClaim,
     SchedulingPlan,
-    Unschedulable,
+    UnschedulablePod,
 )
 from karpenter_core.scheduling.requirements import Requirement
 from karpenter_core.testing.builders import catalogue, instance_type, pod_shape, problem
@@ -92,7 +92,9 @@ def judged(*claims, pods=None, existing=None, sequence=None, types=(TYPE,), **mo
     plan = SchedulingPlan(
         claims=tuple(replace(c, labels={**named[c.pool], **c.labels}) for c in claims),
         existing=existing,
-        unschedulable={p.uid: Unschedulable(message="left") for p in asked.pods if p not in placed},
+        unschedulable={
+            p.uid: UnschedulablePod(message="left") for p in asked.pods if p not in placed
+        },
         cost=PlanCost(hourly=sum(c.cheapest.price_per_hour for c in claims)),
         sequence=tuple(p.uid for p in (placed if sequence is None else sequence)),
     )

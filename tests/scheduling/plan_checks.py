@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from karpenter_core.scheduling.problem import MinValuesPolicy, Packing, SolveOptions
+from karpenter_core.scheduling.problem import MinValuesPolicy, PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import node_pool, standard_catalogue
 from tests.verifier import leftovers, violations
 
-FIRST_FIT = SolveOptions(packing=Packing.FIRST_FIT)
+FIRST_FIT = SolveOptions(packing=PackingPolicy.FIRST_FIT)
 BEST_EFFORT = SolveOptions(min_values=MinValuesPolicy.BEST_EFFORT)
 
 
@@ -54,8 +54,8 @@ def compared(value, first_fit):
         yield f"leaves {left} pods, first-fit {left_first_fit}"
     if left == left_first_fit and value.cost.hourly > first_fit.cost.hourly + 1e-9:
         yield f"costs {value.cost.hourly}, first-fit {first_fit.cost.hourly}"
-    if value.cost.first_fit != first_fit.cost.hourly:
-        yield f"says first-fit costs {value.cost.first_fit}, it costs {first_fit.cost.hourly}"
+    if value.cost.first_fit_hourly != first_fit.cost.hourly:
+        yield f"says first-fit costs {value.cost.first_fit_hourly}, it costs {first_fit.cost.hourly}"
 
 
 def shuffle(problem, random):

@@ -1,11 +1,11 @@
-"""NodePools that can make no machine, whatever is asked for."""
+"""NodePools that can launch no node for any pod."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from karpenter_core.scheduling.problem import Constraint, MinValuesPolicy, SolveOptions
+from karpenter_core.scheduling.problem import MinValuesPolicy, PoolConstraint, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
     catalogue,
@@ -21,14 +21,14 @@ from karpenter_core.testing.builders import (
 def barren(pool, *, types=None, options=None):
     asked = problem([pod("web-0")], pools=[node_pool("good"), pool])
     listed = {"good": asked.catalogues["good"], pool.name: types or asked.catalogues[pool.name]}
-    return dict(solve(replace(asked, catalogues=listed), options).barren)
+    return dict(solve(replace(asked, catalogues=listed), options).unusable_pools)
 
 
 def test_requirements_that_no_type_meets_are_told():
     """The other pool is as good as ever."""
     pool = node_pool("bad", requirements=[requirement_spec(ZONE, "In", "nowhere")])
 
-    assert barren(pool) == {"bad": Constraint.REQUIREMENT}
+    assert barren(pool) == {"bad": PoolConstraint.REQUIREMENT}
 
 
 def test_types_that_cannot_be_had_do_not_count():
@@ -38,7 +38,7 @@ def test_types_that_cannot_be_had_do_not_count():
     types = catalogue(instance_type("small", offerings=sold))
 
     assert barren(node_pool("spot", requirements=spot), types=types) == {
-        "spot": Constraint.REQUIREMENT
+        "spot": PoolConstraint.REQUIREMENT
     }
     assert barren(node_pool("any"), types=types) == {}
 
@@ -50,6 +50,6 @@ def test_too_few_values_are_told_apart():
     )
     types = catalogue(instance_type("large", cpu="16"), instance_type("small", cpu="2"))
 
-    assert barren(pool, types=types) == {"choosy": Constraint.MIN_VALUES}
+    assert barren(pool, types=types) == {"choosy": PoolConstraint.MIN_VALUES}
     wish = SolveOptions(min_values=MinValuesPolicy.BEST_EFFORT)
     assert barren(pool, types=types, options=wish) == {}

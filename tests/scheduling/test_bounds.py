@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from karpenter_core.api.labels import ARCH, HOSTNAME, ON_DEMAND, ZONE
 from karpenter_core.api.records import AffinityTerm, LabelSelector, WeightedAffinityTerm
-from karpenter_core.scheduling.packing.knapsacks import Knapsacks
+from karpenter_core.scheduling.packing.knapsacks import KnapsackSolver
 from karpenter_core.scheduling.packing.whole_pods import WholePodsProblem, whole_pods_steps
-from karpenter_core.scheduling.portfolio import bounds
+from karpenter_core.scheduling.portfolio import cost_bound
 from karpenter_core.scheduling.problem import PodVolumes, SolveOptions
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
@@ -29,12 +29,12 @@ from karpenter_core.testing.builders import (
     pod_shape,
     problem,
 )
-from tests.properties import tried
+from tests.properties import with_examples
 from tests.scheduling.plan_checks import FIRST_FIT
 from tests.support.strategies import problems
 from tests.verifier import violations
 
-thorough = tried(120)
+thorough = with_examples(120)
 
 amounts = st.integers(0, 12)
 sizes = st.tuples(amounts, amounts).filter(any)
@@ -66,7 +66,7 @@ def whole_pods(draw, most_pods=6):
     return WholePodsProblem(
         request=np.array(distinct).T,
         count=count,
-        room=np.array([room for room, _ in shapes]).T,
+        capacity=np.array([room for room, _ in shapes]).T,
         price=np.array([price for _, price in shapes]),
         nodes=draw(st.integers(0, int(count.sum()))),
     )
@@ -74,7 +74,7 @@ def whole_pods(draw, most_pods=6):
 
 def cheapest(problem):
     """Return what the pods cost at best on at least so many nodes, by trying all ways."""
-    request, room = problem.request.T.tolist(), problem.room.T.tolist()
+    request, room = problem.request.T.tolist(), problem.capacity.T.tolist()
     contents = [
         (content, min(prices))
         for content in product(*(range(most + 1) for most in problem.count.tolist()))
@@ -130,9 +130,9 @@ def test_no_content_is_worth_more_than_its_shape_is_judged(distinct, shapes, dat
     """Against contents that are drawn: pod after pod until nothing fits."""
     request, room = np.array(distinct).T, np.array(shapes).T
     values = np.array([data.draw(st.integers(0, 30)) / 7 for _ in distinct])
-    knapsacks = Knapsacks(request, room)
+    knapsacks = KnapsackSolver(request, room)
     values = values * knapsacks.is_exact_for
-    worths = knapsacks.worths(values)
+    worths = knapsacks.value_bounds(values)
     for shape in range(len(shapes)):
         left, worth = room[:, shape].copy(), 0.0
         for size in data.draw(st.permutations(range(len(distinct)))):
@@ -148,7 +148,7 @@ def test_whole_pods_cost_more_than_their_shares_of_a_node():
     problem = WholePodsProblem(
         request=np.array([[1500], [100]]),
         count=np.array([10]),
-        room=np.array([[2900], [8000]]),
+        capacity=np.array([[2900], [8000]]),
         price=np.array([1.0]),
         nodes=0,
     )
@@ -160,7 +160,7 @@ def test_nodes_that_must_be_there_are_counted():
     problem = WholePodsProblem(
         request=np.array([[100], [100]]),
         count=np.array([10]),
-        room=np.array([[2000], [2000]]),
+        capacity=np.array([[2000], [2000]]),
         price=np.array([1.0]),
         nodes=10,
     )
@@ -173,7 +173,7 @@ def test_nodes_that_must_be_there_are_counted():
 def test_no_verified_plan_is_cheaper_than_its_bound(asked, options):
     """For every problem and both packings, also where pods give wishes up."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds, "_PODS_PER_ROUND", 1)
+        patch.setattr(cost_bound, "_PODS_PER_ROUND", 1)
         plan = solve(asked, options)
     if plan.cost.lower_bound is not None and violations(asked, plan) == []:
         assert plan.cost.lower_bound <= plan.cost.hourly + 1e-9
@@ -188,7 +188,7 @@ def test_no_verified_plan_of_fewer_machines_is_cheaper_than_the_bound(asked, dat
         for name, listed in sorted(asked.catalogues.items())
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds, "_PODS_PER_ROUND", 1)
+        patch.setattr(cost_bound, "_PODS_PER_ROUND", 1)
         bound = solve(asked).cost.lower_bound
     plan = solve(dataclasses.replace(asked, catalogues=fewer))
     if bound is not None and not plan.unschedulable and violations(asked, plan) == []:

@@ -18,7 +18,7 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.api.records import LabelSelector
-from karpenter_core.scheduling.problem import Packing, PodVolumes, SolveOptions
+from karpenter_core.scheduling.problem import PackingPolicy, PodVolumes, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
@@ -38,7 +38,7 @@ RACK = "example.com/rack"
 RESERVATION = "example.com/reservation-id"
 
 
-@pytest.fixture(params=list(Packing), ids=lambda packing: packing.value)
+@pytest.fixture(params=list(PackingPolicy), ids=lambda packing: packing.value)
 def options(request):
     """Each packing in turn."""
     return SolveOptions(packing=request.param)
@@ -137,7 +137,7 @@ def test_nobody_is_the_first_of_its_kind_beside_claims_that_first_fit_leaves_ope
     """The zone of the claim will be known in the next pass."""
     large = pod("large", requests={"cpu": 6000})
     web = pod("web", pod_affinity=term(), node_selector={ZONE: "zone-c"})
-    plan = planned(problem([large, web]), SolveOptions(packing=Packing.FIRST_FIT))
+    plan = planned(problem([large, web]), SolveOptions(packing=PackingPolicy.FIRST_FIT))
     assert left(plan) == ["web"]
 
 
@@ -184,6 +184,19 @@ def test_domains_are_filled_one_after_the_other_on_machines_of_which_there_are_s
     plan = planned(asked, options)
     assert len(plan.claims) == 1
     assert len(plan.claims[0].pods) == 1
+
+
+def test_a_node_in_one_of_the_zones_of_volumes_takes_the_pod(options):
+    """It has to be in one of them, not in all."""
+    web = pod("web")
+    places = tuple(Requirements.from_labels({ZONE: zone}) for zone in ("zone-a", "zone-b"))
+    for zone, homeless in (("zone-a", []), ("zone-b", []), ("zone-c", ["web"])):
+        node = existing_node("old", labels={ZONE: zone})
+        asked = replace(
+            problem([web], pools=[], nodes=[node]),
+            volumes={web.uid: PodVolumes(alternatives=places)},
+        )
+        assert left(planned(asked, options)) == homeless
 
 
 def test_a_zone_of_volumes_and_another_of_the_pod_are_not_met_by_having_none(options):

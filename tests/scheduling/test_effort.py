@@ -1,4 +1,4 @@
-"""What a plan costs to compute, in work units and compiled catalogues; never in seconds."""
+"""Cost of computing a plan, in work units and compiled catalogues."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
-from karpenter_core.scheduling.placement.engine import Halt
-from karpenter_core.scheduling.problem import Packing, SolveOptions
+from karpenter_core.scheduling.placement.engine import HaltRequest
+from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve, solve_steps
 from karpenter_core.testing.builders import (
     existing_node,
@@ -105,7 +105,7 @@ def test_the_first_plan_of_a_process_loads_nothing_more():
 def test_a_pass_that_is_halted_keeps_what_it_has_placed():
     """Pods it did not reach are neither placed nor called unschedulable."""
     sizes = [pod(f"p{n:02}", cpu=f"{100 + n}m") for n in range(40)]
-    halt = Halt()
+    halt = HaltRequest()
     steps = solve_steps(problem(sizes), halt=halt)
     taken = 0
     while True:
@@ -124,9 +124,9 @@ def test_a_pass_that_is_halted_keeps_what_it_has_placed():
 
 
 def test_a_halt_after_the_first_whole_plan_gives_that_plan():
-    halt = Halt()
+    halt = HaltRequest()
     sizes = [pod(f"p{n:02}", cpu=f"{100 + n}m") for n in range(40)]
-    whole = len(list(solve_steps(problem(sizes), SolveOptions(packing=Packing.FIRST_FIT))))
+    whole = len(list(solve_steps(problem(sizes), SolveOptions(packing=PackingPolicy.FIRST_FIT))))
     steps = solve_steps(problem(sizes), halt=halt)
     taken = 0
     while True:

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from karpenter_core.api.labels import HOSTNAME, INSTANCE_TYPE, ZONE
-from karpenter_core.scheduling.problem import Packing, SolveOptions
+from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
     catalogue,
@@ -23,7 +23,7 @@ from tests.scheduling.hand_made import WEB, pod, spread
 from tests.verifier import violations
 
 
-@pytest.fixture(params=list(Packing), ids=lambda packing: packing.value)
+@pytest.fixture(params=list(PackingPolicy), ids=lambda packing: packing.value)
 def options(request):
     """Each packing in turn."""
     return SolveOptions(packing=request.param)

@@ -1,4 +1,4 @@
-"""What an operator reads of a pod that stays pending, pool by pool."""
+"""Explanations of pending pods, NodePool by NodePool."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from karpenter_core.api.labels import (
     CAPACITY_TYPE,
     HOSTNAME,
     INSTANCE_TYPE,
+    NODE_POOL,
     RESERVED,
     ZONE,
 )
-from karpenter_core.scheduling.problem import Constraint, PodVolumes, SolveOptions
+from karpenter_core.api.records import NodeSelectorTerm
+from karpenter_core.scheduling.problem import PodVolumes, PoolConstraint, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
@@ -76,7 +78,7 @@ def test_spread_names_its_key_skew_pods_and_the_counts_of_the_domains(options):
         options=options,
     )  # fmt: skip
 
-    assert (reason.constraint, reason.closest) == (Constraint.TOPOLOGY, "large")
+    assert (reason.constraint, reason.closest) == (PoolConstraint.TOPOLOGY, "large")
     assert reason.detail == (
         "topology spread over topology.kubernetes.io/zone (maxSkew 1, pods app=web): the next pod "
         "may only go to zone-x, the nodepool can make nodes for it in zone-a; "
@@ -94,7 +96,7 @@ def test_spread_over_too_few_domains_says_so(options):
         options=options,
     )  # fmt: skip
 
-    assert reason.constraint is Constraint.TOPOLOGY
+    assert reason.constraint is PoolConstraint.TOPOLOGY
     assert "minDomains 2" in reason.detail
     assert "there are only 1 of these domains, and each is full" in reason.detail
     assert reason.remedy.startswith("lower minDomains")
@@ -104,7 +106,7 @@ def test_spread_over_a_label_that_the_pool_cannot_give_says_so():
     """Whatever is counted."""
     reason = why(pod("web-0", topology_spread=spread("example.com/rack")))
 
-    assert reason.constraint is Constraint.TOPOLOGY
+    assert reason.constraint is PoolConstraint.TOPOLOGY
     assert reason.detail.endswith("no machine of the nodepool has the label example.com/rack")
 
 
@@ -115,7 +117,7 @@ def test_affinity_to_pods_elsewhere_says_where_they_are():
         pod("web-0", pod_affinity=term(selector=DB)), pools=in_zones("zone-b"), nodes=nodes
     )
 
-    assert reason.constraint is Constraint.AFFINITY
+    assert reason.constraint is PoolConstraint.AFFINITY
     assert reason.detail == (
         "required pod affinity over topology.kubernetes.io/zone to pods app=db: such pods are in "
         "zone-a 1, the nodepool can make nodes for it in zone-b"
@@ -127,7 +129,7 @@ def test_affinity_to_pods_on_a_full_node_names_the_node():
     nodes = [existing_node("node-0", cpu="0", bound=running("db-0", app="db"))]
     reason = why(pod("web-0", pod_affinity=term(HOSTNAME, DB)), nodes=nodes)
 
-    assert reason.constraint is Constraint.AFFINITY
+    assert reason.constraint is PoolConstraint.AFFINITY
     assert "such pods are on node-0 without room for it" in reason.detail
 
 
@@ -151,7 +153,7 @@ def test_anti_affinity_says_in_which_domains_the_others_are():
         pod("db-0", "db", pod_anti_affinity=term()), pools=in_zones("zone-a", "zone-b"), nodes=nodes
     )
 
-    assert reason.constraint is Constraint.AFFINITY
+    assert reason.constraint is PoolConstraint.AFFINITY
     assert "pod anti-affinity over topology.kubernetes.io/zone to pods app=web" in reason.detail
     assert "in zone-a 1, zone-b 1" in reason.detail
 
@@ -162,7 +164,7 @@ def test_anti_affinity_of_others_names_these_pods():
     nodes = [existing_node("node-0", cpu="0", bound=bound)]
     reason = why(pod("web-0"), pools=in_zones("zone-a"), nodes=nodes)
 
-    assert reason.constraint is Constraint.AFFINITY
+    assert reason.constraint is PoolConstraint.AFFINITY
     assert "anti-affinity over topology.kubernetes.io/zone of pods default/db-1, default/db-2" in (
         reason.detail
     )
@@ -177,7 +179,7 @@ def test_a_later_reason_says_what_other_pods_left():
         catalogue=catalogue(instance_type("small", offerings=sold)),
     )  # fmt: skip
 
-    assert (reason.constraint, reason.closest) == (Constraint.OFFERING, "small")
+    assert (reason.constraint, reason.closest) == (PoolConstraint.OFFERING, "small")
     assert "small is sold out (zone-a on-demand)" in reason.detail
     assert reason.detail.endswith("to pods app=db leaves topology.kubernetes.io/zone zone-a")
 
@@ -191,7 +193,7 @@ def test_volumes_say_where_they_are_and_what_the_pod_asks_for():
     places = (Requirements.from_labels({ZONE: "zone-a"}),)
     reason = why(asking, volumes={asking.uid: PodVolumes(alternatives=places)})
 
-    assert (reason.constraint, reason.closest) == (Constraint.VOLUME, "large")
+    assert (reason.constraint, reason.closest) == (PoolConstraint.VOLUME, "large")
     assert reason.detail == (
         "its volumes need topology.kubernetes.io/zone In [zone-a], which no machine of the "
         "nodepool can have (the pod itself asks for topology.kubernetes.io/zone In [zone-b])"
@@ -205,7 +207,7 @@ def test_a_volume_out_of_reach_is_the_reason_also_for_a_pod_with_wishes():
     places = (Requirements.from_labels({ZONE: "zone-a"}),)
     reason = why(asking, volumes={asking.uid: PodVolumes(alternatives=places)})
 
-    assert reason.constraint is Constraint.VOLUME
+    assert reason.constraint is PoolConstraint.VOLUME
 
 
 def test_a_new_node_attaches_any_volume():
@@ -215,7 +217,7 @@ def test_a_new_node_attaches_any_volume():
     attached = {DRIVER: frozenset({"default/data"})}
     reason = why(asking, nodes=[full], volumes={asking.uid: PodVolumes(attached=attached)})
 
-    assert reason.constraint is Constraint.RESOURCE
+    assert reason.constraint is PoolConstraint.RESOURCE
     assert reason.detail == (
         "no instance type has enough resources (cpu: 100 asked, large has 15900m)"
     )
@@ -229,7 +231,7 @@ def test_a_limit_says_how_far_it_would_have_to_be_raised():
         pool_usage={"default": {"cpu": 10_000}},
     )  # fmt: skip
 
-    assert (reason.constraint, reason.closest) == (Constraint.LIMIT, "large")
+    assert (reason.constraint, reason.closest) == (PoolConstraint.LIMIT, "large")
     assert "(cpu: 10 of 20 left)" in reason.detail
     assert reason.remedy == "raise spec.limits.cpu to 26 or more"
 
@@ -241,7 +243,7 @@ def test_the_number_of_nodes_may_be_the_limit():
         pool_usage={"default": {"nodes": 3}},
     )  # fmt: skip
 
-    assert reason.constraint is Constraint.LIMIT
+    assert reason.constraint is PoolConstraint.LIMIT
     assert "(nodes: 3 allowed)" in reason.detail
     assert reason.remedy == "raise spec.limits.nodes of the nodepool"
 
@@ -250,7 +252,7 @@ def test_daemons_that_leave_too_little_are_named():
     """They alone are the reason."""
     reason = why(make_pod("web-0", cpu="10"), daemons=[daemon("logs", cpu="7"), daemon("probe")])
 
-    assert (reason.constraint, reason.closest) == (Constraint.DAEMON, "large")
+    assert (reason.constraint, reason.closest) == (PoolConstraint.DAEMON, "large")
     assert "cpu: 10 asked, large has 8800m; daemons: logs, probe" in reason.detail
 
 
@@ -259,7 +261,7 @@ def test_a_port_that_every_machine_has_taken_names_the_daemon():
     taking = daemon("proxy", shape=pod_shape(host_ports=[8080], owner_kind="DaemonSet"))
     reason = why(make_pod("web-0", host_ports=[8080]), daemons=[taking])
 
-    assert (reason.constraint, reason.closest) == (Constraint.PORT, "large")
+    assert (reason.constraint, reason.closest) == (PoolConstraint.PORT, "large")
     assert reason.detail == "IP=0.0.0.0 Port=8080 Proto=TCP is taken by daemon proxy"
     assert reason.remedy
 
@@ -272,7 +274,7 @@ def test_a_machine_that_is_sold_elsewhere_only_says_where():
         catalogue=catalogue(instance_type("small", offerings=sold)),
     )
 
-    assert (reason.constraint, reason.closest) == (Constraint.OFFERING, "small")
+    assert (reason.constraint, reason.closest) == (PoolConstraint.OFFERING, "small")
     assert reason.detail.endswith("small is only sold as zone-a spot, zone-b on-demand")
 
 
@@ -282,9 +284,151 @@ def test_min_values_say_what_can_be_had():
     types = catalogue(instance_type("large", cpu="16"), instance_type("small", cpu="2"))
     reason = why(make_pod("web-0", cpu="10"), catalogue=types, pools=[pool])
 
-    assert reason.constraint is Constraint.MIN_VALUES
+    assert reason.constraint is PoolConstraint.MIN_VALUES
     assert "node.kubernetes.io/instance-type: 1 to be had" in reason.detail
     assert reason.remedy == "lower minValues of node.kubernetes.io/instance-type to 1"
+
+
+NARROW = requirement_spec(INSTANCE_TYPE, "In", "nothing")
+UNREADABLE = requirement_spec(INSTANCE_TYPE, "Gt", "many")
+FILTERED = "nodepool requirements filtered out all available instance types"
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (
+            {"shape": replaced(pod_shape(), resource_claims=("gpu", "nic"))},
+            (
+                PoolConstraint.RESOURCE,
+                (
+                    "pod has Dynamic Resource Allocation requirements that are not yet supported "
+                    "(resource claim gpu, nic)"
+                ),
+                "",
+                "take the resource claims out of the pod",
+            ),
+        ),
+        (
+            {"pools": [node_pool(taints=["team=blue:NoSchedule"])]},
+            (
+                PoolConstraint.TAINT,
+                'did not tolerate taint "team=blue:NoSchedule"',
+                "",
+                'add a toleration for "team=blue:NoSchedule"',
+            ),
+        ),
+        (
+            {"pools": [node_pool(requirements=[NARROW])]},
+            (PoolConstraint.REQUIREMENT, FILTERED, "", "change the NodePool's requirements"),
+        ),
+        (
+            {"catalogue": catalogue(instance_type("full", cpu="1", overhead={"cpu": "2"}))},
+            (
+                PoolConstraint.RESOURCE,
+                "no instance type has anything left beside what it reserves for itself",
+                "full",
+                "let nodes reserve less for the system and the kubelet",
+            ),
+        ),
+        (
+            {"max_new_nodes": 0},
+            (
+                PoolConstraint.LIMIT,
+                (
+                    "the cluster may have no more nodes than it has and this plan launches "
+                    "(--max-nodes-total)"
+                ),
+                "large",
+                "raise --max-nodes-total",
+            ),
+        ),
+    ],
+)
+def test_a_reason_comes_with_its_remedy(asked, reason):
+    pending = make_pod("web-0", shape=asked.get("shape", pod_shape()))
+    more = {key: value for key, value in asked.items() if key in {"pools", "catalogue"}}
+    question = problem([pending], **{"catalogue": CATALOGUE, **more})
+    plan = solve(replace(question, max_new_nodes=asked.get("max_new_nodes")))
+    found = plan.unschedulable[pending.uid].pools["default"]
+    assert (found.constraint, found.detail, found.closest, found.remedy) == reason
+
+
+@pytest.mark.parametrize(
+    ("shape", "detail"),
+    [
+        (
+            replaced(pod_shape(), required_node_terms=(NodeSelectorTerm(),)),
+            "a node selector term without expressions matches no node",
+        ),
+        (
+            pod_shape(required=[node_term((NODE_POOL, "DoesNotExist"))]),
+            "the pod asks for nodes outside of every NodePool",
+        ),
+        (
+            pod_shape(required=[node_term((ZONE, "Near", "zone-a"))]),
+            "Near",
+        ),
+    ],
+)
+def test_what_nobody_can_honour_is_refused_whatever_is_sold(shape, detail):
+    reason = why(make_pod("web-0", shape=shape))
+
+    assert reason.constraint is PoolConstraint.REQUIREMENT
+    assert detail in reason.detail
+
+
+def test_requirements_of_a_pool_that_cannot_be_read_are_quoted():
+    reason = why(make_pod("web-0"), pools=[node_pool(requirements=[UNREADABLE])])
+
+    assert reason.constraint is PoolConstraint.REQUIREMENT
+    assert reason.detail.startswith(f"{FILTERED}: ")
+    assert "many" in reason.detail
+
+
+def test_remedies_of_volumes_and_ports_name_what_to_change():
+    asking = make_pod("web-0", node_selector={ZONE: "zone-b"})
+    places = (Requirements.from_labels({ZONE: "zone-a"}),)
+    volumes = {asking.uid: PodVolumes(alternatives=places)}
+    taking = daemon("proxy", shape=pod_shape(host_ports=[8080], owner_kind="DaemonSet"))
+
+    assert why(asking, volumes=volumes).remedy == (
+        "let the nodepool and the pod reach where the volumes are"
+    )
+    assert why(make_pod("web-0", host_ports=[8080]), daemons=[taking]).remedy == (
+        "use another host port, or keep the DaemonSet off some nodes"
+    )
+
+
+def test_remedies_of_affinity_depend_on_where_the_pods_are():
+    wishes = {key: pod("web-0", pod_affinity=term(key, DB)) for key in (HOSTNAME, ZONE)}
+    full = [existing_node("node-0", cpu="0", bound=running("db-0", app="db"))]
+    relax = "or make the affinity preferred"
+
+    assert why(wishes[HOSTNAME]).remedy == f"start such a pod first, {relax}"
+    assert why(wishes[ZONE]).remedy == f"start such a pod first, {relax}"
+    assert why(wishes[HOSTNAME], nodes=full).remedy == f"make room on these nodes, {relax}"
+    assert why(wishes[ZONE], nodes=full, pools=in_zones("zone-b")).remedy == (
+        f"let the nodepool make nodes in zone-a, {relax}"
+    )
+
+
+def test_remedies_of_spread_name_what_to_relax():
+    relax = "raise maxSkew, or use whenUnsatisfiable: ScheduleAnyway"
+    full = [existing_node("node-0", cpu="0", bound=running("web-1", "web-2"))]
+    other = existing_node("node-1", cpu="0", labels={ZONE: "zone-x"})
+    zonal, racks = spread(), spread("example.com/rack")
+    few = spread(min_domains=2)
+
+    def remedy(rule, **more):
+        return why(pod("web-0", topology_spread=rule), **more).remedy
+
+    zone_a = {"pools": in_zones("zone-a")}
+    assert remedy(zonal, nodes=[*full, other], **zone_a) == (
+        f"let the nodepool make nodes in zone-x, {relax}"
+    )
+    assert remedy(few, nodes=full, **zone_a) == f"lower minDomains, {relax}"
+    assert remedy(racks) == "let the nodepool's machines have the label example.com/rack"
 
 
 # -- what is asked for in the end ------------------------------------------------------------------
@@ -295,7 +439,7 @@ def test_wishes_are_given_up_before_there_is_a_reason():
     asking = make_pod(
         "web-0", cpu="100", preferred=[preferred_node_term(1, (ZONE, "In", "nowhere"))]
     )
-    assert why(asking).constraint is Constraint.RESOURCE
+    assert why(asking).constraint is PoolConstraint.RESOURCE
 
 
 def test_a_wish_that_changes_nothing_is_not_taken_for_the_last_thing_asked():
@@ -309,7 +453,7 @@ def test_a_wish_that_changes_nothing_is_not_taken_for_the_last_thing_asked():
         ],
         node_selector={ARCH: "amd64"},
     )
-    assert why(asking).constraint is Constraint.RESOURCE
+    assert why(asking).constraint is PoolConstraint.RESOURCE
 
 
 def test_a_label_that_has_to_be_there_is_missed_whatever_values_are_refused():
@@ -317,7 +461,7 @@ def test_a_label_that_has_to_be_there_is_missed_whatever_values_are_refused():
     rack = "example.com/rack"
     reason = why(make_pod("web-0", required=[node_term((rack, "NotIn", "r1"), (rack, "Exists"))]))
 
-    assert reason.constraint is Constraint.REQUIREMENT
+    assert reason.constraint is PoolConstraint.REQUIREMENT
     assert reason.detail.endswith(f"a label that no machine of the nodepool has: {rack}")
 
 
@@ -326,7 +470,7 @@ def test_of_alternative_terms_the_last_one_counts():
     terms = [node_term((ZONE, "In", "nowhere")), node_term((ZONE, "In", "zone-x"))]
     reason = why(make_pod("web-0", required=terms))
 
-    assert reason.constraint is Constraint.REQUIREMENT
+    assert reason.constraint is PoolConstraint.REQUIREMENT
     assert "zone-x" in reason.detail
     assert "(last of 2 node affinity terms; no other found a place)" in reason.detail
 
@@ -362,7 +506,7 @@ def test_lighter_pools_wait_for_the_reservations_of_heavier_ones(options):
     )
     (left,) = plan.unschedulable.values()
 
-    assert {r.constraint for r in left.pools.values()} == {Constraint.RESERVATION}
+    assert {r.constraint for r in left.pools.values()} == {PoolConstraint.RESERVATION}
     taken = f"that would do are taken in this pass ({RESERVATION}=r-1)"
     assert left.pools["paid"].detail == f"all reserved machines {taken}"
     assert left.pools["bought"].detail == f'all reserved machines of nodepool "paid" {taken}'
@@ -384,7 +528,7 @@ def test_a_wish_that_is_kept_while_waiting_for_reservations_is_no_reason():
     )
     (left,) = plan.unschedulable.values()
 
-    assert {r.constraint for r in left.pools.values()} == {Constraint.RESERVATION}
+    assert {r.constraint for r in left.pools.values()} == {PoolConstraint.RESERVATION}
     assert 'of nodepool "paid"' in left.pools["bought"].detail
 
 
@@ -396,7 +540,7 @@ def test_reservations_that_are_used_up_are_no_reason_to_wait():
         catalogue=catalogue(instance_type("small", offerings=sold)),
     )
 
-    assert reason.constraint is Constraint.OFFERING
+    assert reason.constraint is PoolConstraint.OFFERING
     assert "only reserved capacity would do, and none of it is left (small)" in reason.detail
 
 

@@ -11,14 +11,14 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE
-from karpenter_core.scheduling.problem import Constraint, MinValuesPolicy, SolveOptions
+from karpenter_core.scheduling.problem import MinValuesPolicy, PoolConstraint, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import offering
 from tests.properties import examples
 from tests.scheduling.plan_checks import FIRST_FIT
-from tests.support.problem_choices import TEAM, ZONES
-from tests.support.problems import ALL_FEATURES, Feature, seeded_problem
+from tests.support.problems import ALL_FEATURES, ProblemFeature, seeded_problem
+from tests.support.random_choices import TEAM, ZONES
 from tests.verifier.first_failing import ORDER, Trial
 
 EXAMPLES = examples(60)
@@ -29,10 +29,10 @@ both_packings = pytest.mark.parametrize(
 )
 
 TRIED = ALL_FEATURES - {
-    Feature.BOUNDS, Feature.MIN_VALUES, Feature.OVERRIDES, Feature.RESERVED, Feature.UNDECIDED,
+    ProblemFeature.BOUNDS, ProblemFeature.MIN_VALUES, ProblemFeature.OVERRIDES, ProblemFeature.RESERVED, ProblemFeature.UNDECIDED,
 }  # fmt: skip
 """What the judge knows of."""
-LIFTED = ALL_FEATURES - {Feature.OVERRIDES}
+LIFTED = ALL_FEATURES - {ProblemFeature.OVERRIDES}
 
 OF_THE_POD = "exclude each other"
 OF_THE_POOL = "filtered out all"
@@ -77,7 +77,7 @@ def test_a_pod_without_the_constraint_that_is_named_is_placed_or_has_another_rea
 def _lift(asked, options, seed):
     plan = solve(asked, options)
     for pod, pool, reason in _reasons(asked, plan):
-        if OF_THE_POD in reason.detail and reason.constraint is not Constraint.REQUIREMENT:
+        if OF_THE_POD in reason.detail and reason.constraint is not PoolConstraint.REQUIREMENT:
             continue
         again = solve(*_without(reason.constraint, asked, options, pod, pool))
         left = again.unschedulable.get(pod.uid)
@@ -97,7 +97,7 @@ def test_every_pool_has_a_reason_and_nobody_is_put_off_without_one(options):
         for why in solve(asked, options).unschedulable.values():
             assert set(why.pools) == {pool.name for pool in asked.pools}
             for reason in why.pools.values():
-                assert reason.constraint in Constraint
+                assert reason.constraint in PoolConstraint
                 assert reason.detail
                 assert "tried again" not in reason.detail
 
@@ -152,32 +152,32 @@ def _lists_its_labels(pool):
 def _without(constraint, asked, options, pod, pool):  # noqa: C901 - one for each constraint
     """Return problem and options without a constraint of a pod and a pool."""
     match constraint:
-        case Constraint.TAINT:
+        case PoolConstraint.TAINT:
             return _with_pool(asked, pool, taints=()), options
-        case Constraint.REQUIREMENT:
+        case PoolConstraint.REQUIREMENT:
             lifted = _with_pool(asked, pool, requirements=())
             return _with_shape(lifted, pod, node_selector={}, required_node_terms=()), options
-        case Constraint.RESOURCE:
+        case PoolConstraint.RESOURCE:
             return _with_shape(asked, pod, requests={}), options
-        case Constraint.PORT:
+        case PoolConstraint.PORT:
             return _with_shape(asked, pod, host_ports=()), options
-        case Constraint.VOLUME:
+        case PoolConstraint.VOLUME:
             volumes = {uid: asked.volumes[uid] for uid in asked.volumes if uid != pod.uid}
             return replace(asked, volumes=volumes), options
-        case Constraint.TOPOLOGY:
+        case PoolConstraint.TOPOLOGY:
             return _with_shape(asked, pod, topology_spread=()), options
-        case Constraint.AFFINITY:
+        case PoolConstraint.AFFINITY:
             return _without_affinity(asked), options
-        case Constraint.LIMIT:
+        case PoolConstraint.LIMIT:
             spec = pool.spec.model_copy(update={"limits": {}})
             return _with_pools(asked, pool, pool.model_copy(update={"spec": spec})), options
-        case Constraint.MIN_VALUES:
+        case PoolConstraint.MIN_VALUES:
             return asked, replace(options, min_values=MinValuesPolicy.BEST_EFFORT)
-        case Constraint.RESERVATION:
+        case PoolConstraint.RESERVATION:
             return asked, replace(options, reserved_capacity=False)
-        case Constraint.OFFERING:
+        case PoolConstraint.OFFERING:
             return _sold_everywhere(asked, pool), options
-        case Constraint.DAEMON:
+        case PoolConstraint.DAEMON:
             return replace(asked, daemons=()), options
 
 

@@ -1,4 +1,4 @@
-"""The guidance LP: what it answers on small markets, and what its bound may be relied on for."""
+"""The guidance LP: answers on small markets, and its bound."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.scheduling.packing.covering import CoveringProgram, safe_bound
-from karpenter_core.scheduling.packing.guidance import Guidance, GuidanceProblem, guide
-from tests.properties import tried
+from karpenter_core.scheduling.packing.guidance import Guidance, GuidanceProblem, solve_guidance
+from tests.properties import with_examples
 
 GIB = 1 << 30
 
@@ -26,7 +26,7 @@ def market(
 ) -> GuidanceProblem:
     """Shapes of (milli-CPU, bytes, price), everything usable by everyone."""
     return GuidanceProblem(
-        room=np.array([shape[:2] for shape in shapes], dtype=np.int64).T,
+        capacity=np.array([shape[:2] for shape in shapes], dtype=np.int64).T,
         price=np.array([shape[2] for shape in shapes], dtype=np.float64),
         supply=np.array(supply or (inf,) * len(shapes), dtype=np.float64),
         usable=np.ones((1, len(shapes)), dtype=np.bool_),
@@ -54,7 +54,7 @@ def with_share(
 
 
 def guided(problem: GuidanceProblem) -> Guidance:
-    guidance = guide(problem)
+    guidance = solve_guidance(problem)
     assert guidance is not None
     return guidance
 
@@ -74,7 +74,7 @@ def test_duals_and_bytes_and_millis_are_priced_in_their_own_units():
     problem = market((4000, 8 * GIB, 0.10), (4000, 16 * GIB, 0.14), demand=(16_000, 40 * GIB))
     guidance = guided(problem)
 
-    assert guidance.duals[0] @ problem.room == pytest.approx(problem.price)
+    assert guidance.duals[0] @ problem.capacity == pytest.approx(problem.price)
     assert guidance.unit_price == pytest.approx(guidance.duals[0])
     assert guidance.unit_price == pytest.approx([0.06 / 4000, 0.04 / (8 * GIB)])
 
@@ -134,7 +134,7 @@ def test_reserved_machines_are_used_up_before_others_are_bought():
     ids=["no memory anywhere", "too few reserved", "all taken by daemons"],
 )
 def test_demand_that_nothing_holds_has_no_guidance(problem: GuidanceProblem):
-    assert guide(problem) is None
+    assert solve_guidance(problem) is None
 
 
 def test_no_demand_buys_nothing():
@@ -148,7 +148,7 @@ def test_a_library_without_an_answer_gives_no_guidance(monkeypatch: pytest.Monke
     """The caller falls back to weights of its own."""
     monkeypatch.setattr(CoveringProgram, "solve", lambda _self: None)
 
-    assert guide(market((4000, GIB, 0.1), demand=(1000, GIB))) is None
+    assert solve_guidance(market((4000, GIB, 0.1), demand=(1000, GIB))) is None
 
 
 def test_a_bound_from_duals_that_are_too_high_is_still_a_bound():
@@ -212,17 +212,17 @@ def covers(problem: GuidanceProblem, counts: np.ndarray) -> bool:
         and all(
             sum(n * int(room) for n, room, ok in zip(whole, line, usable, strict=True) if ok)
             >= asked
-            for line, asked in zip(problem.room, demand, strict=True)
+            for line, asked in zip(problem.capacity, demand, strict=True)
         )
         for usable, demand, nodes in zip(problem.usable, problem.demand, problem.nodes, strict=True)
     )
 
 
 @given(markets(), st.data())
-@tried(100)
+@with_examples(100)
 def test_no_integral_cover_is_cheaper_than_the_bound(problem: GuidanceProblem, data: st.DataObject):
     """Neither the mix rounded up, nor other covers that are drawn and then trimmed."""
-    guidance = guide(problem)
+    guidance = solve_guidance(problem)
     most = np.minimum(problem.supply, 2000).astype(np.int64)
     if guidance is None:
         assert not covers(problem, most)
@@ -243,13 +243,13 @@ def test_no_integral_cover_is_cheaper_than_the_bound(problem: GuidanceProblem, d
 
 
 @given(markets())
-@tried(100)
+@with_examples(100)
 def test_a_mix_covers_the_demand_at_the_bound(problem: GuidanceProblem):
     """Primal and dual meet: without a fee the mix costs what the bound says."""
-    guidance = guide(replace(problem, fee_per_hour=0.0))
+    guidance = solve_guidance(replace(problem, fee_per_hour=0.0))
     if guidance is None:
         return
-    held = (problem.usable[:, None, :] * problem.room[None] * guidance.counts).sum(axis=2)
+    held = (problem.usable[:, None, :] * problem.capacity[None] * guidance.counts).sum(axis=2)
 
     assert (held >= problem.demand * (1 - 1e-6) - 1e-6).all()
     assert (guidance.counts <= problem.supply + 1e-6).all()
@@ -259,19 +259,19 @@ def test_a_mix_covers_the_demand_at_the_bound(problem: GuidanceProblem):
 
 
 @given(markets(), st.randoms(use_true_random=False))
-@tried(100)
+@with_examples(100)
 def test_the_order_of_shapes_does_not_matter(problem: GuidanceProblem, lots):
     """The same bytes, wherever a shape stands and however often one asks."""
     shapes = list(range(len(problem.price)))
     lots.shuffle(shapes)
     shuffled = replace(
         problem,
-        room=problem.room[:, shapes],
+        capacity=problem.capacity[:, shapes],
         price=problem.price[shapes],
         supply=problem.supply[shapes],
         usable=problem.usable[:, shapes],
     )
-    first, again, other = guide(problem), guide(problem), guide(shuffled)
+    first, again, other = solve_guidance(problem), solve_guidance(problem), solve_guidance(shuffled)
     if first is None or again is None or other is None:
         assert first is again is other is None
         return
@@ -288,5 +288,5 @@ def _sorted_columns(problem: GuidanceProblem, counts: np.ndarray) -> list[tuple[
     """Shapes with their counts, as a set: equal shapes may swap theirs."""
     return sorted(
         (*map(float, room), float(price), float(count))
-        for room, price, count in zip(problem.room.T, problem.price, counts, strict=True)
+        for room, price, count in zip(problem.capacity.T, problem.price, counts, strict=True)
     )

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.scheduling.packing.merging import merged
-from karpenter_core.scheduling.packing.patterns import Pattern, PatternProblem
-from tests.properties import tried
+from karpenter_core.scheduling.packing.merging import merge_patterns
+from karpenter_core.scheduling.packing.patterns import NodePattern, PatternProblem
+from tests.properties import with_examples
 
 
 def market(*shapes, sizes=((1, 2),), count=(100,)):
@@ -16,13 +16,13 @@ def market(*shapes, sizes=((1, 2),), count=(100,)):
     return PatternProblem(
         request=np.array(sizes, dtype=np.int64).T,
         count=np.array(count, dtype=np.int64),
-        room=np.array([shape[:2] for shape in shapes], dtype=np.int64).T,
+        capacity=np.array([shape[:2] for shape in shapes], dtype=np.int64).T,
         price=np.array([shape[2] for shape in shapes], dtype=np.float64),
     )
 
 
 def pattern(shape, content, nodes):
-    return Pattern(shape=shape, content=np.array(content, dtype=np.int64), nodes=nodes)
+    return NodePattern(shape=shape, content=np.array(content, dtype=np.int64), nodes=nodes)
 
 
 def summary(patterns):
@@ -31,7 +31,7 @@ def summary(patterns):
 
 def test_nodes_of_one_content_are_put_on_larger_ones_of_the_same_price():
     linear = market((2, 4, 0.2), (4, 8, 0.4), (8, 16, 0.8))
-    assert summary(merged(linear, [pattern(0, [2], 11)])) == [
+    assert summary(merge_patterns(linear, [pattern(0, [2], 11)])) == [
         (0, (2,), 1),
         (1, (4,), 1),
         (2, (8,), 2),
@@ -40,20 +40,20 @@ def test_nodes_of_one_content_are_put_on_larger_ones_of_the_same_price():
 
 def test_a_larger_machine_that_costs_more_for_each_pod_is_not_bought():
     steep = market((2, 4, 0.2), (4, 8, 0.5))
-    assert summary(merged(steep, [pattern(0, [2], 10)])) == [(0, (2,), 10)]
+    assert summary(merge_patterns(steep, [pattern(0, [2], 10)])) == [(0, (2,), 10)]
 
 
 def test_nodes_of_two_contents_are_put_together():
     two_sizes = market(
         (4, 4, 0.2), (2, 16, 0.2), (8, 32, 0.39), sizes=((4, 4), (2, 16)), count=(1, 1)
     )
-    together = merged(two_sizes, [pattern(0, [1, 0], 1), pattern(1, [0, 1], 1)])
+    together = merge_patterns(two_sizes, [pattern(0, [1, 0], 1), pattern(1, [0, 1], 1)])
     assert summary(together) == [(2, (1, 1), 1)]
 
 
 def test_nodes_that_cost_nothing_are_put_together_too():
     free = market((4, 4, 0.0), (2, 16, 0.0), (8, 32, 0.0), sizes=((4, 4), (2, 16)), count=(1, 1))
-    together = merged(free, [pattern(0, [1, 0], 1), pattern(1, [0, 1], 1)])
+    together = merge_patterns(free, [pattern(0, [1, 0], 1), pattern(1, [0, 1], 1)])
     assert summary(together) == [(2, (1, 1), 1)]
 
 
@@ -64,7 +64,7 @@ def test_in_all_it_costs_half_a_percent_more_at_most():
         sizes=((1, 2),) * 20, count=(1,) * 20,
     )  # fmt: skip
     single = [pattern(number, np.eye(20, dtype=np.int64)[number], 1) for number in range(20)]
-    assert len(merged(dear, single)) == 15
+    assert len(merge_patterns(dear, single)) == 15
 
 
 @st.composite
@@ -84,20 +84,22 @@ def bought(draw):
         shape = draw(st.integers(0, len(shapes) - 1))
         content = np.zeros(len(sizes), dtype=np.int64)
         for size in draw(st.permutations(range(len(sizes)))):
-            rest = problem.room[:, shape] - problem.request @ content
+            rest = problem.capacity[:, shape] - problem.request @ content
             asked = problem.request[:, size] > 0
             most = int((rest[asked] // problem.request[asked, size]).min())
             content[size] = draw(st.integers(0, most))
         if content.any():
-            patterns.append(Pattern(shape=shape, content=content, nodes=draw(st.integers(1, 9))))
+            patterns.append(
+                NodePattern(shape=shape, content=content, nodes=draw(st.integers(1, 9)))
+            )
     return problem, patterns
 
 
 @given(bought())
-@tried(100)
+@with_examples(100)
 def test_the_same_pods_are_on_no_more_nodes_that_hold_them_for_about_the_same_money(case):
     problem, patterns = case
-    result = merged(problem, patterns)
+    result = merge_patterns(problem, patterns)
 
     def pods(parts):
         return sum(
@@ -112,9 +114,9 @@ def test_the_same_pods_are_on_no_more_nodes_that_hold_them_for_about_the_same_mo
     assert cost(result) <= cost(patterns) * 1.0101
     for part in result:
         assert part.nodes > 0
-        assert (problem.request @ part.content <= problem.room[:, part.shape]).all()
-    assert summary(merged(problem, patterns)) == summary(result)
+        assert (problem.request @ part.content <= problem.capacity[:, part.shape]).all()
+    assert summary(merge_patterns(problem, patterns)) == summary(result)
 
 
 def test_nothing_is_nothing():
-    assert merged(market((2, 4, 0.2)), []) == ()
+    assert merge_patterns(market((2, 4, 0.2)), []) == ()

@@ -1,4 +1,4 @@
-"""Whatever a pod asks for, passes and what-ifs have an answer."""
+"""Passes and what-ifs have an answer for every odd pod."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from msgspec.structs import replace as replaced
 
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif.what_if import WhatIf
-from tests.properties import tried
+from tests.properties import with_examples
 from tests.scheduling.odd_pods import odd_pods
 from tests.scheduling.whatif_cases import FEATURES, OPTIONS, drawn_cluster, movable
 from tests.support.strategies import problems
 
-odd = tried(100)
+odd = with_examples(100)
 randoms = st.randoms(use_true_random=False)
 
 
@@ -59,7 +59,7 @@ def test_what_ifs_with_odd_pods_have_verdicts(random, waiting, running):
 
     for node in nodes:
         verdict = whatif.evaluate((node.name,))
-        whatif.evaluate((node.name,), most_claims=1, below_price=random.choice((0.1, 10.0)))
+        whatif.evaluate((node.name,), max_claims=1, below_price=random.choice((0.1, 10.0)))
         assert verdict.is_possible or verdict.outcome
         assert verdict.claims is not None
     whatif.evaluate(tuple(node.name for node in nodes[:2]))

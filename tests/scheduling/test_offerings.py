@@ -15,12 +15,12 @@ from karpenter_core.scheduling.offerings import (
     cheapest_price,
     compatible_instance_types,
     count_min_values,
+    keep_cheapest,
     offering_price,
     order_by_price,
-    truncate,
     worst_launch_price,
 )
-from karpenter_core.scheduling.problem import CheapestOffering, Packing, SolveOptions
+from karpenter_core.scheduling.problem import CheapestOffering, PackingPolicy, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
@@ -70,9 +70,9 @@ def test_types_are_ordered_by_price_then_name_and_truncated():
     types = [sold(name, ("a", SPOT, price)) for name, price in (("z", 1), ("b", 2), ("a", 2))]
     assert [it.name for it in order_by_price(types, ANY)] == ["z", "a", "b"]
     enough = only(INSTANCE_TYPE, "a", "b", "z", min_values=2)
-    kept, verdict = truncate(types, enough, 2)
+    kept, verdict = keep_cheapest(types, enough, 2)
     assert ([it.name for it in kept], verdict.needed, bool(verdict)) == (["z", "a"], 2, True)
-    _, failed = truncate(types, enough, 1)
+    _, failed = keep_cheapest(types, enough, 1)
     assert not failed
     assert str(failed) == (
         f"minValues requirement is not met for label(s) (label(s)=[{INSTANCE_TYPE}])"
@@ -170,11 +170,11 @@ def test_value_packing_buys_where_room_is_cheap():
     ]
     asked = problem(pods(15, cpu="1"), catalogue=catalogue(*types))
 
-    first_fit = solve(asked, SolveOptions(packing=Packing.FIRST_FIT))
+    first_fit = solve(asked, SolveOptions(packing=PackingPolicy.FIRST_FIT))
     value = solve(asked)
 
     assert [c.cheapest.instance_type for c in first_fit.claims] == ["large"]
-    assert value.cost.first_fit == first_fit.cost.hourly == 1.0
+    assert value.cost.first_fit_hourly == first_fit.cost.hourly == 1.0
     assert value.cost.hourly == pytest.approx(0.8)
 
 

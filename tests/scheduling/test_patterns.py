@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.scheduling.packing.covering import CoveringProgram
-from karpenter_core.scheduling.packing.guidance import GuidanceProblem, guide
-from karpenter_core.scheduling.packing.patterns import PatternProblem, Patterns, pattern_steps
-from tests.properties import tried
+from karpenter_core.scheduling.packing.guidance import GuidanceProblem, solve_guidance
+from karpenter_core.scheduling.packing.patterns import PatternPlan, PatternProblem, pattern_steps
+from tests.properties import with_examples
 
 GIB = 1 << 30
 ENOUGH = 20_000
@@ -26,12 +26,12 @@ def problem(
     return PatternProblem(
         request=np.array([(*size[:2], 1) for size in sizes], dtype=np.int64).T,
         count=np.array([size[2] for size in sizes], dtype=np.int64),
-        room=np.array([(*shape[:2], slots) for shape in shapes], dtype=np.int64).T,
+        capacity=np.array([(*shape[:2], slots) for shape in shapes], dtype=np.int64).T,
         price=np.array([shape[2] for shape in shapes], dtype=np.float64),
     )
 
 
-def run(asked: PatternProblem, budget: int = ENOUGH) -> tuple[Patterns | None, list[int]]:
+def run(asked: PatternProblem, budget: int = ENOUGH) -> tuple[PatternPlan | None, list[int]]:
     steps, units = pattern_steps(asked, budget=budget), list[int]()
     while True:
         try:
@@ -40,21 +40,21 @@ def run(asked: PatternProblem, budget: int = ENOUGH) -> tuple[Patterns | None, l
             return end.value, units
 
 
-def planned(asked: PatternProblem, budget: int = ENOUGH) -> Patterns:
+def planned(asked: PatternProblem, budget: int = ENOUGH) -> PatternPlan:
     patterns, _ = run(asked, budget)
     assert patterns is not None
     return patterns
 
 
-def as_lists(patterns: Patterns) -> list[tuple[int, list[int], int]]:
+def as_lists(patterns: PatternPlan) -> list[tuple[int, list[int], int]]:
     return [(p.shape, p.content.tolist(), p.nodes) for p in patterns.patterns]
 
 
 def bound(asked: PatternProblem) -> float:
     count = len(asked.price)
-    guidance = guide(
+    guidance = solve_guidance(
         GuidanceProblem(
-            room=asked.room,
+            capacity=asked.capacity,
             price=asked.price,
             supply=np.full(count, inf),
             usable=np.ones((1, count), dtype=np.bool_),
@@ -185,13 +185,13 @@ def problems(draw: st.DrawFn) -> PatternProblem:
     )
 
 
-def assert_covers(asked: PatternProblem, patterns: Patterns) -> None:
+def assert_covers(asked: PatternProblem, patterns: PatternPlan) -> None:
     placed = [0] * len(asked.count)
     cost = 0.0
     for pattern in patterns.patterns:
         assert pattern.nodes > 0
         assert pattern.content.any()
-        for line, room in zip(asked.request, asked.room[:, pattern.shape], strict=True):
+        for line, room in zip(asked.request, asked.capacity[:, pattern.shape], strict=True):
             used = sum(int(r) * int(n) for r, n in zip(line, pattern.content, strict=True))
             assert used <= int(room)
         for size, number in enumerate(pattern.content):
@@ -202,18 +202,18 @@ def assert_covers(asked: PatternProblem, patterns: Patterns) -> None:
 
 
 @given(problems())
-@tried(100)
+@with_examples(100)
 def test_every_pod_is_placed_exactly_once_where_it_fits(asked: PatternProblem):
     """Left are the sizes that no shape holds, and only they."""
     patterns = planned(asked)
 
     assert_covers(asked, patterns)
-    fits = (asked.room[:, None, :] >= asked.request[:, :, None]).all(axis=0).any(axis=1)
+    fits = (asked.capacity[:, None, :] >= asked.request[:, :, None]).all(axis=0).any(axis=1)
     assert patterns.left.tolist() == np.where(fits, 0, asked.count).tolist()
 
 
 @given(problems())
-@tried(100)
+@with_examples(100)
 def test_patterns_cost_no_less_than_the_bound(asked: PatternProblem):
     patterns = planned(asked)
     placed = replace(asked, count=asked.count - patterns.left)
@@ -222,7 +222,7 @@ def test_patterns_cost_no_less_than_the_bound(asked: PatternProblem):
 
 
 @given(problems(), st.randoms(use_true_random=False))
-@tried(100)
+@with_examples(100)
 def test_the_order_of_sizes_and_shapes_does_not_matter(asked: PatternProblem, lots):
     """The same nodes for the same pods, to the byte, in any order and every time."""
     sizes, shapes = list(range(len(asked.count))), list(range(len(asked.price)))
@@ -231,7 +231,7 @@ def test_the_order_of_sizes_and_shapes_does_not_matter(asked: PatternProblem, lo
     shuffled = PatternProblem(
         request=asked.request[:, sizes],
         count=asked.count[sizes],
-        room=asked.room[:, shapes],
+        capacity=asked.capacity[:, shapes],
         price=asked.price[shapes],
     )
 
@@ -242,11 +242,11 @@ def test_the_order_of_sizes_and_shapes_does_not_matter(asked: PatternProblem, lo
     assert _as_nodes(asked, first) == _as_nodes(shuffled, other)
 
 
-def _as_nodes(asked: PatternProblem, patterns: Patterns) -> list[tuple[object, ...]]:
+def _as_nodes(asked: PatternProblem, patterns: PatternPlan) -> list[tuple[object, ...]]:
     """Shapes by what they are, contents by the requests they hold."""
     return sorted(
         (
-            *asked.room[:, pattern.shape].tolist(),
+            *asked.capacity[:, pattern.shape].tolist(),
             float(asked.price[pattern.shape]),
             sorted(
                 (*request.tolist(), int(number))

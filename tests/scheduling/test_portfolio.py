@@ -1,4 +1,4 @@
-"""The plans that are made, and which of them is taken."""
+"""The plans that are made, and the choice among them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from karpenter_core.api.labels import ON_DEMAND, ZONE
 from karpenter_core.api.records import LabelSelector, TopologySpread
-from karpenter_core.scheduling.problem import Packing, SolveOptions
+from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
     catalogue,
@@ -97,7 +97,9 @@ def test_more_work_never_makes_a_plan_dearer():
     fee = SolveOptions().node_fee_per_hour
     costs = [plan.cost.hourly + fee * len(plan.claims) for plan in (few, many)]
     assert costs[1] <= costs[0] + 1e-9
-    assert many.cost.hourly <= solve(asked, SolveOptions(packing=Packing.FIRST_FIT)).cost.hourly
+    assert (
+        many.cost.hourly <= solve(asked, SolveOptions(packing=PackingPolicy.FIRST_FIT)).cost.hourly
+    )
 
 
 def test_a_pod_that_fits_no_machine_does_not_spoil_the_plan_of_the_others():
@@ -109,4 +111,4 @@ def test_a_pod_that_fits_no_machine_does_not_spoil_the_plan_of_the_others():
 
     assert list(beside.unschedulable) == [giant.uid]
     assert beside.cost.hourly <= alone.cost.hourly * 1.01
-    assert beside.cost.hourly < beside.cost.first_fit * 0.95
+    assert beside.cost.hourly < beside.cost.first_fit_hourly * 0.95

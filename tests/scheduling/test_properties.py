@@ -1,4 +1,4 @@
-"""What holds for every plan of every problem.
+"""Invariants of every plan of every problem.
 
 `KARPENTER_PROPERTY_EXAMPLES` sets on how many problems each property is tried; `verify_many.py`
 judges tens of thousands by seed.
@@ -22,7 +22,7 @@ from karpenter_core.testing.builders import (
     pods,
     problem,
 )
-from tests.properties import tried
+from tests.properties import with_examples
 from tests.scheduling.plan_checks import (
     BEST_EFFORT,
     FIRST_FIT,
@@ -33,23 +33,23 @@ from tests.scheduling.plan_checks import (
     with_unrelated_pool,
     written,
 )
-from tests.support.problems import ALL_FEATURES, Feature
+from tests.support.problems import ALL_FEATURES, ProblemFeature
 from tests.support.strategies import problems
 from tests.verifier import hosts_alone, violations
 
-thorough = tried(120)
-brief = tried(30)
+thorough = with_examples(120)
+brief = with_examples(30)
 both_packings = pytest.mark.parametrize(
     "options", [SolveOptions(), FIRST_FIT], ids=["value", "first-fit"]
 )
 
-ABOUT_PODS = {Feature.SPREAD, Feature.AFFINITY, Feature.ANTI_AFFINITY}
+ABOUT_PODS = {ProblemFeature.SPREAD, ProblemFeature.AFFINITY, ProblemFeature.ANTI_AFFINITY}
 ALONE = ALL_FEATURES - {
     *ABOUT_PODS,
-    Feature.LIMITS,
-    Feature.MIN_VALUES,
-    Feature.DAEMONS,
-    Feature.RESERVED,
+    ProblemFeature.LIMITS,
+    ProblemFeature.MIN_VALUES,
+    ProblemFeature.DAEMONS,
+    ProblemFeature.RESERVED,
 }
 
 
@@ -131,8 +131,9 @@ def _without_limits(asked):
 def test_pods_stay_pending_exactly_when_no_machine_could_host_them(asked, options):
     """Against brute force over every type, offering and label value.
 
-    But for pods of several node affinity terms beside pools with soft taints: like upstream, all
-    terms but the last are given up before such a taint is put up with.
+    But for pods of several node affinity terms that prefer nodes, or beside pools with soft taints:
+    like upstream, all terms but the last are given up before a preference is, or such a taint is
+    put up with.
     """
     asked = _without_limits(asked)
     plan = solve(asked, options)
@@ -145,7 +146,8 @@ def test_pods_stay_pending_exactly_when_no_machine_could_host_them(asked, option
 
     for uid, reason in plan.unschedulable.items():
         pod = by_uid[uid]
-        if is_soft and len(pod.shape.required_node_terms) > 1:
+        yields = is_soft or pod.shape.preferred_node_terms
+        if yields and len(pod.shape.required_node_terms) > 1:
             continue
         assert hosts_alone(asked, pod) is None, reason.message
         assert set(reason.pools) == {pool.name for pool in asked.pools}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, WELL_KNOWN, ZONE
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.requirements import Requirement, Requirements
-from tests.properties import tried
+from tests.properties import with_examples
 
 MAX_INT64 = 2**63 - 1
 
@@ -265,7 +265,7 @@ def test_a_conflict_carries_data_and_says_both_sides():
         Requirements((req("In", "b", key=ZONE),))
     )
     assert refused is not None
-    assert refused.refusals[0].key == ZONE
+    assert refused.failures[0].key == ZONE
     assert str(refused) == f"key {ZONE}, {ZONE} In [b] not in {ZONE} In [a]"
 
 
@@ -327,7 +327,7 @@ REQUIREMENTS = st.one_of(
 
 
 @given(REQUIREMENTS, REQUIREMENTS, VALUES)
-@tried(100)
+@with_examples(100)
 def test_an_intersection_has_exactly_the_common_values(first, second, value):
     """For any two requirements and any value; and the order does not matter."""
     both = first.intersection(second)
@@ -338,7 +338,7 @@ def test_an_intersection_has_exactly_the_common_values(first, second, value):
 
 
 @given(REQUIREMENTS, REQUIREMENTS, VALUES)
-@tried(100)
+@with_examples(100)
 def test_a_guarantee_holds_for_every_value(first, second, value):
     """What one requirement guarantees is never refused by the other."""
     if first.guarantees(second) and first.has(value):
@@ -346,7 +346,7 @@ def test_a_guarantee_holds_for_every_value(first, second, value):
 
 
 @given(REQUIREMENTS)
-@tried(100)
+@with_examples(100)
 def test_any_value_is_allowed_or_empty(requirement):
     """The chosen value is one of the allowed ones."""
     value = requirement.any_value()

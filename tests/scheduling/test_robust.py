@@ -10,14 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.scheduling.compiled.shapes import Market, Shapes, shapes_of
+from karpenter_core.scheduling.compiled.instance_shapes import (
+    InstanceShapes,
+    OfferingMatrix,
+    find_instance_shapes,
+)
 from karpenter_core.scheduling.packing.robust import (
     flexible_enough,
     nth_cheapest,
     robust_prices,
     stand_ins,
 )
-from tests.properties import tried
+from tests.properties import with_examples
 
 
 def market(
@@ -26,11 +30,11 @@ def market(
     weight: float = 0.0,
     rank: int = 15,
     floor: int = 0,
-) -> Market:
+) -> OfferingMatrix:
     """Rows of (CPU, memory, price or price per domain), each a type of its own."""
     prices = np.array([np.atleast_1d(row[2]) for row in rows], dtype=np.float64).T
-    return Market(
-        room=np.array([row[:2] for row in rows], dtype=np.int64).T,
+    return OfferingMatrix(
+        capacity=np.array([row[:2] for row in rows], dtype=np.int64).T,
         prices=prices,
         types=np.array(types or range(len(rows)), dtype=np.intp),
         robust_weight=np.full(len(prices), weight),
@@ -39,7 +43,7 @@ def market(
     )
 
 
-def listed(shapes: Shapes) -> list[tuple[int, int, float]]:
+def listed(shapes: InstanceShapes) -> list[tuple[int, int, float]]:
     return [
         (int(row), int(domain), float(price))
         for row, domain, price in zip(shapes.row, shapes.domain, shapes.robust_price, strict=True)
@@ -47,36 +51,36 @@ def listed(shapes: Shapes) -> list[tuple[int, int, float]]:
 
 
 def test_a_row_is_no_shape_when_a_larger_one_costs_no_more():
-    shapes = shapes_of(market((2, 4, 0.10), (4, 8, 0.09), (4, 4, 0.09), (1, 1, 0.05)))
+    shapes = find_instance_shapes(market((2, 4, 0.10), (4, 8, 0.09), (4, 4, 0.09), (1, 1, 0.05)))
 
     assert listed(shapes) == [(3, 0, 0.05), (1, 0, 0.09)]
-    assert shapes.room.tolist() == [[1, 4], [1, 8]]
+    assert shapes.capacity.tolist() == [[1, 4], [1, 8]]
 
 
 def test_each_domain_has_its_own_shapes_at_its_own_prices():
     """Where the large row is not sold, the small one is worth having."""
-    shapes = shapes_of(market((2, 4, (0.10, 0.12)), (4, 8, (0.09, inf))))
+    shapes = find_instance_shapes(market((2, 4, (0.10, 0.12)), (4, 8, (0.09, inf))))
 
     assert listed(shapes) == [(1, 0, 0.09), (0, 1, 0.12)]
 
 
 def test_equal_rows_are_one_shape_that_the_cheapest_stands_for():
-    shapes = shapes_of(market((2, 4, 0.3), (2, 4, 0.1), (2, 4, 0.1)))
+    shapes = find_instance_shapes(market((2, 4, 0.3), (2, 4, 0.1), (2, 4, 0.1)))
 
     assert listed(shapes) == [(1, 0, 0.1)]
     assert shapes.flexibility.tolist() == [3]
 
 
 def test_rows_that_daemons_overdraw_are_no_shapes():
-    assert listed(shapes_of(market((-1, 4, 0.1), (2, 4, 0.3)))) == [(1, 0, 0.3)]
+    assert listed(find_instance_shapes(market((-1, 4, 0.1), (2, 4, 0.3)))) == [(1, 0, 0.3)]
 
 
 def test_a_small_row_with_stand_ins_survives_a_larger_one_without():
     """What is put on it costs no more: the larger type is on its list and is the cheapest."""
     rows = ((2, 4, 0.10), (4, 8, 0.09), (3, 4, 0.2))
 
-    assert listed(shapes_of(market(*rows, floor=1))) == [(1, 0, 0.09)]
-    shapes = shapes_of(market(*rows, floor=3))
+    assert listed(find_instance_shapes(market(*rows, floor=1))) == [(1, 0, 0.09)]
+    shapes = find_instance_shapes(market(*rows, floor=3))
     assert listed(shapes)[:2] == [(0, 0, 0.09), (1, 0, 0.09)]
     assert shapes.flexibility.tolist()[:2] == [3, 1]
 
@@ -87,7 +91,10 @@ def test_a_bargain_that_one_type_offers_is_priced_by_its_stand_ins():
     by_room = dict(
         zip(
             (4, 2),
-            (shapes_of(market(*rows, weight=0.5, rank=3)).robust_price[index] for index in (1, 0)),
+            (
+                find_instance_shapes(market(*rows, weight=0.5, rank=3)).robust_price[index]
+                for index in (1, 0)
+            ),
             strict=True,
         )
     )
@@ -144,7 +151,7 @@ PRICES = st.one_of(st.just(inf), st.integers(1, 12).map(lambda n: n / 8))
 
 
 @st.composite
-def markets(draw: st.DrawFn) -> Market:
+def markets(draw: st.DrawFn) -> OfferingMatrix:
     """Up to a dozen rows of up to six types in two domains; few values, so that many tie."""
     sizes = st.integers(-1, 5)
     rows = draw(
@@ -160,10 +167,10 @@ def markets(draw: st.DrawFn) -> Market:
     )
 
 
-def naive(market: Market, need: tuple[int, ...], domain: int) -> tuple[int, float]:
+def naive(market: OfferingMatrix, need: tuple[int, ...], domain: int) -> tuple[int, float]:
     """Stand-ins and robust price for an amount of room, one row after the other."""
     cheapest: dict[int, float] = {}
-    for number, room in enumerate(market.room.T.tolist()):
+    for number, room in enumerate(market.capacity.T.tolist()):
         price = float(market.prices[domain, number])
         if price < inf and all(a >= b for a, b in zip(room, need, strict=True)):
             kind = int(market.types[number])
@@ -177,49 +184,49 @@ def naive(market: Market, need: tuple[int, ...], domain: int) -> tuple[int, floa
 
 
 @given(markets())
-@tried(100)
-def test_shapes_are_what_a_search_through_all_rows_finds(market: Market):
-    shapes = shapes_of(market)
+@with_examples(100)
+def test_shapes_are_what_a_search_through_all_rows_finds(market: OfferingMatrix):
+    shapes = find_instance_shapes(market)
 
     for number in range(len(shapes.row)):
-        need = tuple(shapes.room[:, number].tolist())
+        need = tuple(shapes.capacity[:, number].tolist())
         count, price = naive(market, need, int(shapes.domain[number]))
         assert shapes.flexibility[number] == count
         assert shapes.robust_price[number] == pytest.approx(price)
-        assert market.room[:, shapes.row[number]].tolist() == list(need)
+        assert market.capacity[:, shapes.row[number]].tolist() == list(need)
         assert shapes.price[number] <= market.prices[shapes.domain[number], shapes.row[number]]
 
 
 @given(markets())
-@tried(100)
-def test_every_row_that_is_sold_has_a_shape_at_least_as_good(market: Market):
+@with_examples(100)
+def test_every_row_that_is_sold_has_a_shape_at_least_as_good(market: OfferingMatrix):
     """As much room, no dearer, and as many stand-ins as anybody asks for."""
-    shapes = shapes_of(market)
+    shapes = find_instance_shapes(market)
 
     for domain, prices in enumerate(market.prices):
-        for number in np.flatnonzero(np.isfinite(prices) & (market.room >= 0).all(axis=0)):
-            need = market.room[:, number]
+        for number in np.flatnonzero(np.isfinite(prices) & (market.capacity >= 0).all(axis=0)):
+            need = market.capacity[:, number]
             count, price = naive(market, tuple(need.tolist()), domain)
             enough = np.minimum(shapes.flexibility, market.flexibility_floor)
             assert (
                 (shapes.domain == domain)
-                & (shapes.room >= need[:, None]).all(axis=0)
+                & (shapes.capacity >= need[:, None]).all(axis=0)
                 & (shapes.robust_price <= price + 1e-12)
                 & (enough >= min(count, market.flexibility_floor))
             ).any()
 
 
 @given(markets())
-@tried(100)
-def test_no_shape_makes_another_one_of_its_domain_useless(market: Market):
-    shapes = shapes_of(market)
+@with_examples(100)
+def test_no_shape_makes_another_one_of_its_domain_useless(market: OfferingMatrix):
+    shapes = find_instance_shapes(market)
     enough = np.minimum(shapes.flexibility, market.flexibility_floor)
 
     for one in range(len(shapes.row)):
         assert not any(
             other != one
             and shapes.domain[other] == shapes.domain[one]
-            and (shapes.room[:, other] >= shapes.room[:, one]).all()
+            and (shapes.capacity[:, other] >= shapes.capacity[:, one]).all()
             and shapes.robust_price[other] <= shapes.robust_price[one]
             and enough[other] >= enough[one]
             for other in range(len(shapes.row))
@@ -227,28 +234,28 @@ def test_no_shape_makes_another_one_of_its_domain_useless(market: Market):
 
 
 @given(markets(), st.randoms(use_true_random=False))
-@tried(100)
-def test_the_order_of_rows_does_not_change_the_shapes(market: Market, lots):
+@with_examples(100)
+def test_the_order_of_rows_does_not_change_the_shapes(market: OfferingMatrix, lots):
     order = list(range(len(market.types)))
     lots.shuffle(order)
     shuffled = replace(
         market,
-        room=market.room[:, order],
+        capacity=market.capacity[:, order],
         prices=market.prices[:, order],
         types=market.types[order],
     )
 
-    first, other = shapes_of(market), shapes_of(shuffled)
+    first, other = find_instance_shapes(market), find_instance_shapes(shuffled)
 
     assert _as_set(first) == _as_set(other)
 
 
-def _as_set(shapes: Shapes) -> list[tuple[object, ...]]:
+def _as_set(shapes: InstanceShapes) -> list[tuple[object, ...]]:
     return sorted(
         (int(domain), *room.tolist(), float(price), float(robust), int(flexibility))
         for domain, room, price, robust, flexibility in zip(
             shapes.domain,
-            shapes.room.T,
+            shapes.capacity.T,
             shapes.price,
             shapes.robust_price,
             shapes.flexibility,

@@ -3,7 +3,7 @@
 import pytest
 
 from karpenter_core.api.records import LabelSelector, LabelSelectorRequirement
-from karpenter_core.scheduling.selectors import Selector
+from karpenter_core.scheduling.selectors import PodSelector
 
 
 def _expression(key, operator, *values):
@@ -13,12 +13,12 @@ def _expression(key, operator, *values):
 
 
 def test_an_absent_selector_selects_nothing_and_an_empty_one_everything():
-    assert Selector.read(None) is None
-    assert Selector.read(LabelSelector()).matches({})
+    assert PodSelector.read(None) is None
+    assert PodSelector.read(LabelSelector()).matches({})
 
 
 def test_match_label_keys_make_an_absent_selector_one_of_these_labels():
-    selector = Selector.read(None, {"version": "2"})
+    selector = PodSelector.read(None, {"version": "2"})
     assert selector.matches({"version": "2", "app": "web"})
     assert not selector.matches({"version": "1"})
 
@@ -39,18 +39,18 @@ def test_match_label_keys_make_an_absent_selector_one_of_these_labels():
     ],
 )
 def test_expressions_match_as_kubernetes_defines(operator, values, labels, expected):
-    assert Selector.read(_expression("app", operator, *values)).matches(labels) is expected
+    assert PodSelector.read(_expression("app", operator, *values)).matches(labels) is expected
 
 
 @pytest.mark.parametrize(("operator", "values"), [("In", ()), ("Exists", ("a",)), ("Gt", ("1",))])
 def test_a_selector_that_cannot_be_read_selects_nothing(operator, values):
-    assert Selector.read(_expression("app", operator, *values)) is None
+    assert PodSelector.read(_expression("app", operator, *values)) is None
 
 
 def test_the_same_selector_spelled_differently_is_equal():
     first = LabelSelector(match_labels={"a": "1", "b": "2"})
     second = LabelSelector(match_labels={"b": "2", "a": "1"})
-    assert Selector.read(first) == Selector.read(second)
-    assert Selector.read(_expression("a", "In", "x", "y", "x")) == Selector.read(
+    assert PodSelector.read(first) == PodSelector.read(second)
+    assert PodSelector.read(_expression("a", "In", "x", "y", "x")) == PodSelector.read(
         _expression("a", "In", "y", "x")
     )

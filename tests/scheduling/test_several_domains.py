@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
-from karpenter_core.scheduling.problem import Packing, SolveOptions
+from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import catalogue, existing_node, instance_type, problem
 from tests.scheduling.hand_made import DB, pod, spread, term
@@ -16,7 +16,7 @@ CATALOGUE = catalogue(instance_type("m-4", cpu="4", memory="16Gi", zones=ZONES))
 NEITHER_NEAR = (*term(ZONE, DB), *term(CAPACITY_TYPE, DB))
 
 
-@pytest.fixture(params=list(Packing), ids=lambda packing: packing.value)
+@pytest.fixture(params=list(PackingPolicy), ids=lambda packing: packing.value)
 def options(request):
     """Each packing in turn."""
     return SolveOptions(packing=request.param)
@@ -44,7 +44,7 @@ def test_first_fit_lets_a_pod_that_keeps_clear_of_others_be_anywhere():
     """Another one of its kind waits until it is known where the first one went, as upstream."""
     pods = [pod(f"db-{n}", "db", pod_anti_affinity=NEITHER_NEAR) for n in range(2)]
 
-    plan = solve(problem(pods, catalogue=CATALOGUE), SolveOptions(packing=Packing.FIRST_FIT))
+    plan = solve(problem(pods, catalogue=CATALOGUE), SolveOptions(packing=PackingPolicy.FIRST_FIT))
 
     assert len(plan.claims) == len(plan.unschedulable) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.records import HostPort, Toleration
-from karpenter_core.scheduling.ports import conflict, first_conflict, port_text
+from karpenter_core.scheduling.ports import first_port_conflict, port_text, ports_conflict
 from karpenter_core.scheduling.resources import element_max, element_min, fits, merge, subtract
 from karpenter_core.scheduling.taints import first_untolerated, taint_text, tolerates
 from karpenter_core.testing.builders import taint, toleration
@@ -55,9 +55,9 @@ def test_every_effect_counts_and_the_first_taint_is_named():
 )
 def test_host_ports_conflict_in_both_directions(first, second, expected):
     """Cases 33 to 35."""
-    assert conflict(first, second) == expected
-    assert conflict(second, first) == expected
-    assert (first_conflict([first], [second]) == first) == expected
+    assert ports_conflict(first, second) == expected
+    assert ports_conflict(second, first) == expected
+    assert (first_port_conflict([first], [second]) == first) == expected
     assert port_text(HostPort(port=80)) == "IP=0.0.0.0 Port=80 Proto=TCP"
 
 

@@ -1,4 +1,4 @@
-"""The judge itself: a plan that is spoilt in any way does not pass."""
+"""The verifier rejects every plan that is spoilt on purpose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.api.labels import ARCH, INSTANCE_TYPE, ZONE
 from karpenter_core.api.records import HostPort, Toleration
-from karpenter_core.scheduling.problem import PodVolumes, SchedulingPlan, Unschedulable
+from karpenter_core.scheduling.problem import PodVolumes, SchedulingPlan, UnschedulablePod
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
@@ -290,7 +290,7 @@ def test_node_affinity_is_read_as_kubernetes_does():
 def test_pods_are_told_that_are_left_though_a_node_would_take_them():
     """A machine more, or an existing node; not beyond limits, nor where others keep them away."""
     web = by_hand("web")
-    left = SchedulingPlan(unschedulable={web.uid: Unschedulable(message="left")})
+    left = SchedulingPlan(unschedulable={web.uid: UnschedulablePod(message="left")})
     old = existing_node("old")
 
     def told(**how):

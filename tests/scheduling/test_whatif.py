@@ -1,4 +1,4 @@
-"""What comes of taking nodes away: as `solve` would say, within limits, and without a trace."""
+"""What-ifs answer as `solve` does, within limits, and leave no trace."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
-from karpenter_core.api.labels import ZONE
-from karpenter_core.scheduling.problem import Packing, PodVolumes
+from karpenter_core.api.labels import HOSTNAME, ZONE
+from karpenter_core.scheduling.problem import PackingPolicy, PodVolumes
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif.what_if import Outcome, WhatIf
+from karpenter_core.scheduling.whatif.what_if import WhatIf, WhatIfOutcome
 from karpenter_core.testing.builders import (
     catalogue,
     existing_node,
@@ -24,12 +24,12 @@ from karpenter_core.testing.builders import (
     pod_shape,
     problem,
 )
-from tests.properties import examples, tried
+from tests.properties import examples, with_examples
 from tests.scheduling.hand_made import DB, WEB, spread, term
 from tests.scheduling.whatif_cases import OPTIONS, asked, drawn_cluster, movable, plan_of, told
 from tests.verifier import violations
 
-often = tried(200)
+often = with_examples(200)
 EXACT = examples(90)
 randoms = st.randoms(use_true_random=False)
 
@@ -78,7 +78,7 @@ def test_pods_go_to_the_first_nodes_with_room():
 
     verdict = whatif.evaluate(("going",))
 
-    assert verdict.outcome is Outcome.FITS
+    assert verdict.outcome is WhatIfOutcome.FITS
     assert moves(verdict) == {"roomy": ["one"], "spare": ["two"]}
     assert verdict.claims == ()
     assert verdict.cost_per_hour == 0.0
@@ -96,7 +96,7 @@ def test_pods_without_room_elsewhere_need_a_claim_of_what_holds_them():
     """With every type that would do, cheapest first."""
     verdict = ask(node("going", web("one", "going", cpu="3")), node("full")).evaluate(("going",))
 
-    assert verdict.outcome is Outcome.CLAIMS
+    assert verdict.outcome is WhatIfOutcome.CLAIMS
     assert [claim.instance_types for claim in verdict.claims] == [("small", "large")]
     assert verdict.cost_per_hour == 1.0
 
@@ -112,7 +112,7 @@ def test_some_pods_go_to_nodes_and_the_others_to_a_claim():
 
 
 @pytest.mark.parametrize(
-    ("below_price", "outcome"), [(1.0, Outcome.TOO_DEAR), (1.01, Outcome.CLAIMS)]
+    ("below_price", "outcome"), [(1.0, WhatIfOutcome.TOO_DEAR), (1.01, WhatIfOutcome.CLAIMS)]
 )
 def test_a_claim_has_to_cost_less_than_the_limit(below_price, outcome):
     """The same price is no saving."""
@@ -122,15 +122,20 @@ def test_a_claim_has_to_cost_less_than_the_limit(below_price, outcome):
 
 
 @pytest.mark.parametrize(
-    ("most_claims", "outcome"),
-    [(0, Outcome.TOO_MANY), (1, Outcome.TOO_MANY), (2, Outcome.CLAIMS), (None, Outcome.CLAIMS)],
+    ("max_claims", "outcome"),
+    [
+        (0, WhatIfOutcome.TOO_MANY),
+        (1, WhatIfOutcome.TOO_MANY),
+        (2, WhatIfOutcome.CLAIMS),
+        (None, WhatIfOutcome.CLAIMS),
+    ],
 )
-def test_there_may_be_no_more_claims_than_the_limit(most_claims, outcome):
+def test_there_may_be_no_more_claims_than_the_limit(max_claims, outcome):
     """Pods that keep apart need one each."""
     apart = {"pod_anti_affinity": term("kubernetes.io/hostname", WEB)}
     whatif = ask(node("one", web("one", "one", **apart)), node("two", web("two", "two", **apart)))
 
-    verdict = whatif.evaluate(("one", "two"), most_claims=most_claims)
+    verdict = whatif.evaluate(("one", "two"), max_claims=max_claims)
 
     assert verdict.outcome is outcome
 
@@ -139,7 +144,7 @@ def test_pods_that_no_machine_holds_are_left():
     """Whoever asks is told which."""
     verdict = ask(node("going", web("huge", "going", cpu="64"))).evaluate(("going",))
 
-    assert verdict.outcome is Outcome.LEFT
+    assert verdict.outcome is WhatIfOutcome.LEFT
     assert [p.name for p in verdict.left] == ["huge"]
 
 
@@ -175,10 +180,10 @@ def test_nobody_moves_to_a_node_that_is_barred():
     """Until it is not any more."""
     whatif = ask(node("going", web("one", "going")), node("a", free="4"), node("b", free="4"))
 
-    whatif.bar(("a",))
+    whatif.exclude_nodes(("a",))
     assert moves(whatif.evaluate(("going",))) == {"b": ["one"]}
 
-    whatif.bar(())
+    whatif.exclude_nodes(())
     assert moves(whatif.evaluate(("going",))) == {"a": ["one"]}
 
 
@@ -235,7 +240,7 @@ def test_pods_do_not_go_to_nodes_that_go_too():
 
     assert whatif.evaluate(("a",)).fits
     assert whatif.evaluate(("b",)).fits
-    assert whatif.evaluate(("a", "b"), most_claims=0).outcome is Outcome.TOO_MANY
+    assert whatif.evaluate(("a", "b"), max_claims=0).outcome is WhatIfOutcome.TOO_MANY
 
 
 def test_several_nodes_become_one_that_holds_their_pods():
@@ -244,9 +249,9 @@ def test_several_nodes_become_one_that_holds_their_pods():
         *(node(f"node-{n}", *(web(f"{n}-{m}", f"node-{n}") for m in range(3))) for n in range(2))
     )
 
-    verdict = whatif.evaluate(("node-0", "node-1"), below_price=2.0, most_claims=1)
+    verdict = whatif.evaluate(("node-0", "node-1"), below_price=2.0, max_claims=1)
 
-    assert verdict.outcome is Outcome.CLAIMS
+    assert verdict.outcome is WhatIfOutcome.CLAIMS
     assert [claim.instance_types for claim in verdict.claims] == [("large",)]
 
 
@@ -259,7 +264,7 @@ def test_nodes_that_go_free_their_part_of_the_limits():
         pool_usage={"default": {"cpu": 4000}},
     )
 
-    assert whatif.evaluate(("going",)).outcome is Outcome.CLAIMS
+    assert whatif.evaluate(("going",)).outcome is WhatIfOutcome.CLAIMS
 
 
 # -- pending pods ----------------------------------------------------------------------------------
@@ -363,7 +368,7 @@ def test_there_is_nothing_to_take_back_before_a_push():
     """Nor after other nodes are barred."""
     whatif = ask(node("a", web("one", "a")), node("b", free="1"))
     whatif.push(("a",))
-    whatif.bar(("b",))
+    whatif.exclude_nodes(("b",))
 
     with pytest.raises(IndexError):
         whatif.pop()
@@ -391,7 +396,7 @@ def test_verdicts_agree_with_solving_the_same_problem(random):
         assert len(verdict.left) == len(plan.unschedulable)
         if not verdict.left:
             assert verdict.fits == (not plan.claims)
-            assert verdict.cost_per_hour <= max(plan.cost.first_fit, plan.cost.hourly) + 1e-9
+            assert verdict.cost_per_hour <= max(plan.cost.first_fit_hourly, plan.cost.hourly) + 1e-9
 
 
 @given(randoms)
@@ -426,9 +431,9 @@ def test_answers_do_not_depend_on_what_was_asked_before(random):
     for _ in pushed:
         asked_much.pop()
     for names in sets:
-        asked_much.bar(names)
+        asked_much.exclude_nodes(names)
         asked_much.evaluate(sets[0])
-    asked_much.bar(())
+    asked_much.exclude_nodes(())
 
     for names in reversed(sets):
         assert told(asked_much.evaluate(names)) == told(asked(facts).evaluate(names))
@@ -442,13 +447,13 @@ def test_limits_refuse_only_what_does_not_keep_them(random):
     whatif = asked(facts)
     for names in questions(random, facts):
         free = whatif.evaluate(names)
-        limited = whatif.evaluate(names, below_price=0.2, most_claims=1)
-        without_claims = whatif.evaluate(names, most_claims=0)
+        limited = whatif.evaluate(names, below_price=0.2, max_claims=1)
+        without_claims = whatif.evaluate(names, max_claims=0)
         if free.fits:
             assert limited.fits
             assert without_claims.fits
         assert without_claims.fits or not without_claims.is_possible
-        if limited.outcome is Outcome.CLAIMS:
+        if limited.outcome is WhatIfOutcome.CLAIMS:
             assert len(limited.claims) == 1
             assert limited.cost_per_hour < 0.2
 
@@ -460,17 +465,17 @@ def refused_in_vain(seed):
     """Yield what limits refuse on the cluster of a seed although first-fit keeps them."""
     random = Random(seed)
     facts = drawn_cluster(random)
-    first_fit = asked(facts, replace(OPTIONS, packing=Packing.FIRST_FIT))
+    first_fit = asked(facts, replace(OPTIONS, packing=PackingPolicy.FIRST_FIT))
     default = asked(facts)
     for names in questions(random, facts, most=8):
         free = first_fit.evaluate(names)
         for below, most in LIMITS:
             keeps = free.is_possible and len(free.claims) <= most and free.cost_per_hour < below
-            limited = first_fit.evaluate(names, below_price=below, most_claims=most)
+            limited = first_fit.evaluate(names, below_price=below, max_claims=most)
             assert keeps or not limited.is_possible, "what is accepted keeps the limits"
             if keeps and not limited.is_possible:
                 yield names, below, limited.outcome
-            if free.fits and not default.evaluate(names, below_price=below, most_claims=most).fits:
+            if free.fits and not default.evaluate(names, below_price=below, max_claims=most).fits:
                 yield names, below, "by the default packing"
 
 
@@ -501,7 +506,7 @@ def test_a_spread_with_slack_fills_the_first_nodes_in_whatever_zone():
         node("going", web("one", "going", **slack), web("two", "going", **slack), zone="zone-d"),
     )
 
-    verdict = whatif.evaluate(("going",), most_claims=0)
+    verdict = whatif.evaluate(("going",), max_claims=0)
 
     assert moves(verdict) == {"a": ["one"], "b": ["two"]}
     assert dict(solve(whatif.problem_without(("going",)), OPTIONS).existing) == verdict.moves
@@ -515,10 +520,10 @@ def test_a_pod_that_follows_a_later_one_is_not_refused_before_that_one_is_placed
         node("going", web("follower", "going", cpu="2", **near), leader), node("spare", free="3")
     )
 
-    assert whatif.evaluate(("going",), most_claims=0).fits
+    assert whatif.evaluate(("going",), max_claims=0).fits
 
 
-@pytest.mark.parametrize("limits", [{"most_claims": 0}, {"most_claims": 1, "below_price": 1.5}])
+@pytest.mark.parametrize("limits", [{"max_claims": 0}, {"max_claims": 1, "below_price": 1.5}])
 def test_a_small_pod_gets_the_only_node_it_may_use_before_a_large_one_takes_it(limits):
     """First-fit alone puts the large pod there, and buys a node for the small one."""
     even = {"topology_spread": spread(ZONE, 1, WEB)}
@@ -530,7 +535,7 @@ def test_a_small_pod_gets_the_only_node_it_may_use_before_a_large_one_takes_it(l
         node("going", large, web("small", "going", **even), zone="zone-c"),
     )
     facts = problem((), nodes=nodes, catalogue=TYPES)
-    first_fit = asked(facts, replace(OPTIONS, packing=Packing.FIRST_FIT))
+    first_fit = asked(facts, replace(OPTIONS, packing=PackingPolicy.FIRST_FIT))
 
     assert moves(asked(facts).evaluate(("going",), **limits)) == {
         "first": ["small"],
@@ -539,10 +544,24 @@ def test_a_small_pod_gets_the_only_node_it_may_use_before_a_large_one_takes_it(l
     assert not first_fit.evaluate(("going",), **limits).fits
 
 
+def test_a_pod_that_belongs_beside_others_of_its_kind_opens_no_node_where_theirs_is_full():
+    """Only the first of its kind may; here one runs, on a node that holds nothing more."""
+    together = {"pod_affinity": term(HOSTNAME, WEB)}
+    whatif = ask(
+        node("full", web("there", "full", **together)),
+        node("going", web("one", "going", cpu="2", **together)),
+    )
+
+    assert whatif.evaluate(("going",)).outcome is WhatIfOutcome.LEFT
+    assert whatif.evaluate(("full", "going")).outcome is WhatIfOutcome.CLAIMS
+
+
 # -- odd pods --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("hard", "outcome"), [(False, Outcome.FITS), (True, Outcome.LEFT)])
+@pytest.mark.parametrize(
+    ("hard", "outcome"), [(False, WhatIfOutcome.FITS), (True, WhatIfOutcome.LEFT)]
+)
 def test_a_spread_over_a_key_that_nothing_has_is_answered(hard, outcome):
     """No node and no pool has the key, so there is no domain to level."""
     odd = web("odd", "going", topology_spread=spread("example.com/nowhere", hard=hard))

@@ -30,7 +30,7 @@ from karpenter_core.scheduling.solve import solve
 from tests.scheduling.plan_checks import FIRST_FIT, faults
 from tests.scheduling.plan_dump import plan_text, problem_text
 from tests.scheduling.shrinking import shrunk
-from tests.support.problems import ALL_FEATURES, Feature, seeded_problem
+from tests.support.problems import ALL_FEATURES, ProblemFeature, seeded_problem
 
 SHOWN_TEXTS = 6
 SHOWN_SEEDS = 12
@@ -70,8 +70,8 @@ def _arguments():
 
 
 def _features(arguments):
-    named = frozenset(Feature(name) for name in arguments.features.split(",") if name)
-    without = frozenset(Feature(name) for name in arguments.without.split(",") if name)
+    named = frozenset(ProblemFeature(name) for name in arguments.features.split(",") if name)
+    without = frozenset(ProblemFeature(name) for name in arguments.without.split(",") if name)
     return (named or ALL_FEATURES) - without
 
 

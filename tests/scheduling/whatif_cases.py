@@ -15,13 +15,13 @@ from karpenter_core.scheduling.problem import (
     ReservationPolicy,
     SchedulingPlan,
     SolveOptions,
-    Unschedulable,
+    UnschedulablePod,
 )
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif.what_if import WhatIf
-from tests.support.problems import ALL_FEATURES, Feature, random_problem, seeded_problem
+from tests.support.problems import ALL_FEATURES, ProblemFeature, random_problem, seeded_problem
 
-FEATURES = ALL_FEATURES - {Feature.OVERRIDES, Feature.CLOSED}
+FEATURES = ALL_FEATURES - {ProblemFeature.OVERRIDES, ProblemFeature.CLOSED}
 OPTIONS = SolveOptions(reservations=ReservationPolicy.FALLBACK)
 
 
@@ -72,7 +72,7 @@ def plan_of(verdict):
     return SchedulingPlan(
         claims=claims,
         existing=verdict.moves,
-        unschedulable={pod.uid: Unschedulable(message="left") for pod in verdict.left},
+        unschedulable={pod.uid: UnschedulablePod(message="left") for pod in verdict.left},
         cost=PlanCost(hourly=sum(claim.cheapest.price_per_hour for claim in claims)),
         sequence=verdict.sequence,
     )

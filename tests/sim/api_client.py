@@ -1,4 +1,4 @@
-"""Raw requests over any transport: what the tests of API semantics speak."""
+"""Sends raw requests over any transport, for the tests of API semantics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from karpenter_core.kube.transport import Request, Transport
+from karpenter_core.kube.transport import ApiRequest, Transport
 
 _NUMBERS = itertools.count(1)
 
@@ -59,7 +59,7 @@ class Api:
     async def send(
         self, method: str, path: str, body: Any = None, *, media: str = "", **query: str
     ) -> Answer:
-        request = Request(
+        request = ApiRequest(
             method=method,
             path=path,
             query=query,
@@ -87,7 +87,7 @@ class Api:
     async def watch(self, path: str, *, count: int, **query: str) -> list[dict[str, Any]]:
         """Return the first events of a watch, or as many as come before it ends."""
         events: list[dict[str, Any]] = []
-        request = Request(method="GET", path=path, query={"watch": "true", **query})
+        request = ApiRequest(method="GET", path=path, query={"watch": "true", **query})
         async with asyncio.timeout(20), self._transport.stream(request) as (response, lines):
             assert response.status == 200, response
             async for line in lines:

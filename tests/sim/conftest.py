@@ -1,4 +1,4 @@
-"""API servers for the tests of semantics: embedded (direct and HTTP), and a real one if given."""
+"""API servers for the tests of semantics: embedded, and real if available."""
 
 from __future__ import annotations
 

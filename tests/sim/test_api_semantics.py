@@ -1,4 +1,4 @@
-"""What an API server does, on the embedded one and on a real one: one suite, one expectation.
+"""The embedded and a real API server pass one suite of API semantics.
 
 The real one takes part in the end-to-end runs, if its binaries are built or given.
 """

@@ -1,4 +1,4 @@
-"""The embedded cluster as a whole, in virtual time."""
+"""The embedded cluster works as a whole, in virtual time."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_unready_nodes_take_no_pods():
     assert run_virtual(scenario()) == ({"": 1}, {"one": 1}, True)
 
 
-def test_pods_that_look_around_are_retried_when_others_are_placed():
+def test_pods_with_pod_affinity_are_retried_when_others_are_placed():
     """A follower waits for its leader."""
 
     async def scenario():
@@ -394,7 +394,7 @@ def test_an_actor_that_breaks_ends_the_cluster(monkeypatch):
     assert caught.group_contains(ZeroDivisionError)
 
 
-def test_the_same_story_is_told_twice_the_same_way():
+def test_two_runs_of_one_story_are_equal():
     """Names, UIDs, versions and placements are functions of the seed."""
 
     async def scenario():

@@ -1,4 +1,4 @@
-"""The filters of the embedded scheduler."""
+"""The embedded scheduler's filters accept and refuse nodes."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_a_placed_pod_keeps_others_away():
     assert allowed(view, web("two")) == {"a", "b"}
 
 
-def test_affinity_looks_into_the_namespaces_it_names():
+def test_affinity_covers_the_namespaces_it_names():
     """By name, by the namespaces' labels, or else its own only."""
     stranger = web("one")
     stranger["metadata"]["namespace"] = "other"

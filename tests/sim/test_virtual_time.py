@@ -1,4 +1,4 @@
-"""The loop whose time jumps."""
+"""The event loop skips idle time."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_executors_run_inline():
 
 class TestUntil:
     @pytest.mark.parametrize("after", [0.0, 0.05, 0.1, 0.15, 7.01, 7.1, 63.0])
-    def test_what_comes_true_is_seen_at_the_next_look(self, after):
+    def test_condition_is_noticed_at_the_next_check(self, after):
         """As by a loop of looks and sleeps; at the very time of a look too, as the last thing."""
 
         async def story():
@@ -129,14 +129,14 @@ class TestUntil:
         looks = math.ceil(round(after / 0.1, 6))
         assert run_virtual(story()) == pytest.approx(max(looks, 1) / 10)
 
-    def test_what_holds_already_takes_no_time(self):
+    def test_condition_that_holds_already_takes_no_time(self):
         async def story():
             assert await until(lambda: True, every_seconds=1, within_seconds=0)
             return asyncio.get_running_loop().time()
 
         assert run_virtual(story()) == 0
 
-    def test_what_never_holds_is_given_up_in_time_whether_or_not_others_are_at_work(self):
+    def test_condition_that_never_holds_times_out_with_and_without_other_tasks(self):
         async def story(*others):
             loop = asyncio.get_running_loop()
             tasks = [loop.create_task(asyncio.sleep(other)) for other in others]
@@ -148,7 +148,7 @@ class TestUntil:
         assert run_virtual(story()) == pytest.approx(10, abs=0.3)
         assert run_virtual(story(0.2, 9.95, 60)) == pytest.approx(10, abs=0.3)
 
-    def test_what_goes_by_the_clock_alone_is_seen_within_a_second(self):
+    def test_condition_on_the_clock_is_noticed_within_a_second(self):
         async def story():
             loop = asyncio.get_running_loop()
             assert await until(lambda: loop.time() >= 5.3, every_seconds=0.1, within_seconds=60)
@@ -156,7 +156,7 @@ class TestUntil:
 
         assert 5.3 <= run_virtual(story()) < 6.4
 
-    def test_what_a_look_sets_off_is_done_before_the_next_one(self):
+    def test_effects_of_a_check_finish_before_the_next_check(self):
         async def story():
             loop, begun, done = asyncio.get_running_loop(), [], []
 
@@ -179,7 +179,7 @@ class TestUntil:
 
         assert run_virtual(story()) == 1
 
-    def test_several_wait_side_by_side_and_who_is_cancelled_looks_no_more(self):
+    def test_several_waits_run_and_a_cancelled_one_stops_checking(self):
         async def story():
             loop, looked = asyncio.get_running_loop(), []
             first = asyncio.create_task(

@@ -10,21 +10,21 @@ import pytest
 
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING
 from karpenter_core.errors import OfferingKey
-from karpenter_core.state.builder import TOMBSTONE_TTL, Change, StateBuilder
+from karpenter_core.state.builder import TOMBSTONE_TTL, StateBuilder, StateChange
 from karpenter_core.state.events import (
-    CallStarted,
     CataloguePublished,
     DeletionMarked,
     DeletionUnmarked,
-    Nominated,
-    Observed,
-    OfferingsExhausted,
-    Removed,
-    Synced,
-    Tick,
-    Wrote,
+    InformersSynced,
+    LaunchCallStarted,
+    NodesNominated,
+    ObjectObserved,
+    ObjectRemoved,
+    ObjectWritten,
+    OfferingsUnavailable,
+    TimePassed,
 )
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.testing.builders import (
     EPOCH,
     catalogue,
@@ -33,13 +33,13 @@ from karpenter_core.testing.builders import (
     pod,
     pod_shape,
 )
-from karpenter_core.testing.machines import (
+from karpenter_core.testing.state_builders import (
     KWOK,
     MANAGED_KINDS,
-    machine,
     node,
+    node_and_claim,
     node_claim,
-    state,
+    synced_state,
     with_claim_conditions,
 )
 
@@ -67,12 +67,14 @@ def the_machine(builder: StateBuilder):
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_machine_is_not_found_by_the_name_of_a_node_that_is_gone(renamed):
     """Whether the instance has no node at all then, or one of another name."""
-    builder = state(*machine("web-1"))
+    builder = synced_state(*node_and_claim("web-1"))
     before = builder.snapshot()
     gone = before.nodes["web-1"]
-    builder.fold(Removed(gone))
+    builder.apply_event(ObjectRemoved(gone))
     if renamed:
-        builder.fold(Observed(msgspec.structs.replace(gone, name="web-2", uid="uid-web-2")))
+        builder.apply_event(
+            ObjectObserved(msgspec.structs.replace(gone, name="web-2", uid="uid-web-2"))
+        )
 
     found = builder.snapshot()
 
@@ -83,25 +85,27 @@ def test_a_machine_is_not_found_by_the_name_of_a_node_that_is_gone(renamed):
 
 class TestSharing:
     def test_nothing_happened_gives_the_same_snapshot(self):
-        builder = state(*machine("web-1"))
+        builder = synced_state(*node_and_claim("web-1"))
         first = builder.snapshot()
-        builder.fold(Tick(at(seconds=30)))
+        builder.apply_event(TimePassed(at(seconds=30)))
         assert builder.snapshot() is first
 
     def test_an_old_snapshot_is_not_changed_by_later_events(self):
-        builder = state(*machine("web-1"), pod("a", node_name="web-1"))
+        builder = synced_state(*node_and_claim("web-1"), pod("a", node_name="web-1"))
         old = builder.snapshot()
-        builder.fold(Observed(pod("b", node_name="web-1")))
-        builder.fold(Removed(pod("a", node_name="web-1")))
-        builder.fold(Observed(node("other")))
+        builder.apply_event(ObjectObserved(pod("b", node_name="web-1")))
+        builder.apply_event(ObjectRemoved(pod("a", node_name="web-1")))
+        builder.apply_event(ObjectObserved(node("other")))
         assert [item.name for item in old.pods_by_node["web-1"]] == ["a"]
         assert [item.name for item in old.state_nodes] == ["web-1"]
         assert [item.name for item in builder.snapshot().pods_by_node["web-1"]] == ["b"]
 
     def test_untouched_tables_and_machines_are_the_same_objects(self):
-        builder = state(*machine("web-1"), *machine("web-2"), pod("a", node_name="web-1"))
+        builder = synced_state(
+            *node_and_claim("web-1"), *node_and_claim("web-2"), pod("a", node_name="web-1")
+        )
         old = builder.snapshot()
-        builder.fold(Observed(pod("b", node_name="web-2")))
+        builder.apply_event(ObjectObserved(pod("b", node_name="web-2")))
         new = builder.snapshot()
         assert new.nodes is old.nodes
         assert new.node_claims is old.node_claims
@@ -110,59 +114,59 @@ class TestSharing:
 
     def test_tables_cannot_be_written_to(self):
         with pytest.raises(TypeError):
-            state(*machine("web-1")).snapshot().nodes["x"] = node("x")  # type: ignore[index]  # that is the point
+            synced_state(*node_and_claim("web-1")).snapshot().nodes["x"] = node("x")  # type: ignore[index]  # that is the point
 
 
 class TestReadYourWrites:
     def test_the_response_of_a_write_is_seen_at_once(self):
-        builder = state()
-        builder.fold(Wrote(node_claim("web", resource_version=7)))
+        builder = synced_state()
+        builder.apply_event(ObjectWritten(node_claim("web", resource_version=7)))
         assert "web" in builder.snapshot().node_claims
 
     def test_an_older_version_is_dropped(self):
-        builder = state(versioned(node("web"), 5))
+        builder = synced_state(versioned(node("web"), 5))
         newer = versioned(node("web", labels={"new": "yes"}), 9)
-        builder.fold(Wrote(newer))
-        assert builder.fold(Observed(versioned(node("web"), 6))) == ()
+        builder.apply_event(ObjectWritten(newer))
+        assert builder.apply_event(ObjectObserved(versioned(node("web"), 6))) == ()
         assert builder.snapshot().nodes["web"] is newer
 
     def test_the_same_version_again_is_no_news(self):
-        builder = state(versioned(node("web"), 5))
+        builder = synced_state(versioned(node("web"), 5))
         before = builder.snapshot()
-        assert builder.fold(Observed(versioned(node("web"), 5))) == ()
+        assert builder.apply_event(ObjectObserved(versioned(node("web"), 5))) == ()
         assert builder.snapshot() is before
 
     def test_what_was_removed_does_not_come_back(self):
         gone = versioned(node("web"), 5)
-        builder = state(gone)
-        builder.fold(Removed(gone))
-        builder.fold(Wrote(versioned(gone, 9)))
+        builder = synced_state(gone)
+        builder.apply_event(ObjectRemoved(gone))
+        builder.apply_event(ObjectWritten(versioned(gone, 9)))
         assert "web" not in builder.snapshot().nodes
 
     def test_a_removal_may_come_before_the_object(self):
         late = pod("a", node_name="web-1")
-        builder = state(*machine("web-1"))
-        builder.fold(Removed(late))
-        builder.fold(Observed(late))
+        builder = synced_state(*node_and_claim("web-1"))
+        builder.apply_event(ObjectRemoved(late))
+        builder.apply_event(ObjectObserved(late))
         assert the_machine(builder).pods == ()
 
     def test_removed_uids_are_forgotten_after_a_while(self):
         gone = node("web")
-        builder = state(gone)
-        builder.fold(Removed(gone))
-        builder.fold(Tick(EPOCH + TOMBSTONE_TTL + timedelta(seconds=1)))
-        builder.fold(Observed(gone))
+        builder = synced_state(gone)
+        builder.apply_event(ObjectRemoved(gone))
+        builder.apply_event(TimePassed(EPOCH + TOMBSTONE_TTL + timedelta(seconds=1)))
+        builder.apply_event(ObjectObserved(gone))
         assert "web" in builder.snapshot().nodes
 
     def test_an_object_made_anew_takes_the_place_of_the_old_one(self):
-        builder = state(versioned(node("web", uid="old"), 5))
-        builder.fold(Observed(versioned(node("web", uid="new"), 8)))
-        builder.fold(Removed(versioned(node("web", uid="old"), 7)))
+        builder = synced_state(versioned(node("web", uid="old"), 5))
+        builder.apply_event(ObjectObserved(versioned(node("web", uid="new"), 8)))
+        builder.apply_event(ObjectRemoved(versioned(node("web", uid="old"), 7)))
         assert builder.snapshot().nodes["web"].uid == "new"
 
     def test_a_late_event_of_the_old_object_is_dropped(self):
-        builder = state(versioned(node("web", uid="new"), 8))
-        builder.fold(Observed(versioned(node("web", uid="old"), 5)))
+        builder = synced_state(versioned(node("web", uid="new"), 8))
+        builder.apply_event(ObjectObserved(versioned(node("web", uid="old"), 5)))
         assert builder.snapshot().nodes["web"].uid == "new"
 
 
@@ -171,15 +175,15 @@ class TestUsage:
         """Case 146: unbound and terminal pods do not count; deletion subtracts."""
         a, b = pod("a", cpu="1500m", node_name="web-1"), pod("b", cpu="2", node_name="web-1")
         done = pod("c", cpu="8", node_name="web-1", phase="Succeeded")
-        builder = state(*machine("web-1"), a, b, done, pod("d", cpu="1"))
+        builder = synced_state(*node_and_claim("web-1"), a, b, done, pod("d", cpu="1"))
         assert the_machine(builder).requests["cpu"] == 3500
-        builder.fold(Removed(a))
+        builder.apply_event(ObjectRemoved(a))
         assert the_machine(builder).requests["cpu"] == 2000
 
     def test_daemon_requests_are_counted_apart_and_in_the_total(self):
         """Case 146: 1 CPU of daemons within 2.5 CPU in all."""
-        builder = state(
-            *machine("web-1"),
+        builder = synced_state(
+            *node_and_claim("web-1"),
             pod("web", cpu="1500m", memory="1Gi", node_name="web-1"),
             pod("ds", cpu="1", memory="2Gi", node_name="web-1", owner_kind="DaemonSet"),
         )
@@ -189,19 +193,21 @@ class TestUsage:
 
     def test_a_pod_that_is_bound_elsewhere_moves(self):
         """Case 305: missed events (rebinding) are handled."""
-        builder = state(*machine("a"), *machine("b"), pod("p", cpu="1", node_name="a"))
-        builder.fold(Observed(pod("p", cpu="1", node_name="b")))
+        builder = synced_state(
+            *node_and_claim("a"), *node_and_claim("b"), pod("p", cpu="1", node_name="a")
+        )
+        builder.apply_event(ObjectObserved(pod("p", cpu="1", node_name="b")))
         used = {m.name: m.requests.get("cpu", 0) for m in builder.snapshot().state_nodes}
         assert used == {"a": 0, "b": 1000}
 
     def test_pods_may_be_seen_before_their_node(self):
-        builder = state(pod("p", cpu="1", node_name="web-1"))
-        for half in machine("web-1"):
-            builder.fold(Observed(half))
+        builder = synced_state(pod("p", cpu="1", node_name="web-1"))
+        for half in node_and_claim("web-1"):
+            builder.apply_event(ObjectObserved(half))
         assert the_machine(builder).requests["cpu"] == 1000
 
     def test_pending_pods_are_the_provisionable_ones(self):
-        builder = state(
+        builder = synced_state(
             pod("waits"),
             pod("gated", unschedulable=False),
             pod("bound", node_name="web-1"),
@@ -215,18 +221,18 @@ class TestUsage:
         shape = pod_shape(owner_kind="DaemonSet")
         old = pod("ds-1", shape=shape, node_name="a", created=at(seconds=1))
         new = pod("ds-2", shape=shape, node_name="b", created=at(seconds=2))
-        builder = state(new, old)
+        builder = synced_state(new, old)
         owner = new.owner_uid
         assert builder.snapshot().daemon_pods[owner] is new
-        builder.fold(Removed(new))
+        builder.apply_event(ObjectRemoved(new))
         assert builder.snapshot().daemon_pods[owner] is old
-        builder.fold(Removed(old))
+        builder.apply_event(ObjectRemoved(old))
         assert owner not in builder.snapshot().daemon_pods
 
 
 class TestMachines:
     def test_a_node_and_its_claim_are_one_machine(self):
-        builder = state(*machine("web-1"))
+        builder = synced_state(*node_and_claim("web-1"))
         found = the_machine(builder)
         assert (found.name, found.managed, found.registered, found.initialized) == (
             "web-1", True, True, True,
@@ -234,28 +240,30 @@ class TestMachines:
 
     def test_a_provider_id_that_appears_later_keeps_one_machine(self):
         """Case 150."""
-        builder = state(node_claim("web-1"))
+        builder = synced_state(node_claim("web-1"))
         assert the_machine(builder).provider_id == ""
-        its_node, claim = machine("web-1")
-        builder.fold(Observed(claim))
-        builder.fold(Observed(its_node))
+        its_node, claim = node_and_claim("web-1")
+        builder.apply_event(ObjectObserved(claim))
+        builder.apply_event(ObjectObserved(its_node))
         assert the_machine(builder).provider_id == "kwok://web-1"
 
     def test_a_changed_provider_id_leaves_nothing_behind(self):
         """Case 155."""
-        builder = state(*machine("web-1"))
-        builder.fold(Observed(node_claim("web-1", stage="Initialized", provider_id="kwok://x")))
-        builder.fold(Observed(node("web-1", provider_id="kwok://x")))
+        builder = synced_state(*node_and_claim("web-1"))
+        builder.apply_event(
+            ObjectObserved(node_claim("web-1", stage="Initialized", provider_id="kwok://x"))
+        )
+        builder.apply_event(ObjectObserved(node("web-1", provider_id="kwok://x")))
         assert the_machine(builder).provider_id == "kwok://x"
         assert list(builder.snapshot().nodes_by_provider_id) == ["kwok://x"]
 
     def test_either_half_may_go_first(self):
-        its_node, claim = machine("web-1")
+        its_node, claim = node_and_claim("web-1")
         for first, second in ((its_node, claim), (claim, its_node)):
-            builder = state(its_node, claim)
-            builder.fold(Removed(first))
+            builder = synced_state(its_node, claim)
+            builder.apply_event(ObjectRemoved(first))
             assert len(builder.snapshot().state_nodes) == 1
-            builder.fold(Removed(second))
+            builder.apply_event(ObjectRemoved(second))
             assert builder.snapshot().state_nodes == ()
             assert dict(builder.snapshot().state_nodes_by_node) == {}
             assert dict(builder.snapshot().state_nodes_by_claim) == {}
@@ -263,55 +271,55 @@ class TestMachines:
     def test_labels_are_the_claims_until_registration(self):
         claim = node_claim("web", stage="Launched", labels={"from": "claim"})
         young = node("web", claim=claim, stage="Launched", labels={"from": "node"})
-        builder = state(claim, young)
+        builder = synced_state(claim, young)
         assert the_machine(builder).labels["from"] == "claim"
         grown = node("web", claim=claim, stage="Registered", labels={"from": "node"})
-        builder.fold(Observed(grown))
+        builder.apply_event(ObjectObserved(grown))
         assert the_machine(builder).labels["from"] == "node"
 
     def test_zero_amounts_of_a_young_node_are_filled_from_the_claim(self):
         """Case 212: the kubelet reports no GPUs before their plug-in has started."""
         claim = node_claim("web", stage="Registered", capacity={"example.com/gpu": "2"})
         for stage, gpus in (("Registered", 2), ("Initialized", 0)):
-            builder = state(
+            builder = synced_state(
                 claim, node("web", claim=claim, stage=stage, capacity={"example.com/gpu": "0"})
             )
             assert the_machine(builder).allocatable["example.com/gpu"] == gpus
 
     def test_capacity_counts_the_node_itself(self):
         """Case 155: capacity always includes `nodes: 1`."""
-        assert the_machine(state(*machine("web"))).capacity["nodes"] == 1
+        assert the_machine(synced_state(*node_and_claim("web"))).capacity["nodes"] == 1
 
     def test_boot_time_taints_do_not_count_before_initialisation(self):
         """Cases 154, 202-204, 309."""
         claim = node_claim("web", stage="Registered", startup_taints=("cni:NoSchedule",))
         taints = (*EPHEMERAL, "cni:NoSchedule", "dedicated=web:NoSchedule")
         young = node("web", claim=claim, stage="Registered", taints=taints)
-        assert [t.key for t in the_machine(state(claim, young)).taints] == ["dedicated"]
+        assert [t.key for t in the_machine(synced_state(claim, young)).taints] == ["dedicated"]
         grown = node("web", claim=claim, stage="Initialized", taints=taints)
-        assert len(the_machine(state(claim, grown)).taints) == len(taints)
+        assert len(the_machine(synced_state(claim, grown)).taints) == len(taints)
         foreign = node("web", provider_id="kwok://web", taints=taints)
-        assert len(the_machine(state(foreign)).taints) == len(taints)
+        assert len(the_machine(synced_state(foreign)).taints) == len(taints)
 
     def test_a_machine_without_node_has_the_claims_taints(self):
         claim = node_claim(
             "web", taints=("dedicated=web:NoSchedule",), startup_taints=("cni:NoSchedule",)
         )
-        assert [t.key for t in the_machine(state(claim)).taints] == ["dedicated"]
+        assert [t.key for t in the_machine(synced_state(claim)).taints] == ["dedicated"]
 
     def test_a_node_of_nobody_is_plain_capacity(self):
-        found = the_machine(state(node("static-1")))
+        found = the_machine(synced_state(node("static-1")))
         assert (found.managed, found.initialized, found.provider_id) == (False, True, "static-1")
 
     def test_claims_of_foreign_kinds_are_left_alone(self):
         ref = KWOK.model_copy(update={"kind": "OtherNodeClass"})
         claim = node_claim("web", stage="Initialized", node_class_ref=ref)
-        found = the_machine(state(claim, node("web", claim=claim)))
+        found = the_machine(synced_state(claim, node("web", claim=claim)))
         assert found.managed is False
 
     def test_a_node_of_ours_without_provider_id_is_not_capacity_yet(self):
         claim = node_claim("web", stage="Launched")
-        builder = state(claim, node("web", claim=claim, provider_id=""))
+        builder = synced_state(claim, node("web", claim=claim, provider_id=""))
         assert the_machine(builder).node is None
 
     def test_a_node_of_ours_without_instance_type_is_not_looked_at(self):
@@ -319,18 +327,18 @@ class TestMachines:
         bare = node(
             "web", provider_id="kwok://web", taints=("karpenter.sh/unregistered:NoExecute",)
         )
-        assert the_machine(state(claim, bare)).node is None
+        assert the_machine(synced_state(claim, bare)).node is None
 
     def test_two_nodes_with_one_provider_id_are_one_machine_and_both_are_known(self):
-        its_node, claim = machine("web-1")
+        its_node, claim = node_and_claim("web-1")
         twin = node("web-0", claim=claim, created=at(seconds=5))
-        builder = state(its_node, claim, twin)
+        builder = synced_state(its_node, claim, twin)
         assert the_machine(builder).name == "web-1"
         assert builder.snapshot().nodes_of(claim) == (twin, its_node)
         assert builder.snapshot().claims_of(twin) == (claim,)
 
     def test_an_empty_provider_id_matches_nothing(self):
-        builder = state(node_claim("web"), node("web"))
+        builder = synced_state(node_claim("web"), node("web"))
         assert builder.snapshot().nodes_of(node_claim("web")) == ()
         assert builder.snapshot().claims_of(node("web")) == ()
 
@@ -338,29 +346,29 @@ class TestMachines:
 class TestLeaving:
     def test_marks_and_deletions_show(self):
         """Cases 148, 155: in-memory mark, deleting claim, terminating instance, deleting node."""
-        its_node, claim = machine("web")
+        its_node, claim = node_and_claim("web")
         deleting = claim.model_copy(
             update={"metadata": claim.metadata.model_copy(update={"deletion_timestamp": EPOCH})}
         )
         terminating = with_claim_conditions(claim, INSTANCE_TERMINATING, now=EPOCH)
         for objects in ((its_node, deleting), (its_node, terminating), (node("x", deleted=EPOCH),)):
-            assert the_machine(state(*objects)).marked_for_deletion
-        builder = state(its_node, claim)
+            assert the_machine(synced_state(*objects)).marked_for_deletion
+        builder = synced_state(its_node, claim)
         assert not the_machine(builder).marked_for_deletion
-        builder.fold(DeletionMarked(names=("web",), cause="empty/1"))
+        builder.apply_event(DeletionMarked(names=("web",), cause="empty/1"))
         assert the_machine(builder).marked_for_deletion
-        builder.fold(DeletionUnmarked(names=("web",)))
+        builder.apply_event(DeletionUnmarked(names=("web",)))
         assert not the_machine(builder).marked_for_deletion
 
     def test_a_deleting_node_with_a_living_claim_is_not_leaving_by_itself(self):
-        _, claim = machine("web")
-        builder = state(claim, node("web", claim=claim, deleted=EPOCH))
+        _, claim = node_and_claim("web")
+        builder = synced_state(claim, node("web", claim=claim, deleted=EPOCH))
         assert not the_machine(builder).marked_for_deletion
 
     def test_a_nomination_lasts_its_window(self):
         """Case 149: true at +10 s, false at +21 s."""
-        builder = state(*machine("web"))
-        builder.fold(Nominated(names=("web",), until=at(seconds=20)))
+        builder = synced_state(*node_and_claim("web"))
+        builder.apply_event(NodesNominated(names=("web",), until=at(seconds=20)))
         found = the_machine(builder)
         assert found.is_nominated(at(seconds=10))
         assert not found.is_nominated(at(seconds=21))
@@ -368,30 +376,34 @@ class TestLeaving:
 
 class TestChanges:
     def test_a_pod_wakes_its_node(self):
-        builder = state(*machine("a"), *machine("b"), pod("p", node_name="a"))
-        changes = builder.fold(Observed(pod("p", node_name="b")))
+        builder = synced_state(*node_and_claim("a"), *node_and_claim("b"), pod("p", node_name="a"))
+        changes = builder.apply_event(ObjectObserved(pod("p", node_name="b")))
         assert changes == (
-            Change(Kind.POD, ("uid-default-p",)),
-            Change(Kind.NODE_PODS, ("a", "b")),
-            Change(Kind.POD_EVENT, ("b",)),
+            StateChange(ObjectKind.POD, ("uid-default-p",)),
+            StateChange(ObjectKind.NODE_PODS, ("a", "b")),
+            StateChange(ObjectKind.POD_EVENT, ("b",)),
         )
 
     def test_a_node_wakes_its_claim_and_the_other_way_round(self):
-        its_node, claim = machine("web")
-        builder = state(claim)
-        assert Change(Kind.NODE_CLAIM, ("web",)) in builder.fold(Observed(its_node))
-        assert Change(Kind.NODE, ("web",)) in builder.fold(Observed(claim))
+        its_node, claim = node_and_claim("web")
+        builder = synced_state(claim)
+        assert StateChange(ObjectKind.NODE_CLAIM, ("web",)) in builder.apply_event(
+            ObjectObserved(its_node)
+        )
+        assert StateChange(ObjectKind.NODE, ("web",)) in builder.apply_event(ObjectObserved(claim))
 
     def test_the_start_of_a_launch_wakes_the_claim(self):
         claim = node_claim("web")
-        builder = state(claim)
-        assert builder.fold(CallStarted(claim.uid, EPOCH)) == (Change(Kind.NODE_CLAIM, ("web",)),)
-        assert builder.fold(CallStarted("nobody", EPOCH)) == ()
+        builder = synced_state(claim)
+        assert builder.apply_event(LaunchCallStarted(claim.uid, EPOCH)) == (
+            StateChange(ObjectKind.NODE_CLAIM, ("web",)),
+        )
+        assert builder.apply_event(LaunchCallStarted("nobody", EPOCH)) == ()
 
     def test_pods_that_were_there_at_the_start_are_no_events(self):
         builder = StateBuilder(MANAGED_KINDS)
-        assert Kind.POD_EVENT not in {
-            change.kind for change in builder.fold(Observed(pod("p", node_name="a")))
+        assert ObjectKind.POD_EVENT not in {
+            change.kind for change in builder.apply_event(ObjectObserved(pod("p", node_name="a")))
         }
 
     @pytest.mark.parametrize(
@@ -407,14 +419,14 @@ class TestChanges:
     )  # fmt: skip
     def test_coming_ending_and_leaving_are_events(self, before, after, is_event):
         """Case 124's trigger: bound, terminal or terminating; daemons do not count."""
-        builder = state(*([before] if before else []))
-        kinds = {change.kind for change in builder.fold(Observed(after))}
-        assert (Kind.POD_EVENT in kinds) is is_event
+        builder = synced_state(*([before] if before else []))
+        kinds = {change.kind for change in builder.apply_event(ObjectObserved(after))}
+        assert (ObjectKind.POD_EVENT in kinds) is is_event
 
     def test_synced_is_told(self):
         builder = StateBuilder(MANAGED_KINDS)
         assert not builder.snapshot().synced
-        assert builder.fold(Synced()) == (Change(Kind.SYNCED),)
+        assert builder.apply_event(InformersSynced()) == (StateChange(ObjectKind.SYNCED),)
         assert builder.snapshot().synced
 
 
@@ -423,7 +435,7 @@ class TestMask:
 
     def builder(self) -> StateBuilder:
         types = catalogue(instance_type("small"), instance_type("large"))
-        return state(node_pool("default"), catalogues={"default": types})
+        return synced_state(node_pool("default"), catalogues={"default": types})
 
     def available(self, builder: StateBuilder) -> int:
         types = builder.snapshot().catalogues["default"].instance_types
@@ -433,12 +445,14 @@ class TestMask:
         builder = self.builder()
         before = builder.snapshot().catalogues["default"]
         whole = self.available(builder)
-        changes = builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
-        assert changes == (Change(Kind.CATALOGUE, ("default",)),)
+        changes = builder.apply_event(
+            OfferingsUnavailable(offerings=(self.OUT,), provider="kwok", at=EPOCH)
+        )
+        assert changes == (StateChange(ObjectKind.CATALOGUE, ("default",)),)
         assert self.available(builder) == whole - 1
         assert builder.snapshot().catalogues["default"].version != before.version
-        changes = builder.fold(Tick(at(minutes=3)))
-        assert changes == (Change(Kind.CATALOGUE, ("default",)),)
+        changes = builder.apply_event(TimePassed(at(minutes=3)))
+        assert changes == (StateChange(ObjectKind.CATALOGUE, ("default",)),)
         assert builder.snapshot().catalogues["default"] is before
 
     @pytest.mark.parametrize(("capacity_type", "minutes"), [("spot", 3), ("on-demand", 24)])
@@ -449,12 +463,12 @@ class TestMask:
         out = replace(self.OUT, capacity_type=capacity_type)
         moment = EPOCH
         for _ in range(4):
-            builder.fold(OfferingsExhausted(offerings=(out,), provider="kwok", at=moment))
+            builder.apply_event(OfferingsUnavailable(offerings=(out,), provider="kwok", at=moment))
             masked_for = 0
             while self.available(builder) < whole:
                 masked_for += 1
                 moment += timedelta(minutes=1)
-                builder.fold(Tick(moment))
+                builder.apply_event(TimePassed(moment))
         assert masked_for == minutes
 
     def test_the_same_mask_gives_the_same_version(self):
@@ -462,7 +476,9 @@ class TestMask:
         versions = set()
         for _ in range(2):
             builder = self.builder()
-            builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
+            builder.apply_event(
+                OfferingsUnavailable(offerings=(self.OUT,), provider="kwok", at=EPOCH)
+            )
             versions.add(builder.snapshot().catalogues["default"].version)
         assert len(versions) == 1
 
@@ -471,46 +487,49 @@ class TestMask:
         builder = self.builder()
         whole = self.available(builder)
         out = replace(self.OUT, capacity_type="on-demand")
-        builder.fold(OfferingsExhausted(offerings=(out,), provider="kwok", at=EPOCH))
+        builder.apply_event(OfferingsUnavailable(offerings=(out,), provider="kwok", at=EPOCH))
         before = builder.snapshot().catalogues["default"]
         later = at(minutes=2)
-        builder.fold(Tick(later))
-        builder.fold(OfferingsExhausted(offerings=(out,), provider="kwok", at=later))
+        builder.apply_event(TimePassed(later))
+        builder.apply_event(OfferingsUnavailable(offerings=(out,), provider="kwok", at=later))
         assert builder.snapshot().catalogues["default"] is before
-        builder.fold(Tick(at(minutes=4)))
+        builder.apply_event(TimePassed(at(minutes=4)))
         assert builder.snapshot().catalogues["default"] is before, "the later end holds"
-        builder.fold(Tick(at(minutes=5)))
+        builder.apply_event(TimePassed(at(minutes=5)))
         assert self.available(builder) == whole
 
     def test_pools_with_one_catalogue_and_one_mask_share_the_result(self):
         types = catalogue(instance_type("small"), instance_type("large"))
         pools = [node_pool(name) for name in ("first", "second")]
-        builder = state(*pools, catalogues={"first": types, "second": types})
-        builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
+        builder = synced_state(*pools, catalogues={"first": types, "second": types})
+        builder.apply_event(OfferingsUnavailable(offerings=(self.OUT,), provider="kwok", at=EPOCH))
         masked = builder.snapshot().catalogues
         assert masked["first"] is not types
         assert masked["first"] is masked["second"]
         later = node_pool("third")
-        builder.fold(Observed(later))
-        builder.fold(CataloguePublished("third", types))
+        builder.apply_event(ObjectObserved(later))
+        builder.apply_event(CataloguePublished("third", types))
         assert builder.snapshot().catalogues["third"] is masked["first"]
 
     def test_another_mask_or_catalogue_gives_another_result(self):
         builder = self.builder()
-        builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
+        builder.apply_event(OfferingsUnavailable(offerings=(self.OUT,), provider="kwok", at=EPOCH))
         one = self.available(builder)
         more = replace(self.OUT, zone="zone-b")
-        builder.fold(OfferingsExhausted(offerings=(more,), provider="kwok", at=EPOCH))
+        builder.apply_event(OfferingsUnavailable(offerings=(more,), provider="kwok", at=EPOCH))
         assert self.available(builder) == one - 1
         fresh = catalogue(instance_type("small"), version="2")
-        builder.fold(CataloguePublished("default", fresh))
+        builder.apply_event(CataloguePublished("default", fresh))
         assert len(builder.snapshot().catalogues["default"].instance_types) == 1
 
     def test_other_providers_are_not_touched(self):
         builder = self.builder()
         before = builder.snapshot().catalogues["default"]
         assert (
-            builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="aws", at=EPOCH)) == ()
+            builder.apply_event(
+                OfferingsUnavailable(offerings=(self.OUT,), provider="aws", at=EPOCH)
+            )
+            == ()
         )
         assert builder.snapshot().catalogues["default"] is before
 
@@ -520,23 +539,23 @@ class TestMask:
         whole = self.available(builder)
         name = builder.snapshot().node_pools["default"].spec.template.spec.node_class_ref.name
         other, own = (
-            OfferingsExhausted(offerings=(self.OUT,), provider="kwok", node_class=each, at=EPOCH)
+            OfferingsUnavailable(offerings=(self.OUT,), provider="kwok", node_class=each, at=EPOCH)
             for each in ("another", name)
         )
-        builder.fold(other)
+        builder.apply_event(other)
         assert self.available(builder) == whole
-        builder.fold(own)
+        builder.apply_event(own)
         assert self.available(builder) == whole - 1
 
     def test_a_refreshed_catalogue_keeps_its_mask(self):
         builder = self.builder()
-        builder.fold(OfferingsExhausted(offerings=(self.OUT,), provider="kwok", at=EPOCH))
+        builder.apply_event(OfferingsUnavailable(offerings=(self.OUT,), provider="kwok", at=EPOCH))
         masked = self.available(builder)
         fresh = catalogue(instance_type("small"), instance_type("large"), version="2")
-        builder.fold(CataloguePublished("default", fresh))
+        builder.apply_event(CataloguePublished("default", fresh))
         assert self.available(builder) == masked
 
     def test_a_pool_without_a_catalogue_has_none(self):
         builder = self.builder()
-        builder.fold(CataloguePublished("default", None))
+        builder.apply_event(CataloguePublished("default", None))
         assert "default" not in builder.snapshot().catalogues

@@ -13,14 +13,19 @@ from karpenter_core.api.records import (
     TopologySpread,
     WorkloadView,
 )
-from karpenter_core.scheduling.selectors import Selector
+from karpenter_core.scheduling.selectors import PodSelector
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.events import DeletionMarked, PodsDecided
-from karpenter_core.state.problem import Framing, scheduling_problem
+from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape, pods
-from karpenter_core.testing.machines import machine, node_claim, ready, state
+from karpenter_core.testing.state_builders import (
+    node_and_claim,
+    node_claim,
+    ready_node_pool,
+    synced_state,
+)
 
-POOL = ready(node_pool("default"))
+POOL = ready_node_pool(node_pool("default"))
 ZONAL = TopologySpread(topology_key=ZONE, max_skew=1, when_unsatisfiable="DoNotSchedule")
 HOSTS = TopologySpread(
     topology_key=HOSTNAME,
@@ -54,16 +59,16 @@ def requirement(key, operator, *values):
 
 def asked(*objects, constraints=(ZONAL,)):
     """The pods of the problem, by name."""
-    builder = state(POOL, *objects)
-    question = scheduling_problem(
-        builder.snapshot(), now=EPOCH, framing=Framing(default_spread=constraints)
+    builder = synced_state(POOL, *objects)
+    question = build_provisioning_input(
+        builder.snapshot(), now=EPOCH, problem_settings=ProblemSettings(default_spread=constraints)
     )
     return {item.name: item for item in question.problem.pods}
 
 
 def selector_of(item):
     (constraint,) = item.shape.topology_spread
-    return Selector.read(constraint.selector)
+    return PodSelector.read(constraint.selector)
 
 
 def selects(item, **labels):
@@ -112,25 +117,25 @@ class TestWhoGetsADefault:
         assert waiting.shape.topology_spread == ()
 
     def test_pods_of_leaving_nodes_get_it_too(self):
-        builder = state(
-            POOL, *machine("old"), pod("web-1", node_name="old", labels={"app": "web"}),
+        builder = synced_state(
+            POOL, *node_and_claim("old"), pod("web-1", node_name="old", labels={"app": "web"}),
             service(selector={"app": "web"}),
         )  # fmt: skip
-        builder.fold(DeletionMarked(names=("old",), cause="drifted/1"))
-        question = scheduling_problem(
-            builder.snapshot(), now=EPOCH, framing=Framing(default_spread=(ZONAL,))
+        builder.apply_event(DeletionMarked(names=("old",), cause="drifted/1"))
+        question = build_provisioning_input(
+            builder.snapshot(), now=EPOCH, problem_settings=ProblemSettings(default_spread=(ZONAL,))
         )
         (found,) = question.problem.pods
         assert selects(found, app="web")
 
     def test_pods_that_wait_for_a_machine_stay_what_they_are(self):
         waiting = pod("web-1", labels={"app": "web"})
-        builder = state(POOL, node_claim("new"), waiting, service(selector={"app": "web"}))
-        builder.fold(PodsDecided(placed={waiting.uid: "new"}, at=EPOCH))
-        question = scheduling_problem(
-            builder.snapshot(), now=EPOCH, framing=Framing(default_spread=(ZONAL,))
+        builder = synced_state(POOL, node_claim("new"), waiting, service(selector={"app": "web"}))
+        builder.apply_event(PodsDecided(placed={waiting.uid: "new"}, at=EPOCH))
+        question = build_provisioning_input(
+            builder.snapshot(), now=EPOCH, problem_settings=ProblemSettings(default_spread=(ZONAL,))
         )
-        assert question.waiting == {"new": (waiting,)}
+        assert question.placed_pods == {"new": (waiting,)}
 
 
 class TestSelectors:
@@ -142,19 +147,19 @@ class TestSelectors:
             pod("web-1", labels={"app": "web", "tier": "front"}, owner_kind=kind),
             workload(kind=kind, labels={"app": "web"}),
         )["web-1"]
-        assert selector_of(found) == Selector((), (("app", "In", ("web",)),))
+        assert selector_of(found) == PodSelector((), (("app", "In", ("web",)),))
 
     def test_expressions_are_taken_as_they_are(self):
         expressions = (requirement("app", "In", "web", "api"), requirement("old", "DoesNotExist"))
         found = asked(pod("web-1"), workload(labels={"a": "b"}, expressions=expressions))["web-1"]
-        assert selector_of(found) == Selector(
+        assert selector_of(found) == PodSelector(
             (), (("a", "In", ("b",)), ("app", "In", ("api", "web")), ("old", "DoesNotExist", ()))
         )
 
     def test_a_service_alone_suffices(self):
         """Case 346."""
         found = asked(pod("web-1", labels={"app": "web"}), service(selector={"app": "web"}))
-        assert selector_of(found["web-1"]) == Selector((("app", "web"),))
+        assert selector_of(found["web-1"]) == PodSelector((("app", "web"),))
 
     def test_all_services_of_a_pod_count_together_with_its_owner(self):
         found = asked(
@@ -164,7 +169,7 @@ class TestSelectors:
             service("c", {"app": "api"}),
             workload(labels={"rev": "1"}),
         )["web-1"]
-        assert selector_of(found) == Selector(
+        assert selector_of(found) == PodSelector(
             (("app", "web"), ("tier", "front")), (("rev", "In", ("1",)),)
         )
 
@@ -191,7 +196,7 @@ class TestSelectors:
             service(selector={"app": "web"}),
             workload(kind="ReplicationController", labels={"app": "other", "x": "y"}),
         )["web-1"]
-        assert selector_of(found) == Selector((("app", "other"), ("x", "y")))
+        assert selector_of(found) == PodSelector((("app", "other"), ("x", "y")))
 
     def test_a_replica_set_that_contradicts_a_service_selects_nothing(self):
         found = asked(
@@ -258,9 +263,11 @@ class TestPlacement:
 
     def zones(self, count, constraint, *objects, pool=POOL):
         waiting = pods(count, "web", cpu="1", labels={"app": "web"})
-        builder = state(pool, workload(labels={"app": "web"}), *waiting, *objects)
-        question = scheduling_problem(
-            builder.snapshot(), now=EPOCH, framing=Framing(default_spread=(constraint,))
+        builder = synced_state(pool, workload(labels={"app": "web"}), *waiting, *objects)
+        question = build_provisioning_input(
+            builder.snapshot(),
+            now=EPOCH,
+            problem_settings=ProblemSettings(default_spread=(constraint,)),
         )
         plan = solve(question.problem)
         found = {}
@@ -277,7 +284,7 @@ class TestPlacement:
         there = [
             pod(f"web-there-{n}", labels={"app": "web"}, cpu="1", node_name="old") for n in range(2)
         ]
-        full = machine("old", capacity={"cpu": "2"})
+        full = node_and_claim("old", capacity={"cpu": "2"})
         assert self.zones(2, ZONAL, *full, *there) == {"zone-b": 1, "zone-c": 1}
 
     @pytest.mark.parametrize(
@@ -290,6 +297,6 @@ class TestPlacement:
     )
     def test_fewer_domains_than_demanded(self, zones, when, expected):
         """Case 344: `minDomains` passes through; the third pod waits, or goes anyway."""
-        few = ready(node_pool("default", requirements=[(ZONE, "In", *zones)]))
+        few = ready_node_pool(node_pool("default", requirements=[(ZONE, "In", *zones)]))
         wanted = msgspec.structs.replace(ZONAL, min_domains=3, when_unsatisfiable=when)
         assert sorted(self.zones(3, wanted, pool=few).values()) == expected

@@ -1,4 +1,4 @@
-"""Which pods ask for a node, which come back when theirs goes, and what budgets say to that."""
+"""Rules of pods: provisioning, rescheduling, eviction and budgets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import do_not_disrupt, is_evictable, protection_notice
 from karpenter_core.testing.builders import EPOCH, pod, toleration
-from karpenter_core.testing.machines import disruption_budget
+from karpenter_core.testing.state_builders import disruption_budget
 
 REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
 DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet"}

@@ -1,4 +1,4 @@
-"""What the volumes of pods bring into a scheduling problem."""
+"""Volumes of pods in a scheduling problem."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from karpenter_core.api.records import (
     VolumeView,
 )
 from karpenter_core.scheduling.requirements import Requirement, Requirements
-from karpenter_core.state.events import DeletionMarked, Observed, PodsDecided, Removed
-from karpenter_core.state.pod_volumes import VolumesUnsupported
-from karpenter_core.state.problem import Framing, scheduling_problem
+from karpenter_core.state.events import DeletionMarked, ObjectObserved, ObjectRemoved, PodsDecided
+from karpenter_core.state.pod_volumes import UnsupportedVolumes
+from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, node_pool, node_term, pod, pod_shape
-from karpenter_core.testing.machines import machine, node_claim, ready, state
+from karpenter_core.testing.state_builders import (
+    node_and_claim,
+    node_claim,
+    ready_node_pool,
+    synced_state,
+)
 
-POOL = ready(node_pool("default"))
+POOL = ready_node_pool(node_pool("default"))
 EBS = "ebs.csi.aws.com"
 WAITS = "WaitForFirstConsumer"
 
@@ -69,8 +74,10 @@ def zones(*names: str):
 
 
 def ask(*objects, **options):
-    return scheduling_problem(
-        state(POOL, *objects).snapshot(), now=EPOCH, framing=Framing(**options)
+    return build_provisioning_input(
+        synced_state(POOL, *objects).snapshot(),
+        now=EPOCH,
+        problem_settings=ProblemSettings(**options),
     )
 
 
@@ -147,14 +154,14 @@ class TestValidation:
     )
     def test_a_driver_that_the_provider_cannot_serve_leaves_the_pod_out(self, objects):
         """Case 283: by the class of an unbound claim, by the volume of a bound one."""
-        unsupported = VolumesUnsupported(provisioners=frozenset({"other.csi.example.com"}))
+        unsupported = UnsupportedVolumes(provisioners=frozenset({"other.csi.example.com"}))
         asking = pod("a", shape=mounting("data"))
         assert "is not supported" in reason(ask(asking, *objects, unsupported_volumes=unsupported))
         assert ask(asking, *objects).ignored == ()
 
     def test_a_topology_key_that_no_node_has_leaves_the_pod_out(self):
         """Case 283; a bound claim is past its class."""
-        unsupported = VolumesUnsupported(topology_keys=frozenset({"example.com/rack"}))
+        unsupported = UnsupportedVolumes(topology_keys=frozenset({"example.com/rack"}))
         racks = storage_class("fast", node_term(("example.com/rack", "In", "r1")))
         asking = pod("a", shape=mounting("data"))
         unbound = claim(storage_class="fast")
@@ -276,15 +283,15 @@ class TestAlternatives:
         assert ask(pod("a")).problem.volumes == {}
 
     def test_pods_of_leaving_nodes_bring_their_volumes(self):
-        builder = state(
+        builder = synced_state(
             POOL,
-            *machine("web"),
+            *node_and_claim("web"),
             pod("a", shape=mounting("data"), node_name="web"),
             bound(),
             volume("pv", zone("z1"), driver=EBS),
         )
-        builder.fold(DeletionMarked(names=("web",), cause="drifted/1"))
-        question = scheduling_problem(builder.snapshot(), now=EPOCH)
+        builder.apply_event(DeletionMarked(names=("web",), cause="drifted/1"))
+        question = build_provisioning_input(builder.snapshot(), now=EPOCH)
         found = asked_volumes(question)
         assert (found.alternatives, found.attached) == ((zones("z1"),), {EBS: {"default/data"}})
 
@@ -313,7 +320,7 @@ class TestAttached:
     def test_a_claim_that_is_mounted_twice_is_attached_once(self):
         """Case 280, within one pod and on one node."""
         question = ask(
-            *machine("web"),
+            *node_and_claim("web"),
             pod("a", shape=mounting("data", "data")),
             pod("b", shape=mounting("data"), node_name="web"),
             pod("c", shape=mounting("data"), node_name="web"),
@@ -325,9 +332,9 @@ class TestAttached:
 
     def test_what_bound_pods_attach_is_told_per_driver(self):
         """Case 306: however often the claim of the machine is updated."""
-        builder = state(
+        builder = synced_state(
             POOL,
-            *machine("web"),
+            *node_and_claim("web"),
             pod("a", shape=mounting("data", "logs"), node_name="web"),
             pod("b", shape=mounting("more"), node_name="web"),
             bound("data", "one"),
@@ -339,17 +346,17 @@ class TestAttached:
         )
         expected = {EBS: {"default/data", "default/more"}, "efs.csi.aws.com": {"default/logs"}}
         for _ in range(2):
-            (found,) = scheduling_problem(builder.snapshot(), now=EPOCH).problem.nodes
+            (found,) = build_provisioning_input(builder.snapshot(), now=EPOCH).problem.nodes
             assert found.volumes == expected
-            for part in machine("web"):
-                builder.fold(Observed(part))
+            for part in node_and_claim("web"):
+                builder.apply_event(ObjectObserved(part))
 
     def test_a_pod_that_leaves_takes_its_volumes_along(self):
         """Those that another pod shares stay."""
         leaving = pod("a", shape=mounting("data", "logs"), node_name="web")
-        builder = state(
+        builder = synced_state(
             POOL,
-            *machine("web"),
+            *node_and_claim("web"),
             leaving,
             pod("b", shape=mounting("logs"), node_name="web"),
             bound("data", "one"),
@@ -357,8 +364,8 @@ class TestAttached:
             volume("one", driver=EBS),
             volume("two", driver=EBS),
         )
-        builder.fold(Removed(leaving))
-        (found,) = scheduling_problem(builder.snapshot(), now=EPOCH).problem.nodes
+        builder.apply_event(ObjectRemoved(leaving))
+        (found,) = build_provisioning_input(builder.snapshot(), now=EPOCH).problem.nodes
         assert found.volumes == {EBS: {"default/logs"}}
 
     @pytest.mark.parametrize(
@@ -374,20 +381,20 @@ class TestAttached:
     def test_bound_pods_whose_claims_are_odd_count_without_them(self, objects):
         """Case 286."""
         running = pod("a", shape=mounting("data"), node_name="web")
-        (found,) = ask(*machine("web"), running, *objects).problem.nodes
+        (found,) = ask(*node_and_claim("web"), running, *objects).problem.nodes
         assert found.volumes == {}
         assert [item.name for item in found.pods] == ["a"]
 
     def test_pods_that_wait_for_a_machine_have_their_volumes_counted_there(self):
         waiting = pod("a", shape=mounting("data"))
-        builder = state(POOL, *machine("web"), waiting, bound(), volume(driver=EBS))
-        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
-        (found,) = scheduling_problem(builder.snapshot(), now=EPOCH).problem.nodes
+        builder = synced_state(POOL, *node_and_claim("web"), waiting, bound(), volume(driver=EBS))
+        builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
+        (found,) = build_provisioning_input(builder.snapshot(), now=EPOCH).problem.nodes
         assert found.volumes == {EBS: {"default/data"}}
 
     def test_limits_are_those_of_the_csi_node_and_a_claim_without_node_has_none(self):
         """Cases 279 and 282."""
         limits = CSINodeView(uid="c", name="web", limits={EBS: 25})
-        question = ask(*machine("web"), node_claim("young", stage="Launched"), limits)
+        question = ask(*node_and_claim("web"), node_claim("young", stage="Launched"), limits)
         found = {item.name: item.volume_limits for item in question.problem.nodes}
         assert found == {"web": {EBS: 25}, "young": {}}

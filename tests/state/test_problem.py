@@ -1,7 +1,8 @@
-"""From a snapshot to the question that is solved."""
+"""Building the scheduling problem from a snapshot."""
 
 from __future__ import annotations
 
+import pkgutil
 from datetime import timedelta
 
 import msgspec
@@ -16,13 +17,23 @@ from karpenter_core.api.records import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from karpenter_core.lifecycle.nodeclaim.claims import build_node_claim
+from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_claim
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.state import machines
-from karpenter_core.state.events import DeletionMarked, Nominated, Observed, PodsDecided, Removed
-from karpenter_core.state.problem import Framing, scheduling_problem, usable_pools
-from karpenter_core.state.usage import exceeded_limits, pool_status_resources, pool_usage
+from karpenter_core.state import state_nodes
+from karpenter_core.state.events import (
+    DeletionMarked,
+    NodesNominated,
+    ObjectObserved,
+    ObjectRemoved,
+    PodsDecided,
+)
+from karpenter_core.state.node_pool_usage import exceeded_limits, pool_status_resources, pool_usage
+from karpenter_core.state.provisioning_input import (
+    ProblemSettings,
+    build_provisioning_input,
+    usable_pools,
+)
 from karpenter_core.testing.builders import (
     EPOCH,
     catalogue,
@@ -36,17 +47,17 @@ from karpenter_core.testing.builders import (
     requirement_spec,
     standard_catalogue,
 )
-from karpenter_core.testing.machines import (
+from karpenter_core.testing.state_builders import (
     KWOK,
     disruption_budget,
-    machine,
     node,
+    node_and_claim,
     node_claim,
-    ready,
-    state,
+    ready_node_pool,
+    synced_state,
 )
 
-POOL = ready(node_pool("default"))
+POOL = ready_node_pool(node_pool("default"))
 
 
 def at(**delta: float):
@@ -54,7 +65,7 @@ def at(**delta: float):
 
 
 def ask(builder, now=EPOCH):
-    return scheduling_problem(builder.snapshot(), now=now)
+    return build_provisioning_input(builder.snapshot(), now=now)
 
 
 def names(items):
@@ -76,16 +87,16 @@ def fail(*_, **__):
 
 class TestPods:
     def test_pending_pods_are_asked_about(self):
-        question = ask(state(POOL, pod("a"), pod("b", node_name="x")))
+        question = ask(synced_state(POOL, pod("a"), pod("b", node_name="x")))
         assert names(question.problem.pods) == ["a"]
 
     def test_pods_of_leaving_nodes_are_asked_about(self):
         """Cases 288-290: active ones; not daemons, not terminating ones, not blocked ones."""
         terminating = pod("gone", node_name="web")
         stateful = pod("db-0", node_name="web", owner_kind="StatefulSet")
-        builder = state(
+        builder = synced_state(
             POOL,
-            *machine("web"),
+            *node_and_claim("web"),
             pod("runs", node_name="web"),
             pod("ds", node_name="web", owner_kind="DaemonSet"),
             msgspec.structs.replace(terminating, deletion_timestamp=EPOCH),
@@ -94,7 +105,7 @@ class TestPods:
             disruption_budget("none", labels={"app": "held"}, max_unavailable="0"),
         )
         assert ask(builder).problem.pods == ()
-        builder.fold(DeletionMarked(names=("web",), cause="drifted/1"))
+        builder.apply_event(DeletionMarked(names=("web",), cause="drifted/1"))
         assert sorted(names(ask(builder).problem.pods)) == ["db-0", "runs"]
 
     @pytest.mark.parametrize(
@@ -108,16 +119,19 @@ class TestPods:
     )
     def test_pods_that_no_budget_lets_go_are_not_asked_about(self, budgets):
         """Cases 113 and 290."""
-        builder = state(POOL, *machine("web"), pod("a", node_name="web"), *budgets)
-        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        builder = synced_state(POOL, *node_and_claim("web"), pod("a", node_name="web"), *budgets)
+        builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert ask(builder).problem.pods == ()
 
     def test_an_exhausted_budget_only_delays(self):
         """For rescheduling only budgets count that never allow anything."""
-        builder = state(
-            POOL, *machine("web"), pod("a", node_name="web"), disruption_budget(min_available="1")
+        builder = synced_state(
+            POOL,
+            *node_and_claim("web"),
+            pod("a", node_name="web"),
+            disruption_budget(min_available="1"),
         )
-        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert names(ask(builder).problem.pods) == ["a"]
 
     @pytest.mark.parametrize(
@@ -143,11 +157,38 @@ class TestPods:
         ],
     )
     def test_pods_that_ask_for_what_must_not_be_promised_are_ignored(self, shape, reason):
-        question = ask(state(POOL, pod("a", shape=shape), pod("b")))
+        question = ask(synced_state(POOL, pod("a", shape=shape), pod("b")))
         assert names(question.problem.pods) == ["b"]
         (ignored,) = question.ignored
         assert (ignored.pod.name, ignored.silent) == ("a", False)
         assert reason in ignored.reason
+
+    @pytest.mark.parametrize(
+        "target",
+        [
+            "karpenter_core.state.provisioning_input.selector_error",
+            "karpenter_core.state.pod_volumes.PodVolumeReader.error",
+            "karpenter_core.state.pod_volumes.PodVolumeReader.pod_volumes",
+            "karpenter_core.state.default_spread.DefaultSpread.apply",
+        ],
+    )
+    def test_a_pod_that_cannot_be_judged_is_ignored_with_the_error(self, monkeypatch, target):
+        """The others are asked about, before and after it in their order."""
+        original = pkgutil.resolve_name(target)
+        odd = pod("b", shape=pod_shape(labels={"app": "odd"}))
+
+        def failing(*arguments, **options):
+            shapes = [getattr(each, "shape", each) for each in arguments]
+            if odd.shape in shapes:
+                raise ZeroDivisionError("no domains")
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(target, failing)
+        question = ask(synced_state(POOL, pod("a"), odd, pod("c")))
+        assert names(question.problem.pods) == ["a", "c"]
+        (ignored,) = question.ignored
+        assert (ignored.pod.name, ignored.silent) == ("b", False)
+        assert "no domains" in ignored.reason
 
     @pytest.mark.parametrize(
         "shape",
@@ -157,7 +198,7 @@ class TestPods:
         ],
     )
     def test_pods_that_want_no_pool_are_ignored_silently(self, shape):
-        (ignored,) = ask(state(POOL, pod("a", shape=shape))).ignored
+        (ignored,) = ask(synced_state(POOL, pod("a", shape=shape))).ignored
         assert ignored.silent
 
     def test_ordinary_selectors_pass(self):
@@ -165,59 +206,65 @@ class TestPods:
             node_selector={ZONE: "zone-a", "example.com/team": "a", NODE_POOL: "default"},
             required=[node_term(("node.kubernetes.io/x", "Exists"))],
         )
-        assert names(ask(state(POOL, pod("a", shape=shape))).problem.pods) == ["a"]
+        assert names(ask(synced_state(POOL, pod("a", shape=shape))).problem.pods) == ["a"]
 
 
 class TestPools:
     def test_only_usable_pools_take_part(self):
         """Managed, dynamic, Ready, not deleting, with instance types."""
-        deleting = ready(node_pool("deleting"))
+        deleting = ready_node_pool(node_pool("deleting"))
         meta = deleting.metadata.model_copy(update={"deletion_timestamp": EPOCH})
         foreign = KWOK.model_copy(update={"kind": "Other"})
         pools = (
-            ready(node_pool("good")),
+            ready_node_pool(node_pool("good")),
             node_pool("unready"),
-            ready(node_pool("static", replicas=3)),
+            ready_node_pool(node_pool("static", replicas=3)),
             deleting.model_copy(update={"metadata": meta}),
-            ready(node_pool("foreign", node_class_ref=foreign)),
-            ready(node_pool("unevaluated")),
-            ready(node_pool("bare")),
+            ready_node_pool(node_pool("foreign", node_class_ref=foreign)),
+            ready_node_pool(node_pool("unevaluated")),
+            ready_node_pool(node_pool("bare")),
         )
         types = {pool.name: standard_catalogue() for pool in pools if pool.name != "unevaluated"}
-        builder = state(*pools, catalogues={**types, "bare": catalogue()})
+        builder = synced_state(*pools, catalogues={**types, "bare": catalogue()})
         assert names(usable_pools(builder.snapshot())) == ["good"]
 
     def test_usage_counts_what_is_not_leaving(self):
         """Cases 155 and 310."""
-        builder = state(POOL, *machine("a"), *machine("b"), *machine("c"), node("static"))
-        builder.fold(DeletionMarked(names=("c",), cause="x"))
+        builder = synced_state(
+            POOL, *node_and_claim("a"), *node_and_claim("b"), *node_and_claim("c"), node("static")
+        )
+        builder.apply_event(DeletionMarked(names=("c",), cause="x"))
         usage = pool_usage(builder.snapshot())
         assert (usage["default"]["cpu"], usage["default"]["nodes"]) == (8000, 2)
 
     def test_a_node_counts_for_the_pool_of_its_label_without_a_claim_too(self):
         """As upstream's scheduler counts: claims may be gone, or never have been."""
-        builder = state(POOL, node("alone", labels={NODE_POOL: "default"}, provider_id="x://a"))
+        builder = synced_state(
+            POOL, node("alone", labels={NODE_POOL: "default"}, provider_id="x://a")
+        )
         usage = pool_usage(builder.snapshot())
         assert (usage["default"]["cpu"], usage["default"]["nodes"]) == (4000, 1)
 
     def test_usage_follows_the_pool_label_of_the_node(self):
         """Case 310."""
-        its_node, claim = machine("a")
-        builder = state(POOL, its_node, claim)
+        its_node, claim = node_and_claim("a")
+        builder = synced_state(POOL, its_node, claim)
         moved = {**its_node.labels, NODE_POOL: "other"}
-        builder.fold(Observed(msgspec.structs.replace(its_node, labels=moved)))
+        builder.apply_event(ObjectObserved(msgspec.structs.replace(its_node, labels=moved)))
         usage = pool_usage(builder.snapshot())
         assert "default" not in usage
         assert usage["other"]["nodes"] == 1
 
     def test_a_claim_under_way_counts_with_its_largest_type(self):
         claim = node_claim("new", requirements=[listing("c-2x", "r-4x")])
-        usage = pool_usage(state(POOL, claim).snapshot())["default"]
+        usage = pool_usage(synced_state(POOL, claim).snapshot())["default"]
         assert (usage["cpu"], usage["memory"], usage["nodes"]) == (4000, 32 * 2**30, 1)
 
     def test_the_status_shows_what_is_launched_and_zeros(self):
         """Case 142."""
-        builder = state(POOL, node_claim("new", requirements=[listing("c-2x")]), *machine("a"))
+        builder = synced_state(
+            POOL, node_claim("new", requirements=[listing("c-2x")]), *node_and_claim("a")
+        )
         resources = pool_status_resources(builder.snapshot(), "default")
         assert (resources["cpu"], resources["nodes"], resources["ephemeral-storage"]) == (
             4000,
@@ -239,25 +286,25 @@ class TestPools:
             *booted,
             node("bare", labels={NODE_POOL: "default"}, provider_id="x://bare"),
         )
-        joined = state(*objects).snapshot()
+        joined = synced_state(*objects).snapshot()
         expected = pool_usage(joined), pool_status_resources(joined, "default")
         assert expected[0]["default"]["nodes"] >= 1
 
-        monkeypatch.setattr(machines, "effective_taints", fail)
-        aside = state(*objects).snapshot()
+        monkeypatch.setattr(state_nodes, "effective_taints", fail)
+        aside = synced_state(*objects).snapshot()
         assert aside.set_aside
         assert not aside.state_nodes
         assert (pool_usage(aside), pool_status_resources(aside, "default")) == expected
 
     def test_a_machine_that_cannot_be_joined_counts_no_more_once_it_leaves(self, monkeypatch):
         """Like any other; nor when it is gone."""
-        monkeypatch.setattr(machines, "effective_taints", fail)
-        builder = state(POOL, *machine("a"), *machine("b"))
-        builder.fold(DeletionMarked(names=("a",), cause="x"))
+        monkeypatch.setattr(state_nodes, "effective_taints", fail)
+        builder = synced_state(POOL, *node_and_claim("a"), *node_and_claim("b"))
+        builder.apply_event(DeletionMarked(names=("a",), cause="x"))
         assert pool_usage(builder.snapshot())["default"]["nodes"] == 1
 
-        for gone in machine("b"):
-            builder.fold(Removed(gone))
+        for gone in node_and_claim("b"):
+            builder.apply_event(ObjectRemoved(gone))
         assert pool_usage(builder.snapshot()) == {}
         assert len(builder.snapshot().set_aside) == 1
 
@@ -265,9 +312,11 @@ class TestPools:
         self, monkeypatch
     ):
         """The pool allows one node, and there is one."""
-        monkeypatch.setattr(machines, "effective_taints", fail)
-        limited = ready(node_pool("default", limits={"nodes": "1"}))
-        plan = solve(ask(state(limited, *machine("a"), pod("waits"))).problem, SolveOptions())
+        monkeypatch.setattr(state_nodes, "effective_taints", fail)
+        limited = ready_node_pool(node_pool("default", limits={"nodes": "1"}))
+        plan = solve(
+            ask(synced_state(limited, *node_and_claim("a"), pod("waits"))).problem, SolveOptions()
+        )
         assert plan.claims == ()
 
     def test_exceeded_limits_are_named(self):
@@ -276,25 +325,27 @@ class TestPools:
 
 class TestExistingCapacity:
     def test_what_is_bound_is_taken(self):
-        builder = state(POOL, *machine("web"), pod("a", cpu="1", node_name="web"))
+        builder = synced_state(POOL, *node_and_claim("web"), pod("a", cpu="1", node_name="web"))
         (existing,) = ask(builder).problem.nodes
         assert (existing.available["cpu"], existing.available["pods"]) == (3000, 109)
         assert (existing.node_name, existing.claim_name, existing.pool) == ("web", "web", "default")
 
     def test_leaving_machines_are_no_capacity_and_initialised_ones_come_first(self):
         young = node_claim("a-young", stage="Launched")
-        builder = state(POOL, *machine("z"), young, *machine("gone"))
-        builder.fold(DeletionMarked(names=("gone",), cause="x"))
+        builder = synced_state(POOL, *node_and_claim("z"), young, *node_and_claim("gone"))
+        builder.apply_event(DeletionMarked(names=("gone",), cause="x"))
         assert names(ask(builder).problem.nodes) == ["z", "a-young"]
 
     def test_daemons_that_are_not_there_yet_are_reserved_for(self):
         """Cases 205 and 206: bound daemons are not counted twice, surplus ones do not pay back."""
         shape = pod_shape(cpu="1", owner_kind="DaemonSet")
-        builder = state(POOL, *machine("web"), daemon_set(shape=shape))
+        builder = synced_state(POOL, *node_and_claim("web"), daemon_set(shape=shape))
         assert ask(builder).problem.nodes[0].available["cpu"] == 3000
-        builder.fold(Observed(pod("ds-1", shape=shape, node_name="web")))
+        builder.apply_event(ObjectObserved(pod("ds-1", shape=shape, node_name="web")))
         assert ask(builder).problem.nodes[0].available["cpu"] == 3000
-        builder.fold(Observed(pod("odd-1", cpu="1500m", owner_kind="DaemonSet", node_name="web")))
+        builder.apply_event(
+            ObjectObserved(pod("odd-1", cpu="1500m", owner_kind="DaemonSet", node_name="web"))
+        )
         assert ask(builder).problem.nodes[0].available["cpu"] == 1500
 
     @pytest.mark.parametrize(
@@ -307,18 +358,20 @@ class TestExistingCapacity:
     )
     def test_daemons_count_where_they_run(self, options, counts):
         """Cases 149, 152, 154, 210."""
-        builder = state(POOL, *machine("web"), daemon_set(cpu="1", **options))
+        builder = synced_state(POOL, *node_and_claim("web"), daemon_set(cpu="1", **options))
         assert (ask(builder).problem.nodes[0].available["cpu"] == 3000) is counts
 
     def test_daemons_that_do_not_tolerate_the_node_do_not_count(self):
-        builder = state(
-            POOL, *machine("web", taints=("dedicated=web:NoSchedule",)), daemon_set(cpu="1")
+        builder = synced_state(
+            POOL, *node_and_claim("web", taints=("dedicated=web:NoSchedule",)), daemon_set(cpu="1")
         )
         assert ask(builder).problem.nodes[0].available["cpu"] == 4000
 
     def test_a_daemon_that_wants_a_device_the_node_lacks_does_not_close_the_node(self):
         """The daemon stays pending there; other pods still go onto the node."""
-        builder = state(POOL, *machine("web"), daemon_set(cpu="1", requests={"fake.com/fpga": "1"}))
+        builder = synced_state(
+            POOL, *node_and_claim("web"), daemon_set(cpu="1", requests={"fake.com/fpga": "1"})
+        )
         available = ask(builder).problem.nodes[0].available
         assert available["cpu"] == 3000
         assert all(amount >= 0 for amount in available.values())
@@ -331,7 +384,7 @@ class TestExistingCapacity:
         pinned = pod_shape(
             cpu="2", owner_kind="DaemonSet", required=[node_term(("host", "In", "x"))]
         )
-        builder = state(POOL, daemon_set("ds", shape=template), pod("ds-1", shape=pinned))
+        builder = synced_state(POOL, daemon_set("ds", shape=template), pod("ds-1", shape=pinned))
         (found,) = ask(builder).problem.daemons
         assert found.shape.requests["cpu"] == 2000
         assert found.shape.required_node_terms == template.required_node_terms
@@ -340,7 +393,7 @@ class TestExistingCapacity:
         """Section 11.3: only a required node affinity of the template replaces the pod's."""
         added = [node_term(("foo", "In", "bar"))]
         shape = pod_shape(owner_kind="DaemonSet", required=added)
-        builder = state(POOL, daemon_set("ds"), pod("ds-1", shape=shape))
+        builder = synced_state(POOL, daemon_set("ds"), pod("ds-1", shape=shape))
         (found,) = ask(builder).problem.daemons
         assert found.shape.required_node_terms == tuple(added)
 
@@ -349,26 +402,26 @@ class TestExistingCapacity:
         shape = msgspec.structs.replace(
             pod_shape(cpu="1", owner_kind="DaemonSet"), resource_claims=("gpu",)
         )
-        question = ask(state(POOL, *machine("web"), daemon_set(shape=shape)))
+        question = ask(synced_state(POOL, *node_and_claim("web"), daemon_set(shape=shape)))
         assert question.problem.daemons == ()
         assert question.problem.nodes[0].available["cpu"] == 4000
 
     def test_daemons_of_a_deleted_daemon_set_are_no_overhead(self):
         """Case 308: its pods are still there, and none will follow."""
         owner = daemon_set(cpu="1")
-        builder = state(POOL, owner, pod("ds-1", cpu="1", owner_kind="DaemonSet"))
+        builder = synced_state(POOL, owner, pod("ds-1", cpu="1", owner_kind="DaemonSet"))
         assert len(ask(builder).problem.daemons) == 1
-        builder.fold(Removed(owner))
+        builder.apply_event(ObjectRemoved(owner))
         assert ask(builder).problem.daemons == ()
 
     def test_ports_in_use_are_told_however_often_the_machine_is_updated(self):
         """Case 306: seeing a pod again is no conflict with itself; they go with their pod."""
         holder = pod("a", host_ports=[8080], node_name="web")
-        builder = state(POOL, *machine("web"), holder)
-        for part in (*machine("web"), holder):
-            builder.fold(Observed(part))
+        builder = synced_state(POOL, *node_and_claim("web"), holder)
+        for part in (*node_and_claim("web"), holder):
+            builder.apply_event(ObjectObserved(part))
             assert [port.port for port in ask(builder).problem.nodes[0].host_ports] == [8080]
-        builder.fold(Removed(holder))
+        builder.apply_event(ObjectRemoved(holder))
         assert ask(builder).problem.nodes[0].host_ports == ()
 
     def test_pods_with_anti_affinity_are_known_where_they_run(self):
@@ -376,18 +429,18 @@ class TestExistingCapacity:
         term = AffinityTerm(topology_key=ZONE, selector=LabelSelector())
         shape = msgspec.structs.replace(pod_shape(), pod_anti_affinity=(term,))
         lonely = pod("a", shape=shape, node_name="web")
-        builder = state(POOL, lonely)
+        builder = synced_state(POOL, lonely)
         assert ask(builder).problem.nodes == ()
-        for part in machine("web"):
-            builder.fold(Observed(part))
+        for part in node_and_claim("web"):
+            builder.apply_event(ObjectObserved(part))
         assert [item.shape for item in ask(builder).problem.nodes[0].pods] == [shape]
-        builder.fold(Removed(lonely))
+        builder.apply_event(ObjectRemoved(lonely))
         assert ask(builder).problem.nodes[0].pods == ()
 
     def test_a_claim_without_instance_offers_what_all_its_types_do(self):
         """Element-wise minimum over the listed types, less the daemons of each."""
         claim = node_claim("new", requirements=[listing("c-4x", "r-2x")])
-        (existing,) = ask(state(POOL, claim, daemon_set(cpu="500m"))).problem.nodes
+        (existing,) = ask(synced_state(POOL, claim, daemon_set(cpu="500m"))).problem.nodes
         assert existing.available["cpu"] == 2000 - 100 - 500
         assert existing.available["memory"] == (8 * 1024 - 10 - 100) * 2**20
         assert (existing.initialized, existing.node_name, existing.claim_name) == (False, "", "new")
@@ -401,15 +454,17 @@ class TestExistingCapacity:
         )
         large_only = daemon_set(cpu="10", node_selector={"size": "l"})
         claim = node_claim("new", requirements=[listing("small", "large")])
-        builder = state(POOL, claim, large_only, catalogues={"default": types})
-        question = scheduling_problem(
-            builder.snapshot(), now=EPOCH, framing=Framing(well_known=frozenset({"size"}))
+        builder = synced_state(POOL, claim, large_only, catalogues={"default": types})
+        question = build_provisioning_input(
+            builder.snapshot(),
+            now=EPOCH,
+            problem_settings=ProblemSettings(well_known=frozenset({"size"})),
         )
         assert question.problem.nodes[0].available["cpu"] == 4000
 
     def test_without_catalogue_the_claims_requests_stand(self):
         claim = node_claim("new", requirements=[listing("c-4x")], requests={"cpu": "3"})
-        (existing,) = ask(state(POOL, claim, catalogues={})).problem.nodes
+        (existing,) = ask(synced_state(POOL, claim, catalogues={})).problem.nodes
         assert existing.available == {"cpu": 3000}
 
 
@@ -423,15 +478,15 @@ class TestClosedNodes:
 
     def test_what_stays_on_a_leaving_node_counts_and_nothing_goes_there(self):
         """Daemons and pods that no budget lets go; the ones that move are asked about too."""
-        builder = state(
+        builder = synced_state(
             POOL,
-            *machine("web"),
+            *node_and_claim("web"),
             pod("held", node_name="web", labels={"app": "held"}),
             pod("moves", node_name="web"),
             disruption_budget("none", labels={"app": "held"}, max_unavailable="0"),
         )
         assert self.closed(builder) == {}
-        builder.fold(DeletionMarked(names=("web",), cause="drifted/1"))
+        builder.apply_event(DeletionMarked(names=("web",), cause="drifted/1"))
         question = ask(builder).problem
         (found,) = question.nodes
         assert (found.closed, found.node_name, found.available) == (True, "web", {})
@@ -440,40 +495,44 @@ class TestClosedNodes:
         assert names(question.pods) == ["moves"]
 
     def test_a_pod_that_was_given_another_place_counts_there_alone(self):
-        builder = state(
+        builder = synced_state(
             POOL,
-            *machine("old"),
+            *node_and_claim("old"),
             node_claim("new", requirements=[listing("c-4x")]),
             pod("a", cpu="1", node_name="old"),
             pod("ds", node_name="old", owner_kind="DaemonSet"),
         )
-        builder.fold(DeletionMarked(names=("old",), cause="drifted/1"))
-        builder.fold(PodsDecided(placed={"uid-default-a": "new"}, at=EPOCH))
+        builder.apply_event(DeletionMarked(names=("old",), cause="drifted/1"))
+        builder.apply_event(PodsDecided(placed={"uid-default-a": "new"}, at=EPOCH))
         assert self.closed(builder) == {"old": ["ds"]}
         assert [names(item.pods) for item in ask(builder).problem.nodes if not item.closed] == [
             ["a"]
         ]
 
     def test_a_leaving_node_without_pods_is_not_told_of(self):
-        builder = state(POOL, *machine("web"))
-        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        builder = synced_state(POOL, *node_and_claim("web"))
+        builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert ask(builder).problem.nodes == ()
 
     def test_a_node_that_does_not_say_yet_whose_it_is_counts_without_being_capacity(self):
         young = node("young", labels={NODE_POOL: "default", ZONE: "zone-b"})
-        builder = state(POOL, young, pod("a", node_name="young"))
+        builder = synced_state(POOL, young, pod("a", node_name="young"))
         assert self.closed(builder) == {"young": ["a"]}
 
     def test_pods_of_nodes_that_are_gone_count_nowhere(self):
         """Neither where the Node was lost nor where it was never seen."""
-        its_node, claim = machine("web")
-        builder = state(POOL, its_node, claim, pod("a", node_name="web"), pod("b", node_name="x"))
-        builder.fold(Removed(its_node))
+        its_node, claim = node_and_claim("web")
+        builder = synced_state(
+            POOL, its_node, claim, pod("a", node_name="web"), pod("b", node_name="x")
+        )
+        builder.apply_event(ObjectRemoved(its_node))
         assert ask(builder).problem.nodes == ()
 
     def test_pods_at_their_end_count_nowhere(self):
-        builder = state(POOL, *machine("web"), pod("a", node_name="web", phase="Succeeded"))
-        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        builder = synced_state(
+            POOL, *node_and_claim("web"), pod("a", node_name="web", phase="Succeeded")
+        )
+        builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert self.closed(builder) == {}
 
 
@@ -481,14 +540,17 @@ def test_the_labels_of_every_namespace_are_told():
     """Case 269."""
     team = NamespaceView(uid="n1", name="web", labels={"team": "a"})
     bare = NamespaceView(uid="n2", name="db")
-    assert ask(state(POOL, team, bare)).problem.namespaces == {"web": {"team": "a"}, "db": {}}
+    assert ask(synced_state(POOL, team, bare)).problem.namespaces == {
+        "web": {"team": "a"},
+        "db": {},
+    }
 
 
 class TestKeptPlaces:
     def placed(self, *objects, target, count=1, when=EPOCH):
         waiting = pods(count, "web", cpu="1")
-        builder = state(POOL, *objects, *waiting)
-        builder.fold(PodsDecided(placed={p.uid: target for p in waiting}, at=when))
+        builder = synced_state(POOL, *objects, *waiting)
+        builder.apply_event(PodsDecided(placed={p.uid: target for p in waiting}, at=when))
         return builder
 
     def test_a_pod_waits_for_its_claim_and_its_room_is_taken(self):
@@ -496,7 +558,7 @@ class TestKeptPlaces:
         builder = self.placed(node_claim("new", requirements=[listing("c-4x")]), target="new")
         question = ask(builder, at(minutes=14))
         assert question.problem.pods == ()
-        assert names(question.waiting["new"]) == ["web-0"]
+        assert names(question.placed_pods["new"]) == ["web-0"]
         assert question.problem.nodes[0].available["cpu"] == 4000 - 100 - 1000
         assert names(question.problem.nodes[0].pods) == ["web-0"]
 
@@ -504,46 +566,46 @@ class TestKeptPlaces:
         claim = node_claim("new", requirements=[listing("c-4x")])
         builder = self.placed(claim, target="new")
         launched = node_claim("new", stage="Registered")
-        builder.fold(Observed(launched))
-        builder.fold(Observed(node("ip-1", claim=launched, stage="Registered")))
-        assert names(ask(builder).waiting["ip-1"]) == ["web-0"]
+        builder.apply_event(ObjectObserved(launched))
+        builder.apply_event(ObjectObserved(node("ip-1", claim=launched, stage="Registered")))
+        assert names(ask(builder).placed_pods["ip-1"]) == ["web-0"]
 
     def test_once_the_machine_is_ready_the_scheduler_has_one_window(self):
-        builder = self.placed(*machine("web"), target="web")
+        builder = self.placed(*node_and_claim("web"), target="web")
         assert ask(builder, at(seconds=19)).problem.pods == ()
         assert names(ask(builder, at(seconds=20)).problem.pods) == ["web-0"]
 
     def test_a_place_that_is_gone_or_going_is_no_place(self):
         claim = node_claim("new", requirements=[listing("c-4x")])
         builder = self.placed(claim, target="new")
-        builder.fold(DeletionMarked(names=("new",), cause="x"))
+        builder.apply_event(DeletionMarked(names=("new",), cause="x"))
         assert names(ask(builder).problem.pods) == ["web-0"]
         assert names(ask(self.placed(target="nowhere")).problem.pods) == ["web-0"]
 
     def test_pods_that_no_longer_fit_are_asked_about_again(self):
         """The scheduler filled the machine with others; what is left is still theirs."""
-        builder = self.placed(*machine("web"), target="web", count=3)
+        builder = self.placed(*node_and_claim("web"), target="web", count=3)
         assert ask(builder).problem.pods == ()
-        builder.fold(Observed(pod("intruder", cpu="2", node_name="web")))
+        builder.apply_event(ObjectObserved(pod("intruder", cpu="2", node_name="web")))
         question = ask(builder)
         assert names(question.problem.pods) == ["web-2"]
-        assert names(question.waiting["web"]) == ["web-0", "web-1"]
+        assert names(question.placed_pods["web"]) == ["web-0", "web-1"]
 
     def test_a_place_on_a_tainted_machine_is_given_up(self):
-        builder = self.placed(*machine("web", taints=("x=y:NoSchedule",)), target="web")
+        builder = self.placed(*node_and_claim("web", taints=("x=y:NoSchedule",)), target="web")
         assert names(ask(builder).problem.pods) == ["web-0"]
 
     def test_pods_of_a_leaving_node_keep_the_place_they_were_given(self):
-        builder = state(
+        builder = synced_state(
             POOL,
-            *machine("old"),
+            *node_and_claim("old"),
             node_claim("new", requirements=[listing("c-4x")]),
             pod("a", cpu="1", node_name="old"),
         )
-        builder.fold(DeletionMarked(names=("old",), cause="drifted/1"))
-        builder.fold(PodsDecided(placed={"uid-default-a": "new"}, at=EPOCH))
+        builder.apply_event(DeletionMarked(names=("old",), cause="drifted/1"))
+        builder.apply_event(PodsDecided(placed={"uid-default-a": "new"}, at=EPOCH))
         assert ask(builder).problem.pods == ()
-        assert names(ask(builder).waiting["new"]) == ["a"]
+        assert names(ask(builder).placed_pods["new"]) == ["a"]
 
 
 class TestNominatedPods:
@@ -553,32 +615,34 @@ class TestNominatedPods:
         return msgspec.structs.replace(pod(name, cpu="1", **options), nominated_node_name=node)
 
     def test_its_room_is_taken_and_it_is_not_asked_about(self):
-        builder = state(POOL, *machine("web"), self.nominated(), pod("other", cpu="1"))
+        builder = synced_state(
+            POOL, *node_and_claim("web"), self.nominated(), pod("other", cpu="1")
+        )
         question = ask(builder)
         assert names(question.problem.pods) == ["other"]
-        assert names(question.waiting["web"]) == ["web"]
+        assert names(question.placed_pods["web"]) == ["web"]
         assert question.problem.nodes[0].available["cpu"] == 4000 - 1000
 
     def test_the_schedulers_word_stands_as_long_as_the_node(self):
         """Room is made for the pod, which may take its time."""
-        builder = state(POOL, *machine("web"), self.nominated())
+        builder = synced_state(POOL, *node_and_claim("web"), self.nominated())
         assert ask(builder, at(hours=1)).problem.pods == ()
 
     def test_it_is_asked_about_when_its_node_is_gone_or_going(self):
-        web, claim = machine("web")
-        builder = state(POOL, web, claim, self.nominated())
-        builder.fold(DeletionMarked(names=("web",), cause="x"))
+        web, claim = node_and_claim("web")
+        builder = synced_state(POOL, web, claim, self.nominated())
+        builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert names(ask(builder).problem.pods) == ["web"]
-        assert names(ask(state(POOL, self.nominated(node="gone"))).problem.pods) == ["web"]
+        assert names(ask(synced_state(POOL, self.nominated(node="gone"))).problem.pods) == ["web"]
 
     def test_a_node_of_ours_that_does_not_say_whose_it_is_is_waited_for(self):
         booting = node("new", labels={NODE_POOL: "default"})
-        assert ask(state(POOL, booting, self.nominated(node="new"))).problem.pods == ()
+        assert ask(synced_state(POOL, booting, self.nominated(node="new"))).problem.pods == ()
 
     def test_our_own_word_gives_the_scheduler_one_window(self):
         waiting = self.nominated()
-        builder = state(POOL, *machine("web"), waiting)
-        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
+        builder = synced_state(POOL, *node_and_claim("web"), waiting)
+        builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
         assert ask(builder, at(seconds=19)).problem.pods == ()
         assert names(ask(builder, at(seconds=20)).problem.pods) == ["web"]
 
@@ -586,46 +650,46 @@ class TestNominatedPods:
         """The scheduler took up our word and makes room there."""
         waiting = self.nominated()
         victim = msgspec.structs.replace(pod("v", node_name="web"), deletion_timestamp=EPOCH)
-        builder = state(POOL, *machine("web"), waiting, victim)
-        builder.fold(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
+        builder = synced_state(POOL, *node_and_claim("web"), waiting, victim)
+        builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
         assert ask(builder, at(minutes=5)).problem.pods == ()
 
     def test_others_that_were_to_go_there_have_what_it_leaves(self):
         first, second = pods(2, "late", cpu="2")
-        builder = state(POOL, *machine("web"), self.nominated(), first, second)
-        builder.fold(PodsDecided(placed={first.uid: "web", second.uid: "web"}, at=EPOCH))
+        builder = synced_state(POOL, *node_and_claim("web"), self.nominated(), first, second)
+        builder.apply_event(PodsDecided(placed={first.uid: "web", second.uid: "web"}, at=EPOCH))
         question = ask(builder)
-        assert names(question.waiting["web"]) == ["web", "late-0"]
+        assert names(question.placed_pods["web"]) == ["web", "late-0"]
         assert names(question.problem.pods) == ["late-1"]
 
     def test_a_node_that_is_overdrawn_meanwhile_takes_nobody_else(self):
         """The pods that make room for it are still there."""
         leaving = pod("leaving", cpu="4", node_name="web")
-        builder = state(POOL, *machine("web"), leaving, self.nominated())
+        builder = synced_state(POOL, *node_and_claim("web"), leaving, self.nominated())
         assert ask(builder).problem.nodes[0].available["cpu"] < 0
 
     def test_bound_it_waits_no_more(self):
         waiting = self.nominated()
-        builder = state(POOL, *machine("web"), waiting)
-        builder.fold(Observed(msgspec.structs.replace(waiting, node_name="web")))
+        builder = synced_state(POOL, *node_and_claim("web"), waiting)
+        builder.apply_event(ObjectObserved(msgspec.structs.replace(waiting, node_name="web")))
         assert builder.snapshot().nominated_pods == {}
-        assert ask(builder).waiting == {}
+        assert ask(builder).placed_pods == {}
 
     def test_nobody_takes_the_place_of_what_was_expected_elsewhere(self):
         """Who was told of another node than planned is expected there alone."""
         waiting = self.nominated(node="b")
-        builder = state(POOL, *machine("a"), *machine("b"), waiting)
-        builder.fold(PodsDecided(placed={waiting.uid: "a"}, at=EPOCH))
+        builder = synced_state(POOL, *node_and_claim("a"), *node_and_claim("b"), waiting)
+        builder.apply_event(PodsDecided(placed={waiting.uid: "a"}, at=EPOCH))
         question = ask(builder, at(minutes=5))
-        assert names(question.waiting["b"]) == ["web"]
-        assert "a" not in question.waiting
+        assert names(question.placed_pods["b"]) == ["web"]
+        assert "a" not in question.placed_pods
 
 
 class TestNoSecondClaim:
     """A leader that dies between creating a claim and launching it: nothing is ordered twice."""
 
     def claims_of(self, waiting, *objects, prefix="first"):
-        builder = state(POOL, *objects, *waiting)
+        builder = synced_state(POOL, *objects, *waiting)
         plan = solve(ask(builder).problem, SolveOptions())
         assert plan.unschedulable == {}
         pool = builder.snapshot().node_pools["default"]
@@ -684,7 +748,7 @@ class TestNoSecondClaim:
 
 
 def test_nomination_does_not_change_the_question():
-    builder = state(POOL, *machine("web"), pod("a"))
-    builder.fold(Nominated(names=("web",), until=at(seconds=20)))
+    builder = synced_state(POOL, *node_and_claim("web"), pod("a"))
+    builder.apply_event(NodesNominated(names=("web",), until=at(seconds=20)))
     assert names(ask(builder).problem.pods) == ["a"]
     assert names(ask(builder).problem.nodes) == ["web"]

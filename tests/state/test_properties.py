@@ -1,4 +1,4 @@
-"""What holds of the state whatever happens, in whatever order."""
+"""Invariants of the state for any events in any order."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.state.builder import StateBuilder
-from karpenter_core.state.events import Observed, Removed, Wrote
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved, ObjectWritten
 from karpenter_core.testing.builders import pod
-from karpenter_core.testing.machines import MANAGED_KINDS, machine, state
-from tests.properties import tried
+from karpenter_core.testing.state_builders import MANAGED_KINDS, node_and_claim, synced_state
+from tests.properties import with_examples
 
 NODES = ("a", "b", "c")
 
@@ -46,62 +46,62 @@ def picture(builder: StateBuilder):
 
 
 def machines():
-    return [half for name in NODES for half in machine(name)]
+    return [half for name in NODES for half in node_and_claim(name)]
 
 
 @given(versions, st.randoms(use_true_random=False))
-@tried(150)
+@with_examples(150)
 def test_order_and_repetition_of_events_do_not_matter(steps, shuffler):
     """Late, early, repeated: the newest version of each object decides."""
     pods = history(steps)
-    in_order = state(*machines())
+    in_order = synced_state(*machines())
     for item in pods:
-        in_order.fold(Observed(item))
+        in_order.apply_event(ObjectObserved(item))
     mixed = [*pods, *pods]
     shuffler.shuffle(mixed)
-    shuffled = state(*machines())
+    shuffled = synced_state(*machines())
     for number, item in enumerate(mixed):
-        shuffled.fold(Wrote(item) if number % 3 == 0 else Observed(item))
+        shuffled.apply_event(ObjectWritten(item) if number % 3 == 0 else ObjectObserved(item))
     assert picture(shuffled) == picture(in_order)
 
 
 @given(versions)
-@tried(100)
+@with_examples(100)
 def test_pods_added_and_removed_leave_nothing(steps):
     """Case 147: usage returns to zero."""
-    builder = state(*machines())
+    builder = synced_state(*machines())
     empty = picture(builder)
     pods = history(steps)
     for item in pods:
-        builder.fold(Observed(item))
+        builder.apply_event(ObjectObserved(item))
     for item in pods:
-        builder.fold(Removed(item))
+        builder.apply_event(ObjectRemoved(item))
     assert picture(builder) == empty
     assert dict(builder.snapshot().pods_by_node) == {}
     assert dict(builder.snapshot().ledger.first_seen) == {}
 
 
 @given(versions)
-@tried(100)
+@with_examples(100)
 def test_incremental_and_fresh_states_agree(steps):
     """Taking a snapshot after every event gives what taking one at the end does."""
     pods = history(steps)
-    stepwise, at_once = state(*machines()), state(*machines())
+    stepwise, at_once = synced_state(*machines()), synced_state(*machines())
     for item in pods:
-        stepwise.fold(Observed(item))
+        stepwise.apply_event(ObjectObserved(item))
         stepwise.snapshot()
-        at_once.fold(Observed(item))
+        at_once.apply_event(ObjectObserved(item))
     assert picture(stepwise) == picture(at_once)
 
 
 @given(versions)
-@tried(100)
+@with_examples(100)
 def test_snapshots_never_change(steps):
     """What a decision was made on can be looked at afterwards."""
-    builder = state(*machines())
+    builder = synced_state(*machines())
     kept = []
     for item in history(steps):
-        builder.fold(Observed(item))
+        builder.apply_event(ObjectObserved(item))
         snapshot = builder.snapshot()
         kept.append((snapshot, repr(picture(builder))))
     for snapshot, before in kept:
@@ -120,9 +120,9 @@ def test_the_cost_of_an_event_does_not_grow_with_the_cluster():
     """Only what an event touches is rebuilt: one machine of two hundred."""
     builder = StateBuilder(MANAGED_KINDS)
     for number in range(200):
-        for half in machine(f"n{number}"):
-            builder.fold(Observed(half))
+        for half in node_and_claim(f"n{number}"):
+            builder.apply_event(ObjectObserved(half))
     old = builder.snapshot().state_nodes
-    builder.fold(Observed(pod("p", node_name="n7")))
+    builder.apply_event(ObjectObserved(pod("p", node_name="n7")))
     new = builder.snapshot().state_nodes
     assert sum(a is not b for a, b in zip(old, new, strict=True)) == 1

@@ -1,4 +1,4 @@
-"""The table behaves like a dictionary, and what it handed out like a photograph of one."""
+"""Tables behave like dictionaries, and their snapshots never change."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.state import tables
-from karpenter_core.state.tables import Table
-from tests.properties import tried
+from karpenter_core.state.tables import SnapshotTable
+from tests.properties import with_examples
 
 writes = st.lists(
     st.tuples(st.sampled_from(("put", "drop", "freeze")), st.integers(0, 12), st.integers(0, 99)),
@@ -16,16 +16,18 @@ writes = st.lists(
 )
 
 
-@pytest.fixture(autouse=True, params=[0, 4, 1000])
+@pytest.fixture(autouse=True, params=[(0, 1), (4, 1), (0, 32), (1000, 32)])
 def small(request, monkeypatch):
-    """Never, sometimes and always copied whole."""
-    monkeypatch.setattr(tables, "_SMALL", request.param)
+    """Never, sometimes, soon and always copied whole."""
+    small, share = request.param
+    monkeypatch.setattr(tables, "_SMALL", small)
+    monkeypatch.setattr(tables, "_SHARE", share)
 
 
 @given(writes)
-@tried(200)
+@with_examples(200)
 def test_a_table_is_a_dictionary_and_views_are_photographs(steps):
-    table, model, photographs = Table[int, int](), {}, []
+    table, model, photographs = SnapshotTable[int, int](), {}, []
     for verb, key, value in steps:
         match verb:
             case "put":
@@ -43,10 +45,11 @@ def test_a_table_is_a_dictionary_and_views_are_photographs(steps):
         assert sorted(view.values()) == sorted(before.values())
         assert (len(view), set(view)) == (len(before), set(before))
         assert all((key in view) is (key in before) for key in range(13))
+        assert {key: view.get(key) for key in range(13)} == {k: before.get(k) for k in range(13)}
 
 
 def test_an_untouched_table_is_handed_out_again():
-    table = Table[str, int]()
+    table = SnapshotTable[str, int]()
     table.put("a", 1)
     view = table.freeze()
     table.drop("b")
@@ -54,7 +57,7 @@ def test_an_untouched_table_is_handed_out_again():
 
 
 def test_a_view_cannot_be_written_to():
-    table = Table[str, int]()
+    table = SnapshotTable[str, int]()
     table.put("a", 1)
     table.freeze()
     table.put("b", 2)
@@ -63,18 +66,25 @@ def test_a_view_cannot_be_written_to():
 
 
 def test_a_missing_key_is_an_error_in_a_view():
-    table = Table[str, int]()
-    table.put("a", 1)
-    table.freeze()
+    table = SnapshotTable[str, int]()
+    for key in "abcde":
+        table.put(key, ord(key))
+    before = table.freeze()
     table.drop("a")
-    with pytest.raises(KeyError):
-        table.freeze()["a"]
+    table.put("b", 0)
+    after = table.freeze()
+    assert [after[key] for key in "bcde"] == [0, *map(ord, "cde")]
+    assert [before[key] for key in "abcde"] == [*map(ord, "abcde")]
+    for key in ("a", "z"):
+        with pytest.raises(KeyError):
+            after[key]
 
 
 def test_the_size_of_a_copy_does_not_follow_the_size_of_the_table(monkeypatch):
     """Ten thousand entries, one write between two snapshots: what is copied stays small."""
     monkeypatch.setattr(tables, "_SMALL", 256)
-    table = Table[int, int]()
+    monkeypatch.setattr(tables, "_SHARE", 32)
+    table = SnapshotTable[int, int]()
     for key in range(10_000):
         table.put(key, key)
     base = table.freeze()

@@ -1,1 +1,1 @@
-"""Machinery of this repository's own tests: control planes, processes, problems."""
+"""Test infrastructure: control planes, processes, scheduling problems."""

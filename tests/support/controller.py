@@ -1,4 +1,4 @@
-"""`karpenter run` as a child process of a test."""
+"""Runs `karpenter run` as a child process of a test."""
 
 from __future__ import annotations
 

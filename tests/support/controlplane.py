@@ -1,4 +1,4 @@
-"""A real Kubernetes control plane on loopback, without containers.
+"""Runs a real Kubernetes control plane on loopback, without containers.
 
 etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok (which plays the kubelets)
 run as children of the test, on free ports of 127.0.0.1, with certificates and data in a folder
@@ -194,7 +194,7 @@ class ControlPlane:
         await self.api_server.ready(self._is_ready, seconds=READY_SECONDS)
 
     async def kill_api_server(self) -> None:
-        """End the API server at once, as a crash would; etcd keeps what was acknowledged."""
+        """Kill the API server, as a crash would; etcd keeps acknowledged writes."""
         await self.api_server.kill()
 
     @property

@@ -1,4 +1,4 @@
-"""A door between a controller and its API server where a test decides what gets through.
+"""A proxy between controller and API server that can refuse or kill.
 
 Every request is forwarded as it is, watches included. A hook sees each write before it is sent on
 and after it was answered, and may kill the controller or refuse the write. So a test can stop a
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.testing.cluster import ClusterClient
 
-__all__ = ["Gateway", "Moment", "Write"]
+__all__ = ["Gateway", "HookMoment", "ObservedWrite"]
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 BOOKKEEPING: Final = ("/leases", "/events", "/selfsubjectaccessreviews")
@@ -38,7 +38,7 @@ HOP_HEADERS: Final = frozenset(
 BODY_LIMIT: Final = 16 * 1024**2
 
 
-class Moment(StrEnum):
+class HookMoment(StrEnum):
     """When a hook is called."""
 
     BEFORE = "before"
@@ -48,7 +48,7 @@ class Moment(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class ObservedWrite:
     """One write of the controller."""
 
     number: int
@@ -60,7 +60,7 @@ class Write:
         return f"{self.number}: {self.method} {self.path}"
 
 
-Hook: TypeAlias = "Callable[[Write, Moment], Awaitable[bool]]"
+WriteHook: TypeAlias = "Callable[[ObservedWrite, HookMoment], Awaitable[bool]]"
 """Says whether to go on: False keeps the write, or the answer to it, from getting through."""
 
 
@@ -75,12 +75,12 @@ class Gateway:
 
     def __init__(self, client: ClusterClient, kubeconfig: Path) -> None:
         self._client: Final = client
-        self._hook: Hook | None = None
+        self._hook: WriteHook | None = None
         self._runner: web.AppRunner | None = None
         (port,) = free_ports(1)
         self._url: Final = f"http://127.0.0.1:{port}"
         self.kubeconfig: Final = kubeconfig
-        self.writes: Final[list[Write]] = []
+        self.writes: Final[list[ObservedWrite]] = []
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=BODY_LIMIT)
@@ -105,7 +105,7 @@ class Gateway:
         """Where it listens on loopback."""
         return int(self._url.rpartition(":")[2])
 
-    def watch_writes(self, hook: Hook | None) -> None:
+    def watch_writes(self, hook: WriteHook | None) -> None:
         """Call this for each write from now on; counting begins anew."""
         self._hook = hook
         self.writes.clear()
@@ -113,7 +113,7 @@ class Gateway:
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         write = self._write(request)
         body = await request.read()
-        if write is not None and not await self._passes(write, Moment.BEFORE):
+        if write is not None and not await self._passes(write, HookMoment.BEFORE):
             return web.Response(status=HTTPStatus.BAD_GATEWAY)
         headers = {
             name: value
@@ -129,7 +129,7 @@ class Gateway:
             ) as answer:
                 if write is not None:
                     content = await answer.read()
-                    if not await self._passes(write, Moment.AFTER):
+                    if not await self._passes(write, HookMoment.AFTER):
                         return web.Response(status=HTTPStatus.BAD_GATEWAY)
                     kept = _kept_headers(answer)
                     return web.Response(status=answer.status, body=content, headers=kept)
@@ -137,13 +137,13 @@ class Gateway:
         except aiohttp.ClientConnectionError:
             return web.Response(status=HTTPStatus.BAD_GATEWAY)
 
-    async def _passes(self, write: Write, moment: Moment) -> bool:
+    async def _passes(self, write: ObservedWrite, moment: HookMoment) -> bool:
         return self._hook is None or await self._hook(write, moment)
 
-    def _write(self, request: web.Request) -> Write | None:
+    def _write(self, request: web.Request) -> ObservedWrite | None:
         if request.method not in WRITES or any(part in request.path for part in BOOKKEEPING):
             return None
-        write = Write(number=len(self.writes) + 1, method=request.method, path=request.path)
+        write = ObservedWrite(number=len(self.writes) + 1, method=request.method, path=request.path)
         self.writes.append(write)
         return write
 

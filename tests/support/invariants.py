@@ -1,4 +1,4 @@
-"""What holds at every moment of a cluster's life, whatever fails, and what holds once it is quiet.
+"""Invariants of a cluster: at every moment, and once it is quiet.
 
 `Invariants` listens to every write of the embedded cluster and notes each breach with its time:
 
@@ -11,7 +11,7 @@
 - no claim gets a second instance;
 - no claim is given up for being late before its time, whatever the controller's clock shows.
 
-`unquiet` says what is wrong with a cluster that nothing happens to any more.
+`quiet_violations` says what is wrong with a cluster that nothing happens to any more.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from karpenter_core.kube.writer import WriteOp
+    from karpenter_core.kube.writer import WriteAttempt
     from karpenter_core.sim.fields import Json
-    from karpenter_core.sim.store import Change
+    from karpenter_core.sim.store import ObjectChange
     from karpenter_core.testing.expectations import CloudAccount
-    from karpenter_core.testing.harness import Harness
+    from karpenter_core.testing.harness import ControllerHarness
 
-__all__ = ["Invariants", "unquiet"]
+__all__ = ["Invariants", "quiet_violations"]
 
 LAG: Final = timedelta(seconds=90)
 """How old what a decision was made on may be: a look, the wait before the second, the writes."""
@@ -59,7 +59,7 @@ NODES_LIMIT: Final = "nodes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PoolThen:
+class _PastPool:
     """A NodePool as it was at some time, and how many nodes it had."""
 
     at: datetime
@@ -69,9 +69,11 @@ class _PoolThen:
 
 @final
 class Invariants:
-    """Watches a cluster from now on; `breaches` is what was wrong, in words."""
+    """Watches a cluster from now on; `breaches` describes each breach."""
 
-    def __init__(self, harness: Harness, *, now: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self, harness: ControllerHarness, *, now: Callable[[], datetime] | None = None
+    ) -> None:
         """`now` is the controller's wall clock, by which deadlines pass; else the cluster's."""
         self._harness: Final = harness
         self._clock: Final = harness.cluster.clock
@@ -81,12 +83,14 @@ class Invariants:
         self._unclaimed: dict[str, float] = {}
         """By provider id, since when no claim has it."""
         self.breaches: Final[list[str]] = []
-        self._pools: Final[dict[str, list[_PoolThen]]] = defaultdict(list)
+        self._pools: Final[dict[str, list[_PastPool]]] = defaultdict(list)
         self._limits: Final[dict[str, dict[str, int]]] = {}
         """By the UID of a claim, what its pool might have when it was ordered."""
         self._marked: Final[dict[str, datetime]] = {}
         """By the UID of a claim, until when it was known to bear the reason of a disruption."""
         self._taken: Final[set[str]] = set()
+        self._nodes_deleted_by_us: Final[set[str]] = set()
+        """Names of the Nodes that the controller has deleted."""
         self._leads: Final[dict[str, timedelta]] = {}
         """By the UID of a claim, how far the controller's clock was ahead when it was made."""
         for kind, listener in (
@@ -98,11 +102,11 @@ class Invariants:
             cluster.server.registry.store.listen(kind, listener)
 
     def excuse(self, provider_id: str) -> None:
-        """Note that an instance is not ours to end: the cloud takes it, or somebody by hand."""
+        """Record that an instance may end by other causes: the cloud or a user ends it."""
         self._taken.add(provider_id)
 
     def note_instances(self, provider_ids: Iterable[str], *, blind_seconds: float = 0.0) -> None:
-        """Look at what the cloud has now.
+        """Check the instances that the cloud has now.
 
         `blind_seconds` of the time since the last look the controller could not see the cluster,
         and had to leave instances alone: they do not count.
@@ -120,7 +124,7 @@ class Invariants:
                 self._unclaimed[provider_id] = float("inf")
 
     def note_terminate(self, provider_ids: Iterable[str]) -> None:
-        """Look at a call that ends instances, before it is carried out."""
+        """Check a call that terminates instances, before it is carried out."""
         for provider_id in provider_ids:
             node = next(
                 (n for n in self._harness.nodes() if n["spec"].get("providerID") == provider_id),
@@ -129,12 +133,14 @@ class Invariants:
             if node is not None:
                 self._note_loss(node, "instance ended")
 
-    async def note_write(self, op: WriteOp) -> None:
-        """Look at a write of the controller before it is sent; give it as, or within, `faults`."""
+    async def note_write(self, op: WriteAttempt) -> None:
+        """Check a write of the controller before it is sent; pass it as, or within, `faults`."""
         if op.verb != "delete" or op.stage != "request":
             return
         if op.kind is NODE_CLAIMS:
             self._note_given_up(self._harness.cluster.find(NODE_CLAIMS, op.name))
+        if op.kind is NODES:
+            self._nodes_deleted_by_us.add(op.name)
         if op.kind is not PODS:
             return
         pod = self._harness.workload.find(PODS, op.name, namespace=op.namespace)
@@ -146,11 +152,11 @@ class Invariants:
 
     # -- what the store tells ----------------------------------------------------------------------
 
-    def _note_pool(self, change: Change) -> None:
+    def _note_pool(self, change: ObjectChange) -> None:
         if change.type != DELETED:
             self._remember(change.stored.key[1], change.stored.obj["spec"])
 
-    def _note_claim(self, change: Change) -> None:
+    def _note_claim(self, change: ObjectChange) -> None:
         claim, before = change.stored.obj, change.previous
         uid, pool = change.stored.uid, _pool_of(claim)
         if before is None or change.type == DELETED:
@@ -168,7 +174,7 @@ class Invariants:
         if change.type != DELETED and is_new and _capacity(claim):
             self._check_limits(claim)
 
-    def _note_node(self, change: Change) -> None:
+    def _note_node(self, change: ObjectChange) -> None:
         if change.type == DELETED and NODE_POOL in (_labels(change.stored.obj)):
             self._note_loss(change.stored.obj, "Node removed")
 
@@ -187,9 +193,10 @@ class Invariants:
                 self._breach(f"{what}: {_name(node)}, while pod {_name(pod)} runs there{evicted}")
 
     def _note_given_up(self, claim: Json | None) -> None:
-        """Look at a claim that the controller deletes: one that boots is left its time.
+        """Check a claim that the controller deletes: a starting one must not be late yet.
 
-        A clock that was set meanwhile may end it.
+        A clock that was set meanwhile may end it, and so may users who delete its Node, even before
+        the claim shows that the Node is registered.
         """
         if (
             claim is None
@@ -197,6 +204,7 @@ class Invariants:
             or (_condition(claim, "Launched") or {}).get("status") != "True"
             or (_condition(claim, "Registered") or {}).get("status") == "True"
             or claim["status"].get("providerID", "") in self._taken
+            or self._is_node_deleted_by_others(claim["status"].get("providerID", ""))
             or self._leads.get(claim["metadata"]["uid"]) != self._now() - self._clock.now()
         ):
             return
@@ -206,6 +214,14 @@ class Invariants:
             self._breach(
                 f"claim {_name(claim)} given up {age.total_seconds():.0f} s after creation"
             )
+
+    def _is_node_deleted_by_others(self, provider_id: str) -> bool:
+        return any(
+            node["spec"].get("providerID") == provider_id
+            and "deletionTimestamp" in node["metadata"]
+            and _name(node) not in self._nodes_deleted_by_us
+            for node in self._harness.nodes()
+        )
 
     def _is_forced(self, node: Json, pod: Json) -> bool:
         """Whether the node's claim has a deadline, and it is so near that the pod has to go."""
@@ -267,11 +283,11 @@ class Invariants:
     def _remember(self, pool: str, spec: Json) -> None:
         count = sum(_pool_of(each) == pool for each in self._harness.claims())
         history = self._pools[pool]
-        history.append(_PoolThen(at=self._clock.now(), spec=spec, claims=count))
+        history.append(_PastPool(at=self._clock.now(), spec=spec, claims=count))
         while len(history) > 1 and history[1].at < self._clock.now() - MEMORY:
             del history[0]
 
-    def _lately(self, pool: str) -> list[_PoolThen]:
+    def _lately(self, pool: str) -> list[_PastPool]:
         history = self._pools[pool]
         since = (self.blind_since or self._clock.now()) - LAG
         recent = [then for then in history if then.at >= since]
@@ -302,8 +318,8 @@ class Invariants:
         self.breaches.append(f"{self._clock.now():%H:%M:%S} {what}")
 
 
-def unquiet(harness: Harness, cloud: CloudAccount) -> list[str]:
-    """Say what is not as it should be in a cluster that has come to rest.
+def quiet_violations(harness: ControllerHarness, cloud: CloudAccount) -> list[str]:
+    """Return the errors of a cluster that has become quiet.
 
     Every pod runs, instances, claims and Nodes are one to one, and nothing bears the marks of a
     disruption that nobody carries out.
@@ -323,7 +339,7 @@ def _waiting(pods: Iterable[Json]) -> Iterator[str]:
             yield f"pod {_name(pod)} is {phase} on {pod['spec'].get('nodeName') or 'no node'}"
 
 
-def _unpaired(harness: Harness, cloud: CloudAccount) -> Iterator[str]:
+def _unpaired(harness: ControllerHarness, cloud: CloudAccount) -> Iterator[str]:
     instances = sorted(str(each["providerID"]) for each in cloud.instances)
     claims = sorted(str(c.get("status", {}).get("providerID", "")) for c in harness.claims())
     ours = [node for node in harness.nodes() if NODE_POOL in _labels(node)]
@@ -332,7 +348,7 @@ def _unpaired(harness: Harness, cloud: CloudAccount) -> Iterator[str]:
         yield f"not one to one: instances {instances}, claims {claims}, nodes {nodes}"
 
 
-def _marks(harness: Harness) -> Iterator[str]:
+def _marks(harness: ControllerHarness) -> Iterator[str]:
     for node in harness.nodes():
         keys = {taint["key"] for taint in node["spec"].get("taints") or ()}
         yield from (f"node {_name(node)} has taint {k}" for k in keys if k.startswith("karpenter."))
@@ -347,7 +363,7 @@ def _marks(harness: Harness) -> Iterator[str]:
             yield f"claim {_name(claim)} is not ready"
 
 
-def _allowed(then: _PoolThen, reason: str) -> int:
+def _allowed(then: _PastPool, reason: str) -> int:
     """Return how many nodes budgets without a schedule let go for a reason."""
     budgets = then.spec.get("disruption", {}).get("budgets", [{"nodes": "10%"}])
     amounts = [

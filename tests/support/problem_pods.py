@@ -1,4 +1,4 @@
-"""Random pods for scheduling problems: few labels, so that selectors overlap, and every constraint.
+"""Draws random pods with every constraint for scheduling problems.
 
 See `tests.support.problems`, which puts them into whole problems.
 """
@@ -22,7 +22,7 @@ from karpenter_core.api.records import (
     WeightedAffinityTerm,
 )
 from karpenter_core.testing.builders import node_term, pod_shape, preferred_node_term
-from tests.support.problem_choices import (
+from tests.support.random_choices import (
     CORES,
     FAMILY,
     NAMESPACES,
@@ -31,8 +31,8 @@ from tests.support.problem_choices import (
     TEAM,
     TEAMS,
     ZONES,
-    Choices,
-    Feature,
+    ProblemFeature,
+    RandomChoices,
 )
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ _TIERS: Final = ("front", "back")
 _VERSIONS: Final = ("1", "2")
 
 
-def random_shapes(choices: Choices, count: int) -> tuple[PodShape, ...]:
+def random_shapes(choices: RandomChoices, count: int) -> tuple[PodShape, ...]:
     """Draw the shapes of so many deployments; some form a chain of affinities."""
     shapes = [_shape(choices) for _ in range(count)]
-    if count > 1 and choices.chance(15, Feature.AFFINITY):
+    if count > 1 and choices.chance(15, ProblemFeature.AFFINITY):
         key = choices.one((HOSTNAME, HOSTNAME, ZONE))
         for number in range(1, min(count, len(_APPS))):
             before = _APPS[number - 1]
@@ -68,9 +68,9 @@ def _relabelled(shape: PodShape, app: str) -> PodShape:
     return replace(shape, labels={**shape.labels, "app": app})
 
 
-def _shape(choices: Choices) -> PodShape:
+def _shape(choices: RandomChoices) -> PodShape:
     namespace = "default"
-    if choices.chance(35, Feature.NAMESPACES):
+    if choices.chance(35, ProblemFeature.NAMESPACES):
         namespace = choices.one(tuple(NAMESPACES))
     labels = _labels(choices)
     node_selector, required = _node_wishes(choices)
@@ -81,19 +81,19 @@ def _shape(choices: Choices) -> PodShape:
         node_selector=node_selector,
         required=required,
         preferred=_preferred_nodes(choices),
-        tolerations=choices.one(_TOLERATIONS) if choices.chance(50, Feature.TAINTS) else (),
-        host_ports=choices.one(_PORTS) if choices.chance(15, Feature.PORTS) else (),
+        tolerations=choices.one(_TOLERATIONS) if choices.chance(50, ProblemFeature.TAINTS) else (),
+        host_ports=choices.one(_PORTS) if choices.chance(15, ProblemFeature.PORTS) else (),
         priority=choices.one((0, 0, 0, 1000)),
     )
-    affinity = _terms(choices, Feature.AFFINITY, 14, labels)
-    anti_affinity = _terms(choices, Feature.ANTI_AFFINITY, 18, labels)
+    affinity = _terms(choices, ProblemFeature.AFFINITY, 14, labels)
+    anti_affinity = _terms(choices, ProblemFeature.ANTI_AFFINITY, 18, labels)
     return replace(
         shape,
         topology_spread=_spreads(choices, labels),
         pod_affinity=affinity,
         pod_anti_affinity=anti_affinity,
-        preferred_pod_affinity=_wished(choices, Feature.AFFINITY, labels),
-        preferred_pod_anti_affinity=_wished(choices, Feature.ANTI_AFFINITY, labels),
+        preferred_pod_affinity=_wished(choices, ProblemFeature.AFFINITY, labels),
+        preferred_pod_anti_affinity=_wished(choices, ProblemFeature.ANTI_AFFINITY, labels),
     )
 
 
@@ -114,7 +114,7 @@ _CPUS: Final = ("50m", "100m", "250m", "500m", "1", "1500m", "2", "4")
 _MEMORIES: Final = ("16Mi", "128Mi", "512Mi", "1Gi", "3Gi", "7Gi")
 
 
-def _labels(choices: Choices) -> dict[str, str]:
+def _labels(choices: RandomChoices) -> dict[str, str]:
     labels: dict[str, str] = {}
     if not choices.chance(8):
         labels["app"] = choices.one(_APPS)
@@ -131,7 +131,7 @@ class _Amounts(TypedDict):
     requests: Mapping[str, str]
 
 
-def _amounts(choices: Choices) -> _Amounts:
+def _amounts(choices: RandomChoices) -> _Amounts:
     """Draw requests: all sizes, also nothing at all, and only one of cpu and memory."""
     cpu, memory = choices.one(_CPUS), choices.one(_MEMORIES)
     match choices.number(0, 24):
@@ -155,7 +155,7 @@ def _amounts(choices: Choices) -> _Amounts:
 # -- what pods want of nodes -----------------------------------------------------------------------
 
 
-def _node_wishes(choices: Choices) -> tuple[dict[str, str], tuple[NodeSelectorTerm, ...]]:
+def _node_wishes(choices: RandomChoices) -> tuple[dict[str, str], tuple[NodeSelectorTerm, ...]]:
     match choices.number(0, 11):
         case 6 | 7:
             return {ZONE: choices.one(ZONES)}, ()
@@ -167,17 +167,17 @@ def _node_wishes(choices: Choices) -> tuple[dict[str, str], tuple[NodeSelectorTe
             )
             return {key: value}, ()
         case 10:
-            if choices.has(Feature.TERMS):
+            if choices.has(ProblemFeature.TERMS):
                 terms = tuple(_node_term(choices) for _ in range(choices.number(1, 3)))
                 return ({ZONE: choices.one(ZONES)} if choices.chance(15) else {}), terms
             return {}, (_node_term(choices),)
-        case 11 if choices.has(Feature.BOUNDS):
+        case 11 if choices.has(ProblemFeature.BOUNDS):
             return {}, (_bounded(choices),)
         case _:
             return {}, ()
 
 
-def _node_term(choices: Choices) -> NodeSelectorTerm:
+def _node_term(choices: RandomChoices) -> NodeSelectorTerm:
     keys: list[tuple[str, tuple[str, ...]]] = [
         (ZONE, (*ZONES, "nowhere")),
         (ARCH, ("amd64", "arm64")),
@@ -186,7 +186,7 @@ def _node_term(choices: Choices) -> NodeSelectorTerm:
         (INSTANCE_TYPE, ("type-0", "type-1", "type-2", "type-3")),
         (CAPACITY_TYPE, ("spot", "on-demand")),
     ]
-    if choices.has(Feature.CUSTOM_KEYS):
+    if choices.has(ProblemFeature.CUSTOM_KEYS):
         keys.append((RACK, RACKS))
     expressions: list[tuple[str, ...]] = []
     for _ in range(choices.one((1, 1, 2))):
@@ -197,7 +197,7 @@ def _node_term(choices: Choices) -> NodeSelectorTerm:
     return node_term(*expressions)
 
 
-def _bounded(choices: Choices) -> NodeSelectorTerm:
+def _bounded(choices: RandomChoices) -> NodeSelectorTerm:
     match choices.number(0, 2):
         case 0:
             return node_term((CORES, "Gt", choices.one(("1", "3", "8"))))
@@ -207,8 +207,8 @@ def _bounded(choices: Choices) -> NodeSelectorTerm:
             return node_term((CORES, "Gt", "1"), (CORES, "Lt", choices.one(("2", "9"))))
 
 
-def _preferred_nodes(choices: Choices) -> tuple[PreferredNodeTerm, ...]:
-    if not choices.chance(12, Feature.PREFERENCES):
+def _preferred_nodes(choices: RandomChoices) -> tuple[PreferredNodeTerm, ...]:
+    if not choices.chance(12, ProblemFeature.PREFERENCES):
         return ()
     return tuple(
         preferred_node_term(
@@ -222,7 +222,7 @@ def _preferred_nodes(choices: Choices) -> tuple[PreferredNodeTerm, ...]:
 # -- what pods want of pods ------------------------------------------------------------------------
 
 
-def _selector(choices: Choices, own: Mapping[str, str]) -> LabelSelector | None:
+def _selector(choices: RandomChoices, own: Mapping[str, str]) -> LabelSelector | None:
     """Draw a selector: of the pod itself, of other ones, of overlapping sets, of all or none."""
     match choices.number(0, 29):
         case 12 | 13:
@@ -248,21 +248,21 @@ def _expression(key: str, operator: str, *values: str) -> LabelSelector:
     return LabelSelector(match_expressions=(requirement,))
 
 
-def _topology_key(choices: Choices) -> str:
+def _topology_key(choices: RandomChoices) -> str:
     if choices.chance(2):
         return "example.com/unknown"
     keys = [ZONE, HOSTNAME, ZONE, HOSTNAME, ZONE, CAPACITY_TYPE, ARCH]
-    if choices.has(Feature.CUSTOM_KEYS):
+    if choices.has(ProblemFeature.CUSTOM_KEYS):
         keys += [RACK, RACK]
     return choices.one(keys)
 
 
-def _spreads(choices: Choices, own: Mapping[str, str]) -> tuple[TopologySpread, ...]:
-    if not choices.chance(40, Feature.SPREAD):
+def _spreads(choices: RandomChoices, own: Mapping[str, str]) -> tuple[TopologySpread, ...]:
+    if not choices.chance(40, ProblemFeature.SPREAD):
         return ()
     made: dict[tuple[str, str], TopologySpread] = {}
     for _ in range(choices.one((1, 1, 1, 2, 3))):
-        hard = not choices.chance(20, Feature.PREFERENCES)
+        hard = not choices.chance(20, ProblemFeature.PREFERENCES)
         selector = _selector(choices, own)
         keyed = selector is not None and choices.chance(15)
         spread = TopologySpread(
@@ -280,16 +280,16 @@ def _spreads(choices: Choices, own: Mapping[str, str]) -> tuple[TopologySpread, 
 
 
 def _terms(
-    choices: Choices, feature: Feature, percent: int, own: Mapping[str, str]
+    choices: RandomChoices, feature: ProblemFeature, percent: int, own: Mapping[str, str]
 ) -> tuple[AffinityTerm, ...]:
     if not choices.chance(percent, feature):
         return ()
     return tuple(_term(choices, own) for _ in range(choices.one((1, 1, 1, 1, 2))))
 
 
-def _term(choices: Choices, own: Mapping[str, str]) -> AffinityTerm:
+def _term(choices: RandomChoices, own: Mapping[str, str]) -> AffinityTerm:
     term = AffinityTerm(topology_key=_topology_key(choices), selector=_selector(choices, own))
-    if choices.chance(30, Feature.NAMESPACES):
+    if choices.chance(30, ProblemFeature.NAMESPACES):
         term = replace(
             term,
             namespaces=choices.some(tuple(NAMESPACES), 0),
@@ -323,9 +323,9 @@ def _with_label_keys(
 
 
 def _wished(
-    choices: Choices, feature: Feature, own: Mapping[str, str]
+    choices: RandomChoices, feature: ProblemFeature, own: Mapping[str, str]
 ) -> tuple[WeightedAffinityTerm, ...]:
-    if not choices.has(feature) or not choices.chance(8, Feature.PREFERENCES):
+    if not choices.has(feature) or not choices.chance(8, ProblemFeature.PREFERENCES):
         return ()
     return tuple(
         WeightedAffinityTerm(weight=choices.one((1, 50, 100)), term=_term(choices, own))

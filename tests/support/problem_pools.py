@@ -1,4 +1,4 @@
-"""Random NodePools, catalogues, DaemonSets and existing nodes for scheduling problems.
+"""Draws random NodePools, catalogues, DaemonSets and existing nodes.
 
 See `tests.support.problems`, which puts them into whole problems.
 """
@@ -34,7 +34,8 @@ from karpenter_core.testing.builders import (
     pod_shape,
     requirement_spec,
 )
-from tests.support.problem_choices import (
+from tests.support.problem_pods import random_shapes
+from tests.support.random_choices import (
     CORES,
     FAMILY,
     RACK,
@@ -42,10 +43,9 @@ from tests.support.problem_choices import (
     TEAM,
     TEAMS,
     ZONES,
-    Choices,
-    Feature,
+    ProblemFeature,
+    RandomChoices,
 )
-from tests.support.problem_pods import random_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,13 +81,13 @@ _SOFT: Final = "soft:PreferNoSchedule"
 # -- pools -----------------------------------------------------------------------------------------
 
 
-def random_pool(choices: Choices, name: str) -> NodePool:
+def random_pool(choices: RandomChoices, name: str) -> NodePool:
     """Draw a NodePool: weight, taints, labels, requirements, limits."""
     labels: dict[str, str] = {}
     if choices.chance(25):
         labels[TEAM] = choices.one(TEAMS)
     requirements = _pool_requirements(choices)
-    if choices.chance(15, Feature.CUSTOM_KEYS) and all(r.key != RACK for r in requirements):
+    if choices.chance(15, ProblemFeature.CUSTOM_KEYS) and all(r.key != RACK for r in requirements):
         labels[RACK] = choices.one(RACKS)
     return node_pool(
         name,
@@ -95,9 +95,9 @@ def random_pool(choices: Choices, name: str) -> NodePool:
         requirements=requirements,
         labels=labels,
         taints=choices.one(((_DEDICATED,), ("dedicated=green:NoSchedule",), (_SOFT,)))
-        if choices.chance(20, Feature.TAINTS)
+        if choices.chance(20, ProblemFeature.TAINTS)
         else (),
-        limits=choices.one(_LIMITS) if choices.chance(25, Feature.LIMITS) else {},
+        limits=choices.one(_LIMITS) if choices.chance(25, ProblemFeature.LIMITS) else {},
     )
 
 
@@ -111,7 +111,7 @@ _LIMITS: Final = (
 )
 
 
-def _pool_requirements(choices: Choices) -> list[RequirementSpec]:
+def _pool_requirements(choices: RandomChoices) -> list[RequirementSpec]:
     made: list[RequirementSpec] = []
     if choices.chance(35):
         key, values = choices.one(
@@ -125,15 +125,15 @@ def _pool_requirements(choices: Choices) -> list[RequirementSpec]:
         made.append(requirement_spec(key, operator, *choices.some(values)[:2]))
     if choices.chance(20):
         made.append(requirement_spec(TEAM, "In", *TEAMS))
-    if choices.chance(35, Feature.CUSTOM_KEYS):
+    if choices.chance(35, ProblemFeature.CUSTOM_KEYS):
         made.append(
             requirement_spec(RACK, "Exists")
             if choices.chance(10)
             else requirement_spec(RACK, "In", *choices.some(RACKS))
         )
-    if choices.chance(12, Feature.BOUNDS):
+    if choices.chance(12, ProblemFeature.BOUNDS):
         made.append(requirement_spec(CORES, choices.one(("Gt", "Gte")), choices.one(("1", "3"))))
-    if choices.chance(10, Feature.MIN_VALUES):
+    if choices.chance(10, ProblemFeature.MIN_VALUES):
         key = choices.one((INSTANCE_TYPE, INSTANCE_TYPE, FAMILY))
         made.append(requirement_spec(key, "Exists", min_values=choices.number(1, 3)))
     return made
@@ -142,7 +142,7 @@ def _pool_requirements(choices: Choices) -> list[RequirementSpec]:
 # -- catalogues ------------------------------------------------------------------------------------
 
 
-def random_catalogue(choices: Choices, version: str) -> Catalogue:
+def random_catalogue(choices: RandomChoices, version: str) -> Catalogue:
     """Draw up to ten types, the first large; at times only it is sold in the last zone."""
     count = choices.number(1, 10)
     is_thin = count > 1 and choices.chance(25)
@@ -155,7 +155,7 @@ def random_catalogue(choices: Choices, version: str) -> Catalogue:
     )
 
 
-def _instance_type(choices: Choices, number: int, zones: Sequence[str]) -> InstanceType:
+def _instance_type(choices: RandomChoices, number: int, zones: Sequence[str]) -> InstanceType:
     cores = choices.one((16, 8, 4, 2, 1)) if number else 16
     ratio = choices.one((4, 2, 8, 1))
     extended = {"example.com/gpu": "2"} if choices.chance(15) else {}
@@ -172,14 +172,14 @@ def _instance_type(choices: Choices, number: int, zones: Sequence[str]) -> Insta
         offerings=sold,
         labels={FAMILY: choices.one(("c", "m", "r")), CORES: str(cores)},
     )
-    if not choices.has(Feature.RESERVED):
+    if not choices.has(ProblemFeature.RESERVED):
         return made
     held = Requirement.of(RESERVATION, "In" if reservations else "DoesNotExist", reservations)
     return replace(made, requirements=made.requirements.add(held))
 
 
 def _offerings(
-    choices: Choices, base: float, cores: int, zones: Sequence[str]
+    choices: RandomChoices, base: float, cores: int, zones: Sequence[str]
 ) -> tuple[Offering, ...]:
     """Draw what a type is sold as: uneven prices, some zones, some offerings sold out."""
     kinds = choices.some((ON_DEMAND, SPOT))
@@ -188,14 +188,14 @@ def _offerings(
         for kind in kinds:
             price = round(base * choices.one((1.0, 0.3, 0.5, 0.9, 1.1)), 6)
             made = offering(zone, kind, price, available=not choices.chance(10))
-            if choices.has(Feature.RESERVED):
+            if choices.has(ProblemFeature.RESERVED):
                 absent = Requirement.of(RESERVATION, "DoesNotExist")
                 made = replace(made, requirements=made.requirements.add(absent))
-            if choices.chance(8, Feature.OVERRIDES):
+            if choices.chance(8, ProblemFeature.OVERRIDES):
                 memory = cores * 2**30 * choices.one((1, 8))
                 made = replace(made, capacity_override={"memory": memory})
             sold.append(made)
-        if choices.chance(12, Feature.RESERVED):
+        if choices.chance(12, ProblemFeature.RESERVED):
             reserved = offering(zone, RESERVED, round(base / 1000, 9))
             number = Requirement.of(RESERVATION, "In", (choices.one(("r-1", "r-2", "r-3")),))
             sold.append(
@@ -211,7 +211,7 @@ def _offerings(
 # -- daemons ---------------------------------------------------------------------------------------
 
 
-def random_daemon(choices: Choices, number: int) -> DaemonPod:
+def random_daemon(choices: RandomChoices, number: int) -> DaemonPod:
     """Draw a DaemonSet; some run on certain nodes only, some take a port."""
     return daemon(
         f"daemon-{number}",
@@ -222,7 +222,7 @@ def random_daemon(choices: Choices, number: int) -> DaemonPod:
                 ({}, {}, {ARCH: "arm64"}, {FAMILY: "r"}, {TEAM: "blue"}, {ZONE: "zone-b"})
             ),
             tolerations=choices.one(((), ("",))),
-            host_ports=(9090,) if choices.chance(30, Feature.PORTS) else (),
+            host_ports=(9090,) if choices.chance(30, ProblemFeature.PORTS) else (),
             labels={"app": "daemon", "tier": "back"},
             owner_kind="DaemonSet",
         ),
@@ -232,14 +232,14 @@ def random_daemon(choices: Choices, number: int) -> DaemonPod:
 # -- existing nodes --------------------------------------------------------------------------------
 
 
-def random_node(choices: Choices, number: int, pools: Sequence[NodePool]) -> ExistingNode:
+def random_node(choices: RandomChoices, number: int, pools: Sequence[NodePool]) -> ExistingNode:
     """Draw capacity that is there, more or less full, with labels that pools would not make."""
     name = f"node-{number}"
     labels = _node_labels(choices, name)
     pool = choices.one(pools).name if pools and choices.chance(50) else ""
     if pool:
         labels[NODE_POOL] = pool
-    bound = _bound_pods(choices, name) if choices.chance(60, Feature.BOUND) else ()
+    bound = _bound_pods(choices, name) if choices.chance(60, ProblemFeature.BOUND) else ()
     node = existing_node(
         name,
         cpu="4",
@@ -248,26 +248,26 @@ def random_node(choices: Choices, number: int, pools: Sequence[NodePool]) -> Exi
             "memory": choices.one(("15Gi", "1Gi", "0")),
             "pods": str(choices.one((50, 2, 0))),
         },
-        taints=(_DEDICATED,) if choices.chance(25, Feature.TAINTS) else (),
+        taints=(_DEDICATED,) if choices.chance(25, ProblemFeature.TAINTS) else (),
         initialized=not choices.chance(40),
         pool=pool,
         bound=bound,
         host_ports=tuple(dict.fromkeys(port for p in bound for port in p.shape.host_ports)),
     )
     node = replace(node, labels=labels)
-    if choices.chance(40, Feature.VOLUMES):
+    if choices.chance(40, ProblemFeature.VOLUMES):
         attached = (*choices.some(SHARED_CLAIMS, 0), "default/other")[: choices.number(0, 2)]
         node = replace(
             node,
             volume_limits={DRIVER: choices.number(0, 3)} if choices.chance(80) else {},
             volumes={DRIVER: frozenset(attached)} if attached else {},
         )
-    if choices.chance(20, Feature.UNDECIDED):
+    if choices.chance(20, ProblemFeature.UNDECIDED):
         return _undecided(choices, node)
     return node
 
 
-def _node_labels(choices: Choices, name: str) -> dict[str, str]:
+def _node_labels(choices: RandomChoices, name: str) -> dict[str, str]:
     labels = {
         HOSTNAME: name,
         ZONE: choices.one((*ZONES, "zone-x")),
@@ -280,14 +280,14 @@ def _node_labels(choices: Choices, name: str) -> dict[str, str]:
         labels[HOSTNAME] = f"host-of-{name}"
     if choices.chance(30):
         labels[TEAM] = "blue"
-    if choices.chance(50, Feature.CUSTOM_KEYS):
+    if choices.chance(50, ProblemFeature.CUSTOM_KEYS):
         labels[RACK] = choices.one((*RACKS, "r9"))
     if choices.chance(30):
         labels |= {FAMILY: "m", CORES: choices.one(("4", "many"))}
     return labels
 
 
-def _undecided(choices: Choices, node: ExistingNode) -> ExistingNode:
+def _undecided(choices: RandomChoices, node: ExistingNode) -> ExistingNode:
     """Make a machine under way of a node: of some labels it is not known yet what they will be."""
     known = {key: value for key, value in node.labels.items() if key != HOSTNAME}
     open_keys = choices.some(
@@ -309,7 +309,7 @@ def _undecided(choices: Choices, node: ExistingNode) -> ExistingNode:
     )
 
 
-def _bound_pods(choices: Choices, node: str) -> tuple[PodView, ...]:
+def _bound_pods(choices: RandomChoices, node: str) -> tuple[PodView, ...]:
     bound: list[PodView] = []
     for number, shape in enumerate(random_shapes(choices, choices.number(1, 2))):
         for member in range(choices.number(1, 3)):
@@ -323,7 +323,7 @@ def _bound_pods(choices: Choices, node: str) -> tuple[PodView, ...]:
 
 
 def random_closed_node(
-    choices: Choices, shapes: Sequence[PodShape]
+    choices: RandomChoices, shapes: Sequence[PodShape]
 ) -> tuple[ExistingNode, tuple[PodView, ...]]:
     """Draw a node that is going away, and those of its pods that look for another place."""
     name = "node-closed"
@@ -332,7 +332,7 @@ def random_closed_node(
         pod(f"leaving-{member}", shape=shape, node_name=name, phase="Running")
         for member in range(choices.number(0, 3))
     )
-    staying = _bound_pods(choices, name) if choices.has(Feature.BOUND) else ()
+    staying = _bound_pods(choices, name) if choices.has(ProblemFeature.BOUND) else ()
     node = existing_node(name, bound=(*leaving, *staying))
     return (
         replace(

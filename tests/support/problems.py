@@ -1,8 +1,8 @@
-"""Random scheduling problems, nasty on purpose: the same seed gives the same problem.
+"""Draws random, deliberately hard scheduling problems from a seed.
 
 `seeded_problem(7)` is a whole problem: pools with uneven catalogues, weights, taints and limits,
 existing nodes with odd labels and pods on them, DaemonSets, volumes, and pods of a few shapes with
-every kind of constraint. What it may have is switched by `Feature`. The strategy `problems` of
+every kind of constraint. What it may have is switched by `ProblemFeature`. The strategy `problems` of
 `tests.support.strategies` draws from the same code, and shrinks.
 """
 
@@ -16,16 +16,9 @@ import msgspec
 
 from karpenter_core.api.labels import HOSTNAME, ZONE
 from karpenter_core.api.records import VolumeView
-from karpenter_core.scheduling.problem import PodVolumes, Problem
+from karpenter_core.scheduling.problem import PodVolumes, SchedulingProblem
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.testing.builders import EPOCH, pod
-from tests.support.problem_choices import (
-    CORES,
-    FAMILY,
-    NAMESPACES,
-    Choices,
-    Feature,
-)
 from tests.support.problem_pods import random_shapes
 from tests.support.problem_pools import (
     DRIVER,
@@ -37,21 +30,30 @@ from tests.support.problem_pools import (
     random_node,
     random_pool,
 )
+from tests.support.random_choices import (
+    CORES,
+    FAMILY,
+    NAMESPACES,
+    ProblemFeature,
+    RandomChoices,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from karpenter_core.api.records import PodShape, PodView
 
-__all__ = ["ALL_FEATURES", "Feature", "random_problem", "seeded_problem"]
+__all__ = ["ALL_FEATURES", "ProblemFeature", "random_problem", "seeded_problem"]
 
-ALL_FEATURES: Final = frozenset(Feature)
+ALL_FEATURES: Final = frozenset(ProblemFeature)
 
 _LARGE_EVERY: Final = 50
 _LARGE_PODS: Final = 400
 
 
-def seeded_problem(seed: int, features: Collection[Feature] = ALL_FEATURES) -> Problem:
+def seeded_problem(
+    seed: int, features: Collection[ProblemFeature] = ALL_FEATURES
+) -> SchedulingProblem:
     """Make the problem of a seed: mostly up to forty pods, now and then some hundreds."""
     random = Random(f"problem {seed}")
     if random.randrange(_LARGE_EVERY) == 0:
@@ -60,10 +62,10 @@ def seeded_problem(seed: int, features: Collection[Feature] = ALL_FEATURES) -> P
 
 
 def random_problem(
-    random: Random, features: Collection[Feature] = ALL_FEATURES, *, most_pods: int = 40
-) -> Problem:
+    random: Random, features: Collection[ProblemFeature] = ALL_FEATURES, *, most_pods: int = 40
+) -> SchedulingProblem:
     """Draw a problem of about so many pending pods at most."""
-    choices = Choices(random, features)
+    choices = RandomChoices(random, features)
     pools = tuple(random_pool(choices, f"pool-{n}") for n in range(_count_of_pools(choices)))
     shapes = random_shapes(choices, choices.number(0, 8))
     volumes: dict[str, PodVolumes] = {}
@@ -71,16 +73,16 @@ def random_problem(
     for number, shape in enumerate(shapes):
         count = min(choices.number(1, max(most_pods // 4, 1)), most_pods - len(pods))
         members = _deployment(choices, f"pod-{number}", shape, count)
-        if choices.chance(25, Feature.VOLUMES):
+        if choices.chance(25, ProblemFeature.VOLUMES):
             members = _with_volumes(choices, members, volumes)
         pods += members
     nodes = [random_node(choices, n, pools) for n in range(choices.one((0, 1, 2, 4)))]
-    if shapes and choices.chance(30, Feature.CLOSED):
+    if shapes and choices.chance(30, ProblemFeature.CLOSED):
         closed, leaving = random_closed_node(choices, shapes)
         nodes.append(closed)
         pods += leaving
-    daemons = choices.one((0, 1, 2)) if choices.has(Feature.DAEMONS) else 0
-    return Problem(
+    daemons = choices.one((0, 1, 2)) if choices.has(ProblemFeature.DAEMONS) else 0
+    return SchedulingProblem(
         pods=tuple(pods),
         pools=pools,
         catalogues={pool.name: random_catalogue(choices, pool.name) for pool in pools},
@@ -96,11 +98,13 @@ def random_problem(
     )
 
 
-def _count_of_pools(choices: Choices) -> int:
+def _count_of_pools(choices: RandomChoices) -> int:
     return 0 if choices.chance(4) else choices.one((1, 1, 2, 3))
 
 
-def _deployment(choices: Choices, name: str, shape: PodShape, count: int) -> tuple[PodView, ...]:
+def _deployment(
+    choices: RandomChoices, name: str, shape: PodShape, count: int
+) -> tuple[PodView, ...]:
     """Make the pods of one shape, in no order of age."""
     return tuple(
         pod(
@@ -116,7 +120,7 @@ def _deployment(choices: Choices, name: str, shape: PodShape, count: int) -> tup
 
 
 def _with_volumes(
-    choices: Choices, members: Sequence[PodView], volumes: dict[str, PodVolumes]
+    choices: RandomChoices, members: Sequence[PodView], volumes: dict[str, PodVolumes]
 ) -> tuple[PodView, ...]:
     """Give the pods of a deployment a volume: one claim that they share, or one each."""
     if not members:
@@ -134,7 +138,7 @@ def _with_volumes(
     return tuple(msgspec.structs.replace(member, shape=shape) for member in members)
 
 
-def _alternatives(choices: Choices) -> tuple[Requirements, ...]:
+def _alternatives(choices: RandomChoices) -> tuple[Requirements, ...]:
     """Draw where a volume is: anywhere, in a zone, in one of two, on a node, nowhere."""
     match choices.number(0, 9):
         case 4 | 5:

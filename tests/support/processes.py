@@ -1,4 +1,4 @@
-"""Child processes of a test: started, watched, stopped, and never left behind."""
+"""Starts, watches and stops child processes of a test."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ async def wait_until(
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on loopback that nobody listens on just now."""
+    """Return ports on loopback that are free now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

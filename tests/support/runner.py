@@ -1,4 +1,4 @@
-"""Run scenarios against a cluster whose controller is a process of its own."""
+"""Runs scenarios against a cluster whose controller is its own process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import yaml
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.kube import resources
-from karpenter_core.kube.resources import ResourceKind, custom
-from karpenter_core.testing.cluster import ClusterClient, ClusterError, Mirror
-from karpenter_core.testing.expectations import CloudAccount, Observation, unmet
+from karpenter_core.kube.resources import ResourceKind, custom_kind
+from karpenter_core.testing.cluster import ClusterClient, ClusterError, ClusterMirror
+from karpenter_core.testing.expectations import CloudAccount, Observation, unmet_expectations
 from tests.support.controller import RUN, ControllerProcess
 from tests.support.processes import wait_until
 
@@ -26,13 +26,20 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from karpenter_core.testing.cluster import Object
-    from karpenter_core.testing.scenarios import Action, Expectation, Patch, Scenario
-    from tests.support.beds import Bed
+    from karpenter_core.testing.scenarios import Expectation, ObjectPatch, Scenario, ScenarioAction
+    from tests.support.local_clusters import LocalCluster
 
-__all__ = ["KINDS", "NODE_CLAIMS", "NODE_POOLS", "Cloud", "ScenarioFailedError", "World"]
+__all__ = [
+    "KINDS",
+    "NODE_CLAIMS",
+    "NODE_POOLS",
+    "ScenarioCloud",
+    "ScenarioFailedError",
+    "ScenarioWorld",
+]
 
-NODE_POOLS: Final = custom(NodePool.resource)
-NODE_CLAIMS: Final = custom(NodeClaim.resource)
+NODE_POOLS: Final = custom_kind(NodePool.resource)
+NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
 KWOK_NODE_CLASSES: Final = ResourceKind(
     "karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", "KWOKNodeClass", namespaced=False,
 )  # fmt: skip
@@ -78,15 +85,15 @@ CRD_ESTABLISHED_SECONDS: Final = 30.0
 CLEAN_SECONDS: Final = 30.0
 LEASE_NAME: Final = "karpenter-leader-election"  # upstream default
 LEADER_SECONDS: Final = 30.0
-LOOK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 """How long to wait for the next change before looking again anyway."""
 
 
 class ScenarioFailedError(AssertionError):
-    """Something expected did not come true; says what, and what the controllers said."""
+    """An expectation did not come true; the message has the controllers' logs."""
 
 
-class Cloud(Protocol):
+class ScenarioCloud(Protocol):
     """The simulated cloud behind a provider, as a test sees it."""
 
     def options(self, folder: Path) -> Mapping[str, str]:
@@ -103,7 +110,7 @@ class Cloud(Protocol):
 
 
 @final
-class World:
+class ScenarioWorld:
     """A cluster with our CRDs, its controllers and its simulated cloud.
 
     An async context manager: leaves the cluster as it found it, so that scenarios can follow
@@ -112,8 +119,8 @@ class World:
 
     def __init__(
         self,
-        bed: Bed,
-        cloud: Cloud,
+        local_cluster: LocalCluster,
+        cloud: ScenarioCloud,
         folder: Path,
         *,
         crds: Iterable[Path],
@@ -121,9 +128,9 @@ class World:
         kinds: Iterable[ResourceKind] = (),
     ) -> None:
         self._crds: Final[list[Object]] = [yaml.safe_load(path.read_text()) for path in crds]
-        self.bed: Final = bed
-        self.client: Final = ClusterClient(bed.kubeconfig)
-        self.mirror: Final = Mirror(self.client, (*FOLLOWED, *kinds))
+        self.local_cluster: Final = local_cluster
+        self.client: Final = ClusterClient(local_cluster.kubeconfig)
+        self.mirror: Final = ClusterMirror(self.client, (*FOLLOWED, *kinds))
         self.controllers: Final[dict[str, ControllerProcess]] = {}
         self.expendable: Final[set[str]] = set()
         """Names of controllers that may end by themselves."""
@@ -195,7 +202,7 @@ class World:
         """Prepare a controller; it is not started yet."""
         controller = ControllerProcess(
             name,
-            kubeconfig=kubeconfig or self.bed.kubeconfig,
+            kubeconfig=kubeconfig or self.local_cluster.kubeconfig,
             folder=self._folder,
             options={**self._cloud.options(self._folder), **(options or {})},
             path=self._plugins,
@@ -221,7 +228,7 @@ class World:
             if step.then is not None:
                 await self.expect(step.then, where=f"{scenario.name}, step {number}")
 
-    async def act(self, action: Action) -> None:
+    async def act(self, action: ScenarioAction) -> None:
         """Make one thing happen."""
         await self._change(action)
         if action.faults is not None:
@@ -233,9 +240,9 @@ class World:
         if action.start is not None:
             await asyncio.gather(*(each.start() for each in self.controllers.values()))
         if action.restart is not None:
-            await self.bed.restart_api_server()
+            await self.local_cluster.restart_api_server()
 
-    async def _change(self, action: Action) -> None:
+    async def _change(self, action: ScenarioAction) -> None:
         """Do what an action does to objects."""
         if action.scale is not None:
             await self.scale(action.scale.deployment, action.scale.replicas)
@@ -258,7 +265,7 @@ class World:
             if name in ("", metadata["name"]):
                 await self.client.delete(kind, metadata["name"], _namespace(metadata))
 
-    async def _patch(self, kind: ResourceKind, patch: Patch) -> None:
+    async def _patch(self, kind: ResourceKind, patch: ObjectPatch) -> None:
         for each in await self.client.list(kind):
             metadata = each["metadata"]
             if patch.name in ("", metadata["name"]):
@@ -268,7 +275,7 @@ class World:
     # What comes of it.
 
     def observe(self) -> Observation:
-        """Return what there is to see in the cluster now."""
+        """Return an observation of the cluster now."""
         mirror = self.mirror
         return Observation(
             pods=[pod for pod in mirror.objects(resources.PODS) if _is_ours(pod)],
@@ -296,10 +303,10 @@ class World:
             if loop.time() > deadline:
                 raise self._failure(f"{where}: not within {expected.within}", missing)
             self._check_controllers()
-            await self.mirror.changed(LOOK_SECONDS)
+            await self.mirror.changed(POLL_SECONDS)
         held_until = loop.time() + expected.hold.total_seconds()
         while loop.time() < held_until:
-            await self.mirror.changed(LOOK_SECONDS)
+            await self.mirror.changed(POLL_SECONDS)
             if missing := await self.missing(expected):
                 raise self._failure(f"{where}: did not hold for {expected.hold}", missing)
         return loop.time() - begun
@@ -315,7 +322,7 @@ class World:
         while not otherwise() and (missing := await self.missing(expected)):
             if loop.time() > deadline:
                 raise self._failure(f"not within {expected.within}", missing)
-            await self.mirror.changed(LOOK_SECONDS)
+            await self.mirror.changed(POLL_SECONDS)
 
     async def expect_leader(self) -> str:
         """Wait until the Lease has a holder and return its identity."""
@@ -333,12 +340,12 @@ class World:
         return ""
 
     async def missing(self, expected: Expectation) -> tuple[str, ...]:
-        """Return what is not met; the cloud is asked only when all else is as it should be."""
+        """Return unmet expectations; the cloud is asked only if all others are met."""
         seen = self.observe()
-        if missing := unmet(expected, seen):
+        if missing := unmet_expectations(expected, seen):
             return missing
         account = await self._cloud.account(self._folder)
-        return unmet(expected, replace(seen, cloud=account))
+        return unmet_expectations(expected, replace(seen, cloud=account))
 
     def _check_controllers(self) -> None:
         """Fail early when a controller ended by itself."""
@@ -383,7 +390,7 @@ class World:
                 except ClusterError as error:
                     if error.code != 404:
                         raise
-            await asyncio.sleep(LOOK_SECONDS / 10)
+            await asyncio.sleep(POLL_SECONDS / 10)
 
 
 def _is_established(crd: Object) -> bool:

@@ -1,4 +1,4 @@
-"""What counts as met: every kind of expectation both holds and fails here."""
+"""Every kind of expectation can hold and can fail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from karpenter_core.testing.expectations import CloudAccount, Observation, unmet
+from karpenter_core.testing.expectations import CloudAccount, Observation, unmet_expectations
 from karpenter_core.testing.scenarios import Expectation
 
 NODE = {
@@ -39,7 +39,7 @@ WHOLE = Observation(
 
 
 def failures(then: dict[str, Any], seen: Observation = WHOLE) -> tuple[str, ...]:
-    return unmet(Expectation.model_validate(then), seen)
+    return unmet_expectations(Expectation.model_validate(then), seen)
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_an_expectation_that_holds_has_nothing_unmet(then: dict[str, Any]):
         ),
     ],
 )
-def test_an_expectation_that_fails_says_what_it_found(then: dict[str, Any], said: str):
+def test_failed_expectation_names_the_actual_value(then: dict[str, Any], said: str):
     """The message names the fact, what was seen and what was expected."""
     (message,) = failures(then)
 
     assert said in message
 
 
-def test_nothing_left_names_all_that_is_left():
+def test_nothing_left_names_all_remaining_objects():
     """Pods, nodes, claims and instances, each with examples."""
     assert len(failures({"nothingLeft": True})) == 4
     assert failures({"nothingLeft": True}, Observation(nodes=[{"metadata": {}, "spec": {}}])) == ()

@@ -1,4 +1,4 @@
-"""What watches a cluster sees each sort of breach, and takes nothing else for one."""
+"""The invariants detect each breach and report nothing else."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from karpenter_core.kube.writer import WriteOp
+from karpenter_core.kube.writer import WriteAttempt
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.expectations import CloudAccount
-from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import GROUP, NODE_CLASS, node_pool
-from tests.support.invariants import Invariants, unquiet
+from tests.support.invariants import Invariants, quiet_violations
 
 FINALIZER = {"metadata": {"finalizers": ["example.com/held"]}}
 POOL = {"karpenter.sh/nodepool": "general"}
@@ -84,7 +84,7 @@ def seen(tmp_path):
     def tell(story, **pool):
         async def told():
             plugins = {"kwok": KwokProvider()}
-            async with Harness(lambda: plugins, folder=tmp_path) as harness:
+            async with ControllerHarness(lambda: plugins, folder=tmp_path) as harness:
                 scenes = []
 
                 def now():
@@ -107,11 +107,11 @@ def seen(tmp_path):
 
 
 async def delete_pod(scene):
-    op = WriteOp(verb="delete", kind=PODS, name="web", namespace="default")
+    op = WriteAttempt(verb="delete", kind=PODS, name="web", namespace="default")
     await scene.watch.note_write(op)
 
 
-def test_a_machine_may_not_be_ended_under_its_pods(seen):
+def test_instance_must_not_end_under_its_pods(seen):
     async def story(scene):
         scene.watch.note_terminate(["kwok://first"])
 
@@ -119,7 +119,7 @@ def test_a_machine_may_not_be_ended_under_its_pods(seen):
     assert breach.endswith("instance ended: first, while pod web runs there and was not evicted")
 
 
-def test_a_machine_may_not_be_ended_while_an_evicted_pod_still_ends(seen):
+def test_instance_must_not_end_while_an_evicted_pod_terminates(seen):
     async def story(scene):
         scene.cluster.patch(PODS, "web", FINALIZER, namespace="default")
         scene.cluster.delete(PODS, "web", namespace="default")
@@ -129,7 +129,7 @@ def test_a_machine_may_not_be_ended_while_an_evicted_pod_still_ends(seen):
     assert breach.endswith("while pod web runs there")
 
 
-def test_a_pod_whose_end_hangs_keeps_no_machine(seen):
+def test_pod_that_hangs_in_termination_keeps_no_instance(seen):
     async def story(scene):
         scene.cluster.patch(PODS, "web", FINALIZER, namespace="default")
         scene.cluster.delete(PODS, "web", namespace="default")
@@ -234,7 +234,7 @@ def test_limits_that_were_cut_unseen_may_have_been_used(seen):
     assert "third" in breach
 
 
-def test_a_machine_without_pods_may_be_ended(seen):
+def test_instance_without_pods_may_end(seen):
     async def story(scene):
         scene.cluster.server.registry.delete(PODS, "web", "default", grace_seconds=0)
         scene.watch.note_terminate(["kwok://first"])
@@ -242,7 +242,7 @@ def test_a_machine_without_pods_may_be_ended(seen):
     assert seen(story) == []
 
 
-def test_a_machine_that_the_cloud_takes_is_excused(seen):
+def test_instance_reclaimed_by_the_cloud_is_excused(seen):
     async def story(scene):
         scene.watch.excuse("kwok://first")
         scene.watch.note_terminate(["kwok://first"])
@@ -285,7 +285,7 @@ def test_commands_may_not_disrupt_more_than_the_budget(seen):
     assert "2 nodes of general disrupted, 1 allowed" in breach
 
 
-def test_a_machine_without_its_node_uses_no_budget(seen):
+def test_instance_without_a_node_uses_no_budget(seen):
     async def story(scene):
         scene.cluster.apply([claim("second")])
         scene.status("first", nodeName="first")
@@ -297,7 +297,7 @@ def test_a_machine_without_its_node_uses_no_budget(seen):
     assert seen(story) == []
 
 
-def test_what_is_forced_on_us_asks_for_no_budget(seen):
+def test_forced_disruption_needs_no_budget(seen):
     async def story(scene):
         scene.cluster.apply([claim("second")])
         scene.mark("first")
@@ -326,7 +326,7 @@ def test_machines_may_not_take_a_pool_beyond_its_limits(seen, cpu, breaches):
     assert len(seen(story, limits={"cpu": "10"})) == breaches
 
 
-def test_a_machine_that_is_being_replaced_counts_against_no_limit(seen):
+def test_node_that_is_being_replaced_counts_against_no_limit(seen):
     async def story(scene):
         scene.mark("first")
         scene.cluster.apply([claim("second")])
@@ -336,7 +336,7 @@ def test_a_machine_that_is_being_replaced_counts_against_no_limit(seen):
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_machine_that_has_been_marked_for_long_counts_against_no_limit(seen, ends):
+def test_node_marked_for_long_counts_against_no_limit(seen, ends):
     """Not either if its command ends while the new machine is launched."""
 
     async def story(scene):
@@ -350,7 +350,7 @@ def test_a_machine_that_has_been_marked_for_long_counts_against_no_limit(seen, e
     assert seen(story, limits={"cpu": "10"}) == []
 
 
-def test_a_machine_whose_command_ended_long_ago_counts_against_limits(seen):
+def test_node_whose_command_ended_long_ago_counts_against_limits(seen):
     async def story(scene):
         scene.mark("first")
         scene.unmark("first")
@@ -367,7 +367,7 @@ def test_rest_is_that_everything_runs_and_belongs_together(seen):
     async def story(scene):
         one = CloudAccount(instances=[{"providerID": "kwok://first"}], launches={"uid": 1})
         none = CloudAccount(launches={"uid": 2})
-        wrong.extend((unquiet(scene.harness, one), unquiet(scene.harness, none)))
+        wrong.extend((quiet_violations(scene.harness, one), quiet_violations(scene.harness, none)))
 
     seen(story)
     assert wrong[0] == ["pod web is Pending on first", "claim first is not ready"]
@@ -394,7 +394,9 @@ def given_up(seen):
             scene.status("first", conditions=conditions)
             await scene.cluster.clock.sleep(after_seconds)
             scene.lead = timedelta(hours=5 if is_set else 0)
-            await scene.watch.note_write(WriteOp(verb="delete", kind=NODE_CLAIMS, name="first"))
+            await scene.watch.note_write(
+                WriteAttempt(verb="delete", kind=NODE_CLAIMS, name="first")
+            )
 
         return seen(story)
 

@@ -1,4 +1,4 @@
-"""Child processes: readiness, ends, and what is said about a failure."""
+"""Child processes report readiness, their end and failures."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_an_early_end_is_reported_with_the_log(tmp_path: Path):
         await process.ready(never, seconds=20)
 
 
-async def test_what_never_comes_is_a_failure(tmp_path: Path):
+async def test_missing_readiness_is_a_failure(tmp_path: Path):
     """Both the readiness that does not come and the end that does not."""
     process = child(tmp_path, WAIT)
 

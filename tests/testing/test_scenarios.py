@@ -1,4 +1,4 @@
-"""The scenario format: what it accepts, what it refuses, and that the shipped files are good."""
+"""The scenario format accepts good files and refuses bad ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from karpenter_core.testing.scenarios import (
-    Count,
-    Runner,
+    CountBounds,
+    RunnerKind,
     Scenario,
     ScenarioError,
     load_scenario,
@@ -28,7 +28,7 @@ def test_shipped_scenario_reads_and_says_what_must_come(path: Path):
 
 def test_every_runner_has_scenarios():
     """No back end is left without a story."""
-    assert all(list(load_scenarios(SCENARIOS, runner)) for runner in Runner)
+    assert all(list(load_scenarios(SCENARIOS, runner)) for runner in RunnerKind)
 
 
 def test_unknown_key_is_refused_with_file_and_field(tmp_path: Path):
@@ -73,7 +73,7 @@ def test_a_number_is_a_count_of_exactly_that_many():
     then = scenario.steps[0].then
 
     assert then is not None
-    assert then.nodes == Count(at_least=3, at_most=3)
+    assert then.nodes == CountBounds(at_least=3, at_most=3)
     assert [then.nodes.accepts(number) for number in (2, 3, 4)] == [False, True, False]
     assert then.instances is not None
     assert [then.instances.accepts(number) for number in (1, 2, 99)] == [False, True, True]

@@ -45,7 +45,7 @@ from karpenter_core.provider.contract import (
     LaunchedInstance,
     NodeClassResolution,
     ProviderInfo,
-    Termination,
+    TerminationStatus,
 )
 from karpenter_core.provider.kit.one_by_one import one_by_one
 from karpenter_core.provider.markers import hookimpl
@@ -168,13 +168,13 @@ class MinimalProvider:
 
     @hookimpl
     @one_by_one
-    async def karpenter_terminate_instances(self, provider_id: str) -> Termination:
+    async def karpenter_terminate_instances(self, provider_id: str) -> TerminationStatus:
         """Remove the machine, and its Node."""
         self._remember()
         if provider_id in self._instances:
             await self._context.nodes.delete(provider_id.removeprefix(PREFIX))
             self._used_up.add(self._instances.pop(provider_id).token)
-        return Termination.GONE
+        return TerminationStatus.GONE
 
     def _remember(self) -> None:
         """Take in machines launched before this process began."""

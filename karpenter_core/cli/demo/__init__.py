@@ -1,1 +1,1 @@
-"""`karpenter demo`: a small play with a real controller."""
+"""`karpenter demo`: a demonstration with a real controller."""

@@ -1,4 +1,4 @@
-"""`karpenter demo`: pods become nodes and go again, before your eyes.
+"""`karpenter demo`: scales pods up and down and shows the nodes that follow.
 
 Without a kubeconfig it starts the embedded cluster in a process of its own; with one it plays on
 that cluster, under names of its own, and leaves it as it was. Either way the controller is the
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from karpenter_core.api.records import NodeView
-    from karpenter_core.cli.demo.census import Census
-    from karpenter_core.cli.demo.scene import Scene
-    from karpenter_core.cli.demo.stage import Stage
-    from karpenter_core.cli.demo.story import Step
-    from karpenter_core.cli.demo.view import Act, View
+    from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics
+    from karpenter_core.cli.demo.demo_cluster import DemoCluster
+    from karpenter_core.cli.demo.demo_manifests import DemoManifests
+    from karpenter_core.cli.demo.demo_scenario import DemoStep
+    from karpenter_core.cli.demo.view import DemoView, StepReport
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import KubeApi
-    from karpenter_core.provider.kit.simulation import SimulatedCloud
-    from karpenter_core.state.events import Observed, Removed
+    from karpenter_core.provider.kit.demo_cloud import DemoCloud
+    from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 
 __all__ = ["demo"]
 
@@ -46,7 +46,7 @@ _CLEANUP_SECONDS: Final = 60.0
 
 def demo(
     provider: Annotated[
-        str, typer.Option(help="Whose machines: kwok, or a provider that has a simulated cloud.")
+        str, typer.Option(help="Provider of the nodes: kwok, or one that has a simulated cloud.")
     ] = "kwok",
     kubeconfig: Annotated[
         Path | None,
@@ -77,7 +77,9 @@ async def _main(
 
     _keep_quiet()
     console = Console(soft_wrap=not sys.stdout.isatty())
-    play = asyncio.ensure_future(_play(console, provider, kubeconfig, timeout_seconds, log_folder))
+    play = asyncio.ensure_future(
+        _run_demo(console, provider, kubeconfig, timeout_seconds, log_folder)
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, play.cancel)
@@ -99,39 +101,39 @@ def _keep_quiet() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Setting:
+class _DemoSetup:
     """Where the story plays: the objects, the cloud if there is one, and what machines cost."""
 
-    scene: Scene
-    cloud: SimulatedCloud | None
+    demo_manifests: DemoManifests
+    cloud: DemoCloud | None
     price_of: Callable[[NodeView], float]
     currency: str
     step_seconds: float
 
 
-async def _play(
+async def _run_demo(
     console: Console,
     provider: str,
     kubeconfig: Path | None,
     timeout_seconds: float | None,
     log_folder: Path | None,
 ) -> int:
-    from karpenter_core.cli.demo.census import Census
+    from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics
+    from karpenter_core.cli.demo.demo_cluster import DemoCluster
     from karpenter_core.cli.demo.processes import (
         DemoFailedError,
         controller,
         embedded_cluster,
         log_tail,
     )
-    from karpenter_core.cli.demo.stage import Stage
     from karpenter_core.cli.demo.view import choose_view, summarise
     from karpenter_core.operator.clock import SystemClock
 
     clock = SystemClock()
-    acts: list[Act] = []
-    steps: Sequence[Step] = ()
+    step_reports: list[StepReport] = []
+    steps: Sequence[DemoStep] = ()
     async with AsyncExitStack() as stack:
-        setting = await _setting(provider, stack)
+        setting = await _setup(provider, stack)
         cloud, currency = setting.cloud, setting.currency
         folder = log_folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,27 +143,29 @@ async def _play(
             view.say("starting an embedded cluster")
             kubeconfig = await stack.enter_async_context(embedded_cluster(folder))
         api = await stack.enter_async_context(_connection(kubeconfig, clock))
-        stage = Stage(api, setting.scene, view)
-        stack.push_async_callback(stage.clear)
-        await stage.set_up()
+        demo_cluster = DemoCluster(api, setting.demo_manifests, view)
+        stack.push_async_callback(demo_cluster.clear)
+        await demo_cluster.set_up()
         view.say(f"starting karpenter run --providers={provider}")
         environment = None if cloud is None else cloud.environment
         log = await stack.enter_async_context(
             controller(kubeconfig, folder, provider=provider, environment=environment)
         )
-        census = Census(clock, setting.price_of)
-        changed = await stack.enter_async_context(_following(api, setting.scene, clock, census))
+        cluster_statistics = ClusterStatistics(clock, setting.price_of)
+        changed = await stack.enter_async_context(
+            _following(api, setting.demo_manifests, clock, cluster_statistics)
+        )
         if cloud is not None:
             await stack.enter_async_context(_kubelets(cloud, api))
-        stack.push_async_callback(_retire, stage, census, changed, cloud, view)
-        steps = _steps(setting, stage, census, clock)
+        stack.push_async_callback(_clean_up, demo_cluster, cluster_statistics, changed, cloud, view)
+        steps = _steps(setting, demo_cluster, cluster_statistics, clock)
         try:
             for step in steps:
-                acts.append(_act(step, clock))
-                await _perform(
+                step_reports.append(_new_report(step, clock))
+                await _run_step(
                     step,
-                    acts[-1],
-                    census,
+                    step_reports[-1],
+                    cluster_statistics,
                     changed,
                     clock,
                     view,
@@ -170,23 +174,25 @@ async def _play(
         except DemoFailedError as error:
             view.say(f"failed: {error}\n{log_tail(log)}")
         view.close()
-        summarise(console, acts, census, currency)
-    succeeded = len(acts) == len(steps) and all(act.succeeded for act in acts)
+        summarise(console, step_reports, cluster_statistics, currency)
+    succeeded = len(step_reports) == len(steps) and all(
+        step_report.succeeded for step_report in step_reports
+    )
     return 0 if succeeded else FAILED
 
 
-async def _setting(provider: str, stack: AsyncExitStack) -> _Setting:
-    from karpenter_core.cli.demo.census import price_by, read_prices
-    from karpenter_core.cli.demo.cloud_story import BUDGET, CAPACITY_TYPES
-    from karpenter_core.cli.demo.clouds import SIMULATED_ITSELF, find_simulated_cloud
-    from karpenter_core.cli.demo.scene import Scene, find_node_class
+async def _setup(provider: str, stack: AsyncExitStack) -> _DemoSetup:
+    from karpenter_core.cli.demo.cloud_scenario import BUDGET, CAPACITY_TYPES
+    from karpenter_core.cli.demo.cluster_statistics import price_by, read_prices
+    from karpenter_core.cli.demo.demo_kubelets import SELF_SIMULATED, find_simulated_cloud
+    from karpenter_core.cli.demo.demo_manifests import DemoManifests, find_node_class
 
     node_class = find_node_class(provider)
-    if provider == SIMULATED_ITSELF:
-        scene = Scene(node_class=node_class)
-        prices, currency = await read_prices(scene)
-        return _Setting(
-            scene=scene,
+    if provider == SELF_SIMULATED:
+        demo_manifests = DemoManifests(node_class=node_class)
+        prices, currency = await read_prices(demo_manifests)
+        return _DemoSetup(
+            demo_manifests=demo_manifests,
             cloud=None,
             price_of=price_by(prices),
             currency=currency,
@@ -195,11 +201,11 @@ async def _setting(provider: str, stack: AsyncExitStack) -> _Setting:
     cloud = stack.enter_context(find_simulated_cloud(provider))
 
     def price_of(node: NodeView) -> float:
-        machine = cloud.machines().get(node.provider_id)
-        return 0.0 if machine is None else machine.price_per_hour
+        instance = cloud.instances().get(node.provider_id)
+        return 0.0 if instance is None else instance.price_per_hour
 
-    return _Setting(
-        scene=Scene(
+    return _DemoSetup(
+        demo_manifests=DemoManifests(
             node_class=node_class,
             node_class_spec=cloud.node_class_spec,
             capacity_types=CAPACITY_TYPES,
@@ -215,28 +221,33 @@ async def _setting(provider: str, stack: AsyncExitStack) -> _Setting:
     )
 
 
-def _steps(setting: _Setting, stage: Stage, census: Census, clock: Clock) -> Sequence[Step]:
-    from karpenter_core.cli.demo.cloud_story import CloudStory
-    from karpenter_core.cli.demo.story import Scaling
+def _steps(
+    setting: _DemoSetup,
+    demo_cluster: DemoCluster,
+    cluster_statistics: ClusterStatistics,
+    clock: Clock,
+) -> Sequence[DemoStep]:
+    from karpenter_core.cli.demo.cloud_scenario import CloudScenario
+    from karpenter_core.cli.demo.demo_scenario import ScalingScenario
 
     if setting.cloud is None:
-        return Scaling(stage, census).steps()
-    return CloudStory(setting.cloud, stage, census, clock).steps()
+        return ScalingScenario(demo_cluster, cluster_statistics).steps()
+    return CloudScenario(setting.cloud, demo_cluster, cluster_statistics, clock).steps()
 
 
-def _act(step: Step, clock: Clock) -> Act:
-    from karpenter_core.cli.demo.view import Act
+def _new_report(step: DemoStep, clock: Clock) -> StepReport:
+    from karpenter_core.cli.demo.view import StepReport
 
-    return Act(title=step.title, replicas=step.replicas, started=clock.monotonic())
+    return StepReport(title=step.title, replicas=step.replicas, started=clock.monotonic())
 
 
-async def _perform(
-    step: Step,
-    act: Act,
-    census: Census,
+async def _run_step(
+    step: DemoStep,
+    step_report: StepReport,
+    cluster_statistics: ClusterStatistics,
     changed: asyncio.Event,
     clock: Clock,
-    view: View,
+    view: DemoView,
     timeout_seconds: float,
 ) -> None:
     """Begin an act, and wait until what should come of it has.
@@ -247,14 +258,17 @@ async def _perform(
     from karpenter_core.cli.demo.processes import DemoFailedError
 
     view.say(f"[bold]{step.title}[/]")
-    nodes_before = census.nodes
+    nodes_before = cluster_statistics.nodes
     await step.begin()
 
     def is_done() -> bool:
-        if act.first_node_seconds is None and census.nodes > nodes_before:
-            act.first_node_seconds = clock.monotonic() - act.started
-        act.nodes, act.price_per_hour = census.nodes, census.price_per_hour
-        view.show(act, census)
+        if step_report.first_node_seconds is None and cluster_statistics.nodes > nodes_before:
+            step_report.first_node_seconds = clock.monotonic() - step_report.started
+        step_report.nodes, step_report.price_per_hour = (
+            cluster_statistics.nodes,
+            cluster_statistics.price_per_hour,
+        )
+        view.show(step_report, cluster_statistics)
         return step.is_done()
 
     try:
@@ -262,33 +276,39 @@ async def _perform(
             await _until(is_done, changed)
     except TimeoutError:
         raise DemoFailedError(
-            f"{step.title}: after {timeout_seconds:.0f} s {census.running} of {census.pods} "
-            f"pods run on {census.ready_nodes} ready of {census.nodes} nodes"
+            f"{step.title}: after {timeout_seconds:.0f} s {cluster_statistics.running} of {cluster_statistics.pods} "
+            f"pods run on {cluster_statistics.ready_nodes} ready of {cluster_statistics.nodes} nodes"
         ) from None
-    told = step.tell()
-    act.seconds = clock.monotonic() - act.started
-    view.show(act, census)
+    told = step.report()
+    step_report.seconds = clock.monotonic() - step_report.started
+    view.show(step_report, cluster_statistics)
     for line in told:
         view.say(f"  {line}")
 
 
-async def _retire(
-    stage: Stage, census: Census, changed: asyncio.Event, cloud: SimulatedCloud | None, view: View
+async def _clean_up(
+    demo_cluster: DemoCluster,
+    cluster_statistics: ClusterStatistics,
+    changed: asyncio.Event,
+    cloud: DemoCloud | None,
+    view: DemoView,
 ) -> None:
     """Delete pods, pool and NodeClass and wait for the controller to take the rest away."""
-    await stage.retire()
+    await demo_cluster.retire()
 
     def is_gone() -> bool:
-        return not (census.nodes or census.claims) and (cloud is None or not cloud.held())
+        return not (cluster_statistics.nodes or cluster_statistics.claims) and (
+            cloud is None or not cloud.list_resources()
+        )
 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_CLEANUP_SECONDS):
             await _until(is_gone, changed)
-            await stage.wait_retired()
+            await demo_cluster.wait_retired()
         return
-    left = [] if cloud is None else sorted(cloud.held())
+    left = [] if cloud is None else sorted(cloud.list_resources())
     view.say(
-        f"{census.nodes} nodes are left{', in the cloud ' if left else ''}{', '.join(left)}; "
+        f"{cluster_statistics.nodes} nodes are left{', in the cloud ' if left else ''}{', '.join(left)}; "
         "see the controller's log"
     )
 
@@ -302,10 +322,10 @@ async def _until(holds: Callable[[], bool], changed: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _kubelets(cloud: SimulatedCloud, api: KubeApi) -> AsyncGenerator[None]:
-    from karpenter_core.cli.demo.clouds import Kubelets
+async def _kubelets(cloud: DemoCloud, api: KubeApi) -> AsyncGenerator[None]:
+    from karpenter_core.cli.demo.demo_kubelets import DemoKubelets
 
-    task = asyncio.create_task(Kubelets(cloud, api).run(), name="demo kubelets")
+    task = asyncio.create_task(DemoKubelets(cloud, api).run(), name="demo kubelets")
     try:
         yield
     finally:
@@ -329,24 +349,24 @@ async def _connection(kubeconfig: Path, clock: Clock) -> AsyncGenerator[KubeApi]
 
 @asynccontextmanager
 async def _following(
-    api: KubeApi, scene: Scene, clock: Clock, census: Census
+    api: KubeApi, demo_manifests: DemoManifests, clock: Clock, cluster_statistics: ClusterStatistics
 ) -> AsyncGenerator[asyncio.Event]:
     """Keep the census up to date; the event is set at every change."""
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.kube.api import Apis
+    from karpenter_core.kube.api import ClusterApis
     from karpenter_core.kube.informers import Informers
-    from karpenter_core.kube.resources import NODES, PODS, custom
+    from karpenter_core.kube.resources import NODES, PODS, custom_kind
     from karpenter_core.kube.wire.codecs import Codecs
 
     changed = asyncio.Event()
 
-    def sink(event: Observed | Removed) -> None:
-        census.on_event(event)
+    def sink(event: ObjectObserved | ObjectRemoved) -> None:
+        cluster_statistics.on_event(event)
         changed.set()
 
-    kinds = [PODS, NODES, custom(NodeClaim.resource)]
-    codecs = Codecs([scene.node_class])
-    informers = Informers(Apis(api), codecs, clock=clock, sink=sink, kinds=kinds)
+    kinds = [PODS, NODES, custom_kind(NodeClaim.resource)]
+    codecs = Codecs([demo_manifests.node_class])
+    informers = Informers(ClusterApis(api), codecs, clock=clock, sink=sink, kinds=kinds)
     task = asyncio.create_task(informers.run(), name="demo informers")
     try:
         async with asyncio.timeout(_START_SECONDS):

@@ -9,7 +9,7 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.cli.demo.scene import NAME
+from karpenter_core.cli.demo.demo_manifests import NAME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How the demo looks: a live panel in a terminal, plain lines elsewhere, a table at the end."""
+"""Shows the demo: a live panel in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from karpenter_core.cli.demo.census import Census
+    from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics
     from karpenter_core.clock import Clock
 
-__all__ = ["Act", "View", "choose_view", "summarise"]
+__all__ = ["DemoView", "StepReport", "choose_view", "summarise"]
 
 _LINE_SECONDS: Final = 1.0
 """Plain lines come at most this often."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Act:
+class StepReport:
     """One step of the demo, and how it went."""
 
     title: str
@@ -38,14 +38,14 @@ class Act:
         return self.seconds is not None
 
 
-class View(Protocol):
+class DemoView(Protocol):
     """What the story is told to."""
 
     def say(self, text: str) -> None:
         """Tell one thing that happened."""
         ...
 
-    def show(self, act: Act, census: Census) -> None:
+    def show(self, step_report: StepReport, cluster_statistics: ClusterStatistics) -> None:
         """Show how things stand in an act; called at every change."""
         ...
 
@@ -54,7 +54,7 @@ class View(Protocol):
         ...
 
 
-def choose_view(console: Console, clock: Clock, currency: str) -> View:
+def choose_view(console: Console, clock: Clock, currency: str) -> DemoView:
     """Return the view that suits where the output goes."""
     kind = _LiveView if console.is_terminal else _PlainView
     return kind(console, clock, currency)
@@ -72,18 +72,18 @@ class _PlainView:
     def say(self, text: str) -> None:
         self._console.print(text, highlight=False)
 
-    def show(self, act: Act, census: Census) -> None:
+    def show(self, step_report: StepReport, cluster_statistics: ClusterStatistics) -> None:
         line = (
-            f"  {census.running:>4}/{act.replicas} pods running   "
-            f"{census.ready_nodes:>3}/{census.nodes} nodes ready   "
-            f"{census.price_per_hour:8.2f} {self._currency}/h"
+            f"  {cluster_statistics.running:>4}/{step_report.replicas} pods running   "
+            f"{cluster_statistics.ready_nodes:>3}/{cluster_statistics.nodes} nodes ready   "
+            f"{cluster_statistics.price_per_hour:8.2f} {self._currency}/h"
         )
         told, when = self._last
         now = self._clock.monotonic()
-        if line == told or (now - when < _LINE_SECONDS and not act.succeeded):
+        if line == told or (now - when < _LINE_SECONDS and not step_report.succeeded):
             return
         self._last = (line, now)
-        self._console.print(f"{now - act.started:5.1f} s{line}", highlight=False)
+        self._console.print(f"{now - step_report.started:5.1f} s{line}", highlight=False)
 
     def close(self) -> None:
         pass
@@ -99,62 +99,74 @@ class _LiveView:
         self._clock: Final = clock
         self._currency: Final = currency
         self._live: Final = Live(console=console, refresh_per_second=8, transient=True)
-        self._shown: tuple[Act, Census] | None = None
+        self._shown: tuple[StepReport, ClusterStatistics] | None = None
         self._live.start()
 
     def say(self, text: str) -> None:
         self._console.print(text, highlight=False)
 
-    def show(self, act: Act, census: Census) -> None:
-        self._live.update(self._panel(act, census))
+    def show(self, step_report: StepReport, cluster_statistics: ClusterStatistics) -> None:
+        self._live.update(self._panel(step_report, cluster_statistics))
 
     def close(self) -> None:
         self._live.stop()
 
-    def _panel(self, act: Act, census: Census) -> Table:
+    def _panel(self, step_report: StepReport, cluster_statistics: ClusterStatistics) -> Table:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
-        most = max(act.replicas, census.pods, 1)
+        most = max(step_report.replicas, cluster_statistics.pods, 1)
         panel = Table.grid(padding=(0, 2))
-        panel.add_row("", f"[bold]{act.title}[/]  {self._clock.monotonic() - act.started:.0f} s")
+        panel.add_row(
+            "",
+            f"[bold]{step_report.title}[/]  {self._clock.monotonic() - step_report.started:.0f} s",
+        )
         panel.add_row(
             "pods",
-            ProgressBar(most, census.running, 40),
-            f"{census.running}/{act.replicas} running",
+            ProgressBar(most, cluster_statistics.running, 40),
+            f"{cluster_statistics.running}/{step_report.replicas} running",
         )
         panel.add_row(
             "nodes",
-            ProgressBar(max(census.nodes, 1), census.ready_nodes, 40),
-            f"{census.ready_nodes}/{census.nodes} ready",
+            ProgressBar(max(cluster_statistics.nodes, 1), cluster_statistics.ready_nodes, 40),
+            f"{cluster_statistics.ready_nodes}/{cluster_statistics.nodes} ready",
         )
         panel.add_row(
             "price",
-            f"[bold]{census.price_per_hour:.2f}[/] {self._currency} per hour",
-            f"{census.spent:.4f} {self._currency} spent",
+            f"[bold]{cluster_statistics.price_per_hour:.2f}[/] {self._currency} per hour",
+            f"{cluster_statistics.spent:.4f} {self._currency} spent",
         )
         return panel
 
 
-def summarise(console: Console, acts: Sequence[Act], census: Census, currency: str) -> None:
+def summarise(
+    console: Console,
+    step_reports: Sequence[StepReport],
+    cluster_statistics: ClusterStatistics,
+    currency: str,
+) -> None:
     """Print what happened, how long it took and what it would have cost."""
     from rich.table import Table
 
     table = Table(title="What happened", title_justify="left")
     for heading in ("step", "took", "first node", "nodes", f"{currency}/h"):
         table.add_column(heading, justify="left" if heading == "step" else "right")
-    for act in acts:
+    for step_report in step_reports:
         table.add_row(
-            act.title,
-            _seconds(act.seconds, "not done"),
-            _seconds(act.first_node_seconds, ""),
-            str(act.nodes),
-            f"{act.price_per_hour:.2f}",
+            step_report.title,
+            _seconds(step_report.seconds, "not done"),
+            _seconds(step_report.first_node_seconds, ""),
+            str(step_report.nodes),
+            f"{step_report.price_per_hour:.2f}",
         )
     console.print(table)
-    machines = ", ".join(f"{count} x {name}" for name, count in sorted(census.node_types.items()))
-    console.print(f"machines: {machines or 'none'}", highlight=False)
-    console.print(f"cost of the whole demo: {census.spent:.4f} {currency}", highlight=False)
+    instances = ", ".join(
+        f"{count} x {name}" for name, count in sorted(cluster_statistics.node_types.items())
+    )
+    console.print(f"instances: {instances or 'none'}", highlight=False)
+    console.print(
+        f"cost of the whole demo: {cluster_statistics.spent:.4f} {currency}", highlight=False
+    )
 
 
 def _seconds(value: float | None, otherwise: str) -> str:

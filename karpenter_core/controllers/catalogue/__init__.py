@@ -1,1 +1,1 @@
-"""What can be bought, kept fresh."""
+"""Refreshes the instance-type catalogue of every NodePool."""

@@ -1,8 +1,8 @@
-"""Ask each provider what it sells: when a NodeClass changes, and every few minutes.
+"""Lists instance types when a NodeClass changes, and every few minutes.
 
-One listing serves every pool of a NodeClass. A listing that fails leaves the last one standing for
-a while: a cloud that is down for minutes must not stop scheduling. After that the pool counts as
-not evaluated, and its nodes are left alone.
+One listing serves every pool of a NodeClass. When a listing fails, the last one stays in use for a
+while: an outage of the cloud for minutes must not stop scheduling. After that the pool has no
+catalogue, and its nodes are left alone.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 import structlog
 
 from karpenter_core.clock import SteadyClock
-from karpenter_core.controllers.nodeclass.content import content_of
-from karpenter_core.controllers.reconciler import Backoff, Outcome, Reconciler
+from karpenter_core.controllers.nodeclass.node_class_text import spec_and_status_text
+from karpenter_core.controllers.reconciler import ExponentialBackoff, Reconciler, ReconcileResult
 from karpenter_core.errors import KarpenterError
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.state.events import CataloguePublished
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.controllers.feed import Feed
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.cluster_state import ClusterState
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.requirements import Requirements
@@ -41,19 +41,19 @@ __all__ = ["REFRESH_PERIOD", "STALE_AFTER", "CatalogueController", "catalogue_ve
 
 REFRESH_PERIOD: Final = timedelta(minutes=5)
 STALE_AFTER: Final = timedelta(minutes=30)
-"""How long the last listing stands while refreshes fail."""
+"""How long the last listing stays in use while refreshes fail."""
 
-ClassKey: TypeAlias = "tuple[str, str, str]"
+NodeClassKey: TypeAlias = "tuple[str, str, str]"
 
 
 @dataclass(slots=True, kw_only=True)
-class _Listing:
-    """The last listing for a NodeClass, and what has gone wrong since."""
+class _NodeClassListing:
+    """The last listing for a NodeClass, and the error of the last refresh."""
 
     fingerprint: str = ""
     catalogue: Catalogue | None = None
     currencies: frozenset[str] = frozenset()
-    """What its offerings are priced in."""
+    """The currencies of its prices."""
     refreshed: datetime | None = None
     """When it was made, by the steady clock."""
     problem: str = ""
@@ -63,25 +63,27 @@ class _Listing:
 class CatalogueController:
     """Publishes a Catalogue for every pool whose NodeClass can be listed."""
 
-    def __init__(self, *, feed: Feed, providers: Providers, runtime: Runtime) -> None:
-        self._feed = feed
+    def __init__(
+        self, *, cluster_state: ClusterState, providers: Providers, runtime: ControllerRuntime
+    ) -> None:
+        self._cluster_state = cluster_state
         self._providers = providers
         self._runtime = runtime
         self._steady = SteadyClock(runtime.clock)
-        self._listings: dict[ClassKey, _Listing] = {}
+        self._listings: dict[NodeClassKey, _NodeClassListing] = {}
         self._published: dict[str, Catalogue] = {}
-        self._classes: dict[str, ClassKey] = {}
+        self._classes: dict[str, NodeClassKey] = {}
         self._problem_listeners: list[Callable[[str], None]] = []
         self._log: FilteringBoundLogger = structlog.get_logger("catalogue")
-        self._reconciler: Reconciler[ClassKey] = Reconciler(
+        self._reconciler: Reconciler[NodeClassKey] = Reconciler(
             self.name,
             self.reconcile,
             runtime=runtime,
-            backoff=Backoff(base_seconds=1.0),
+            backoff=ExponentialBackoff(base_seconds=1.0),
             log_field="NodeClass",
         )
-        feed.subscribe(Kind.NODE_POOL, self._on_pool)
-        feed.subscribe(Kind.NODE_CLASS, self._on_class)
+        cluster_state.subscribe(ObjectKind.NODE_POOL, self._on_pool)
+        cluster_state.subscribe(ObjectKind.NODE_CLASS, self._on_class)
 
     @property
     def name(self) -> str:
@@ -90,14 +92,14 @@ class CatalogueController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._feed.wait_synced()
-        for name in self._feed.snapshot().node_pools:
+        await self._cluster_state.wait_synced()
+        for name in self._cluster_state.snapshot().node_pools:
             self._on_pool(name)
         await self._reconciler.run()
 
-    def unevaluated(self) -> tuple[str, ...]:
-        """Return the pools whose first listing is still on its way."""
-        snapshot = self._feed.snapshot()
+    def unlisted_pools(self) -> tuple[str, ...]:
+        """Return the pools whose first listing is not finished."""
+        snapshot = self._cluster_state.snapshot()
         return tuple(
             name
             for name, pool in snapshot.node_pools.items()
@@ -108,22 +110,22 @@ class CatalogueController:
         )
 
     def problem_of(self, pool: NodePool) -> str:
-        """Return why a pool's catalogue could not be refreshed; empty when it could."""
+        """Return why a pool's catalogue could not be refreshed; empty if it could."""
         listing = self._listings.get(_class_key(pool))
         return "" if listing is None else listing.problem
 
     def currencies_of(self, pool: NodePool) -> frozenset[str]:
-        """Return what a pool's offerings are priced in; none before they are listed."""
+        """Return the currencies of a pool's prices; empty before they are listed."""
         listing = self._listings.get(_class_key(pool))
         return frozenset() if listing is None else listing.currencies
 
     def subscribe_problems(self, listener: Callable[[str], None]) -> None:
-        """Be told the names of pools whose listing has begun to fail, or works again."""
+        """Call `listener` with the name of a pool whose listing starts to fail or works again."""
         self._problem_listeners.append(listener)
 
-    async def reconcile(self, key: ClassKey) -> Outcome:
-        """List one NodeClass' instance types again and publish them to its pools."""
-        snapshot = self._feed.snapshot()
+    async def reconcile(self, key: NodeClassKey) -> ReconcileResult:
+        """List the instance types of one NodeClass and publish them to its pools."""
+        snapshot = self._cluster_state.snapshot()
         pools = [
             pool
             for _, pool in sorted(snapshot.node_pools.items())
@@ -133,39 +135,43 @@ class CatalogueController:
         if not pools or node_class is None:
             self._publish(pools, None)
             self._listings.pop(key, None)
-            return Outcome()
-        listing = self._listings.setdefault(key, _Listing())
-        fingerprint = content_of(node_class)
+            return ReconcileResult()
+        listing = self._listings.setdefault(key, _NodeClassListing())
+        fingerprint = spec_and_status_text(node_class)
         try:
             types = await self._providers.list_instance_types(pools[0], node_class)
         except KarpenterError as error:
-            self._failed(listing, pools, error)
+            self._store_failure(listing, pools, error)
             raise
         if listing.problem:
             self._announce(listing, pools, "")
-        self._take_over(listing, types)
+        self._store_listing(listing, types)
         listing.fingerprint = fingerprint
         self._publish(pools, listing.catalogue)
-        return Outcome(requeue_after=REFRESH_PERIOD.total_seconds())
+        return ReconcileResult(requeue_after=REFRESH_PERIOD.total_seconds())
 
-    def _take_over(self, listing: _Listing, types: tuple[InstanceType, ...]) -> None:
+    def _store_listing(self, listing: _NodeClassListing, types: tuple[InstanceType, ...]) -> None:
         listing.refreshed = self._steady.now()
-        known = listing.catalogue
-        if known is not None and _are_same(known.instance_types, types):
+        before = listing.catalogue
+        if before is not None and _are_identical(before.instance_types, types):
             return
         version = catalogue_version(types)
-        if known is None or known.version != version:
+        if before is None or before.version != version:
             listing.catalogue = Catalogue(version=version, instance_types=types)
             listing.currencies = frozenset(o.price.currency for it in types for o in it.offerings)
             self._log.info("listed instance types", count=len(types), version=version)
 
-    def _announce(self, listing: _Listing, pools: Iterable[NodePool], problem: str) -> None:
+    def _announce(
+        self, listing: _NodeClassListing, pools: Iterable[NodePool], problem: str
+    ) -> None:
         listing.problem = problem
         for pool in pools:
             for listener in self._problem_listeners:
                 listener(pool.name)
 
-    def _failed(self, listing: _Listing, pools: Iterable[NodePool], error: KarpenterError) -> None:
+    def _store_failure(
+        self, listing: _NodeClassListing, pools: Iterable[NodePool], error: KarpenterError
+    ) -> None:
         self._announce(listing, pools, str(error))
         for pool in pools:
             self._runtime.metrics.catalogue_refresh_errors.labels(nodepool=pool.name).inc()
@@ -175,17 +181,17 @@ class CatalogueController:
         self._publish(pools, listing.catalogue)
 
     def _publish(self, pools: Iterable[NodePool], catalogue: Catalogue | None) -> None:
-        snapshot = self._feed.snapshot()
-        known, listed = snapshot.node_pools, snapshot.catalogues
-        for gone in [name for name in self._published if name not in known]:
+        snapshot = self._cluster_state.snapshot()
+        pools_now, listed = snapshot.node_pools, snapshot.catalogues
+        for gone in [name for name in self._published if name not in pools_now]:
             del self._published[gone]
             self._classes.pop(gone, None)
         for pool in pools:
             before = self._published.get(pool.name)
-            # What was published for a pool goes with it, although another one has its name now.
+            # A catalogue is removed with its pool, even if a new pool has the same name.
             is_lost = catalogue is not None and pool.name not in listed
             if catalogue is not before or is_lost:
-                self._feed.fold(CataloguePublished(pool.name, catalogue))
+                self._cluster_state.fold(CataloguePublished(pool.name, catalogue))
             if catalogue is None:
                 self._published.pop(pool.name, None)
                 continue
@@ -195,21 +201,21 @@ class CatalogueController:
             )
 
     def _on_pool(self, name: str) -> None:
-        snapshot = self._feed.snapshot()
+        snapshot = self._cluster_state.snapshot()
         pool = snapshot.node_pools.get(name)
         if not snapshot.synced or pool is None:
             return
         key = _class_key(pool)
         listing = self._listings.get(key)
-        # A listing that fails is tried again by its back-off, not by what we write about it.
+        # A failing listing is retried by its back-off, not because of the conditions we write.
         is_missing = name not in snapshot.catalogues and not (listing and listing.problem)
         if is_missing or self._classes.get(name) != key:
             self._classes[name] = key
             self._reconciler.wake(key)
 
     def _on_class(self, name: str) -> None:
-        """Look again when what a NodeClass says changed, not when a condition was stamped."""
-        snapshot = self._feed.snapshot()
+        """Refresh when a NodeClass' spec or status changed, but not for its conditions alone."""
+        snapshot = self._cluster_state.snapshot()
         if not snapshot.synced:
             return
         keys = {key for key in (*snapshot.node_classes, *self._listings) if key[2] == name}
@@ -219,21 +225,21 @@ class CatalogueController:
             if (
                 node_class is None
                 or listing is None
-                or listing.fingerprint != content_of(node_class)
+                or listing.fingerprint != spec_and_status_text(node_class)
             ):
                 self._reconciler.wake(key)
 
 
-def _are_same(known: Sequence[InstanceType], types: Sequence[InstanceType]) -> bool:
-    """Whether these are the very objects that are known: most providers keep what has not changed.
+def _are_identical(listed: Sequence[InstanceType], types: Sequence[InstanceType]) -> bool:
+    """Tell whether both lists hold the same objects: most providers keep unchanged ones.
 
-    They cannot have changed themselves, and reading thousands of them takes a while.
+    Instance types are immutable, and comparing thousands of them by value takes long.
     """
-    return len(known) == len(types) and all(map(is_, known, types))
+    return len(listed) == len(types) and all(map(is_, listed, types))
 
 
 def catalogue_version(instance_types: Iterable[InstanceType]) -> str:
-    """Digest a catalogue: the same types, prices and availability give the same version."""
+    """Return a digest of a catalogue's types, prices and availability as its version."""
     digest = blake2b(digest_size=12)
     for item in sorted(instance_types, key=lambda instance_type: instance_type.name):
         parts = (
@@ -262,7 +268,7 @@ def _offering_text(offering: Offering) -> str:
     )
 
 
-@lru_cache(maxsize=4096)  # a catalogue says the same of many offerings, and at each refresh
+@lru_cache(maxsize=4096)  # many offerings have the same requirements, in each refresh
 def _requirements_text(requirements: Requirements) -> str:
     return ";".join(
         f"{r.key}={r.complement}:{','.join(sorted(r.values))}:{r.gte}:{r.lte}"
@@ -274,6 +280,6 @@ def _amounts(resources: Mapping[str, int]) -> str:
     return ",".join(f"{name}={amount}" for name, amount in sorted(resources.items()))
 
 
-def _class_key(pool: NodePool) -> ClassKey:
+def _class_key(pool: NodePool) -> NodeClassKey:
     ref = pool.spec.template.spec.node_class_ref
     return ref.group, ref.kind, ref.name

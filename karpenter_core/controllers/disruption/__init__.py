@@ -1,1 +1,1 @@
-"""Voluntary disruption: look, wait, look again, act."""
+"""Disrupts nodes voluntarily: plan, wait, validate, execute."""

@@ -1,9 +1,9 @@
-"""Carry out commands: mark, order what comes instead, wait for it, then let the old claims go.
+"""Executes commands: taint nodes, launch replacements, wait, delete claims.
 
-Nothing is deleted that could not be marked first, and nothing before its replacements are ready:
-the taint keeps the scheduler from using what is about to vanish, and what a crash leaves marked is
-found and cleaned by the next look. A command that fails or takes too long is rolled back; what was
-ordered for it stays, and is consolidated like everything else.
+A claim is deleted only after its node was tainted and its replacements are ready. The taint keeps the
+scheduler from using a node that is about to be deleted; the next pass cleans up marks that a crash
+leaves behind. A command that fails or takes too long is rolled back; its replacements stay, and are
+consolidated like any other node.
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ import structlog
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INITIALIZED
 from karpenter_core.clock import SteadyClock
-from karpenter_core.controllers.disruption.records import notice_about, obstacle
-from karpenter_core.controllers.freshness import Consumer
-from karpenter_core.controllers.provisioning.claims import Decided
-from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.controllers.disruption.command_records import command_notice, command_obstacle
+from karpenter_core.controllers.freshness import FreshnessConsumer
+from karpenter_core.controllers.provisioning.new_claims import DecisionRef
+from karpenter_core.controllers.reconciler import PeriodicLoop
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.disruption.command import shortened
-from karpenter_core.disruption.pricing import Prices
-from karpenter_core.disruption.queue import StaleMark, command_timeout, is_being_interrupted
-from karpenter_core.disruption.resting import Resting
-from karpenter_core.disruption.validation import Rejection
+from karpenter_core.disruption.command import with_candidates
+from karpenter_core.disruption.command_queue import (
+    StaleDisruptionMark,
+    command_timeout,
+    is_being_interrupted,
+)
+from karpenter_core.disruption.drift_backoff import DriftBackoff
+from karpenter_core.disruption.pricing import NodePrices
+from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
 from karpenter_core.lifecycle.claim_status import with_condition, without_condition
 from karpenter_core.lifecycle.node.termination import (
@@ -37,10 +41,10 @@ from karpenter_core.lifecycle.node.termination import (
 from karpenter_core.state.events import (
     DeletionMarked,
     DeletionUnmarked,
-    Nominated,
+    NodesNominated,
     PodsDecided,
 )
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,11 +54,11 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.decisions import Decision, DecisionObstacle
     from karpenter_core.api.records import NodeView
-    from karpenter_core.controllers.apply import Hands
-    from karpenter_core.controllers.disruption.records import CommandRecords
-    from karpenter_core.controllers.freshness import Freshness
-    from karpenter_core.controllers.provisioning.creation import ClaimCreator
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.disruption.command_records import CommandRecords
+    from karpenter_core.controllers.freshness import FreshnessGuard
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import DisruptionOptions
@@ -69,22 +73,22 @@ PERIOD_SECONDS: Final = 1.0  # upstream default
 IDLE_SECONDS: Final = 60.0
 
 
-class _Problem(NamedTuple):
-    """Why a command was not begun, as a category and in words."""
+class _CommandFailure(NamedTuple):
+    """Why a command was not started, as a category and as a message."""
 
-    rejection: Rejection
+    rejection: CommandRejection
     why: str
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Entry:
-    """A command under way, and the replacements that are awaited."""
+class _RunningCommand:
+    """A running command, and the replacements that it waits for."""
 
     command: Command
-    begun: Decision
-    started: datetime
-    awaited: list[str] = field(default_factory=list[str])
-    """Names of the replacements that have not been ready yet."""
+    decision: Decision
+    started_at: datetime
+    pending_replacements: list[str] = field(default_factory=list[str])
+    """Names of the replacements that are not ready yet."""
 
     @property
     def provider_ids(self) -> frozenset[str]:
@@ -93,32 +97,32 @@ class _Entry:
 
 @final
 class CommandQueue:
-    """The controller `disruption.queue`: starts commands and sees them through."""
+    """The controller `disruption.queue`: starts commands and runs them to their end."""
 
     def __init__(
         self,
         *,
-        hands: Hands,
+        writer: ObjectWriter,
         creator: ClaimCreator,
-        runtime: Runtime,
-        freshness: Freshness,
+        runtime: ControllerRuntime,
+        freshness: FreshnessGuard,
         options: DisruptionOptions,
         records: CommandRecords,
     ) -> None:
-        self._hands = hands
-        self._feed = hands.feed
+        self._writer = writer
+        self._cluster_state = writer.cluster_state
         self._creator = creator
         self._runtime = runtime
         self._freshness = freshness
         self._options = options
         self._records = records
         self._starting: set[str] = set()
-        self._entries: list[_Entry] = []
-        self._resting = Resting()
+        self._running: list[_RunningCommand] = []
+        self._drift_backoff = DriftBackoff()
         self._steady = SteadyClock(runtime.clock)
         self._log: FilteringBoundLogger = structlog.get_logger("disruption")
-        self._loop = Loop(self.name, self.step, runtime=runtime)
-        self._feed.subscribe(Kind.NODE_CLAIM, self._note_claim)
+        self._loop = PeriodicLoop(self.name, self.step, runtime=runtime)
+        self._cluster_state.subscribe(ObjectKind.NODE_CLAIM, self._wake_for_claim)
 
     @property
     def name(self) -> str:
@@ -126,22 +130,22 @@ class CommandQueue:
         return "disruption.queue"
 
     @property
-    def queued(self) -> frozenset[str]:
-        """Provider ids of the machines that commands are working on."""
-        return frozenset(self._starting).union(*(entry.provider_ids for entry in self._entries))
+    def queued_provider_ids(self) -> frozenset[str]:
+        """Provider ids of the nodes that commands disrupt."""
+        return frozenset(self._starting).union(*(entry.provider_ids for entry in self._running))
 
     @property
-    def resting(self) -> frozenset[str]:
-        """Pools whose drift is left alone for a while, since replacements kept failing."""
-        return self._resting.pools(self._steady.now())
+    def drift_backoff_pools(self) -> frozenset[str]:
+        """Pools whose drift is left alone for a while, because replacements failed."""
+        return self._drift_backoff.active_pools(self._steady.now())
 
     async def run(self) -> None:
         """Work until cancelled."""
         await self._loop.run()
 
-    def _note_claim(self, name: str) -> None:
-        """Look sooner at commands that wait for this claim."""
-        if any(name in entry.awaited for entry in self._entries):
+    def _wake_for_claim(self, name: str) -> None:
+        """Wake the loop if a command waits for this claim."""
+        if any(name in entry.pending_replacements for entry in self._running):
             self._loop.wake()
 
     # -- start -------------------------------------------------------------------------------------
@@ -149,111 +153,117 @@ class CommandQueue:
     async def start(
         self,
         command: Command,
-        found: DisruptionPlan,
+        plan: DisruptionPlan,
         *,
         obstacles: Sequence[DecisionObstacle] = (),
     ) -> bool:
-        """Mark the candidates and order the replacements; say whether the command is under way.
+        """Mark the candidates and create the replacements; tell whether the command has started.
 
-        `found` is the look it comes from, `obstacles` what has kept others out of it since.
+        `plan` is the plan with the command; `obstacles` have removed candidates from it since.
         """
         ids = {candidate.provider_id for candidate in command.candidates}
-        if ids & self.queued:
-            problem = _Problem(Rejection.CONFLICT, "a candidate is being disrupted already")
+        if ids & self.queued_provider_ids:
+            problem = _CommandFailure(
+                CommandRejection.CONFLICT, "a candidate is being disrupted already"
+            )
         else:
             self._starting |= ids
             try:
-                problem = await self._start(command, found, obstacles)
+                problem = await self._start(command, plan, obstacles)
             finally:
                 self._starting -= ids
         if problem is None:
             return True
-        self._log.info("disruption command given up", command=str(command), why=problem.why)
-        if problem.rejection is Rejection.LAUNCH:
+        self._log.info("disruption command not started", command=str(command), why=problem.why)
+        if problem.rejection is CommandRejection.LAUNCH:
             kind, names = "NodePool", sorted({planned.pool for planned in command.replacements})
         else:
             kind, names = "Node", [candidate.node.name for candidate in command.candidates]
-        own = obstacle(problem.rejection, problem.why, kind=kind, names=names)
-        await self._records.given_up(
-            command, found, rejection=problem.rejection, obstacles=(own, *obstacles)
+        own = command_obstacle(problem.rejection, problem.why, kind=kind, names=names)
+        await self._records.record_rejected(
+            command, plan, rejection=problem.rejection, obstacles=(own, *obstacles)
         )
         return False
 
     async def _start(
-        self, command: Command, found: DisruptionPlan, obstacles: Sequence[DecisionObstacle]
-    ) -> _Problem | None:
-        if stale := self._freshness.stale_for(Consumer.DISRUPTION):
+        self, command: Command, plan: DisruptionPlan, obstacles: Sequence[DecisionObstacle]
+    ) -> _CommandFailure | None:
+        if stale := self._freshness.stale_for(FreshnessConsumer.DISRUPTION):
             kinds = ", ".join(str(each) for each in stale)
-            return _Problem(Rejection.STALE, f"the API server no longer shows {kinds}")
+            return _CommandFailure(
+                CommandRejection.STALE, f"the API server no longer shows {kinds}"
+            )
         if why := self._creator.refusal(command.replacements):
-            return _Problem(Rejection.LAUNCH, why)
-        marked = await self._mark(command)
+            return _CommandFailure(CommandRejection.LAUNCH, why)
+        marked = await self._taint_candidates(command)
         if not marked or (command.replacements and len(marked) < len(command.candidates)):
-            return _Problem(Rejection.CONFLICT, "not all candidates could be marked")
+            return _CommandFailure(CommandRejection.CONFLICT, "not all candidates could be marked")
         if len(marked) < len(command.candidates):
-            prices = Prices(self._feed.snapshot(), self._options.solve)
-            command = shortened(command, marked, prices)
-        # Made now: once machines are ordered, nothing may keep the command from being under way.
-        begun = await self._records.prepared(command, found, obstacles=obstacles)
-        names = await self._order(command)
+            prices = NodePrices(self._cluster_state.snapshot(), self._options.solve)
+            command = with_candidates(command, marked, prices)
+        # Computed now: once replacements are created, the command must start without a wait.
+        decision = await self._records.prepare_record(command, plan, obstacles=obstacles)
+        names = await self._create_replacements(command)
         if None in names:
-            return _Problem(Rejection.LAUNCH, "not all replacements could be created")
-        # Only now: the provisioner would otherwise order the same machines a second time.
-        self._feed.fold(DeletionMarked(names=tuple(item.name for item in marked), cause=command.id))
-        self._expect(command)
-        self._entries.append(
-            _Entry(
+            return _CommandFailure(CommandRejection.LAUNCH, "not all replacements could be created")
+        # Only now: the provisioner would otherwise launch replacements for the same pods.
+        self._cluster_state.fold(
+            DeletionMarked(names=tuple(item.name for item in marked), cause=command.id)
+        )
+        self._nominate_targets(command)
+        self._running.append(
+            _RunningCommand(
                 command=command,
-                begun=begun,
-                started=self._steady.now(),
-                awaited=[name for name in names if name is not None],
+                decision=decision,
+                started_at=self._steady.now(),
+                pending_replacements=[name for name in names if name is not None],
             )
         )
         self._loop.wake()
-        await self._records.begun(command, found, begun)
+        await self._records.record_started(command, plan, decision)
         return None
 
-    async def _order(self, command: Command) -> tuple[str | None, ...]:
+    async def _create_replacements(self, command: Command) -> tuple[str | None, ...]:
         if not command.replacements:
             return ()
         created = await self._creator.create(
             command.replacements,
-            decided=Decided(id=command.id, cause=str(command)),
+            decision_ref=DecisionRef(id=command.id, cause=str(command)),
             reason=str(command.reason).lower(),
         )
         return created.names
 
-    def _expect(self, command: Command) -> None:
-        """Keep the machines that the pods will go to; they would be disrupted as well."""
+    def _nominate_targets(self, command: Command) -> None:
+        """Nominate the nodes that the pods will move to, so that they are not disrupted as well."""
         if not command.moves:
             return
-        now, window = self._runtime.clock.now(), self._options.framing.nomination_window
-        self._feed.fold(Nominated(names=tuple(command.moves), until=now + window))
+        now, window = self._runtime.clock.now(), self._options.problem_settings.nomination_window
+        self._cluster_state.fold(NodesNominated(names=tuple(command.moves), until=now + window))
         placed = {pod.uid: name for name, pods in command.moves.items() for pod in pods}
-        self._feed.fold(PodsDecided(placed=placed, at=now))
+        self._cluster_state.fold(PodsDecided(placed=placed, at=now))
 
-    async def _mark(self, command: Command) -> tuple[Candidate, ...]:
-        # Balancers are told at once where nothing is waited for: else a command may be taken back.
+    async def _taint_candidates(self, command: Command) -> tuple[Candidate, ...]:
+        # Without replacements to wait for, nodes leave load balancers at once: no rollback follows.
         patch = tainted_patch if command.replacements else disrupted_patch
         reason = str(command.reason)
         done = await asyncio.gather(
-            *(self._mark_one(item, reason, patch) for item in command.candidates)
+            *(self._taint_candidate(item, reason, patch) for item in command.candidates)
         )
         return tuple(item for item, ok in zip(command.candidates, done, strict=True) if ok)
 
-    async def _mark_one(
+    async def _taint_candidate(
         self, candidate: Candidate, reason: str, patch: Callable[[NodeView], NodePatch]
     ) -> bool:
-        """Taint a node and say why on its claim; what others wrote meanwhile is read again."""
+        """Taint a node and set the reason on its claim; retry after conflicting writes."""
         for attempt in range(ATTEMPTS):
-            snapshot = self._feed.snapshot()
+            snapshot = self._cluster_state.snapshot()
             node = snapshot.nodes.get(candidate.node.name)
             claim = snapshot.node_claims.get(candidate.name)
             if node is None or claim is None or claim.uid != candidate.claim.uid:
                 return False
             try:
-                await self._hands.write_node(node, patch(node))
-                await self._hands.write_claim(
+                await self._writer.write_node(node, patch(node))
+                await self._writer.write_claim(
                     claim,
                     with_condition(
                         claim,
@@ -274,127 +284,131 @@ class CommandQueue:
                 return True
         return False
 
-    # -- see through -------------------------------------------------------------------------------
+    # -- run ---------------------------------------------------------------------------------------
 
     async def step(self) -> float:
-        """Look at every command under way."""
-        if self._entries and self._freshness.hold(Consumer.DISRUPTION, self.name, self._loop.wake):
+        """Advance every running command."""
+        if self._running and self._freshness.stale_or_wake(
+            FreshnessConsumer.DISRUPTION, self.name, self._loop.wake
+        ):
             return PERIOD_SECONDS
         failure: Exception | None = None
-        for entry in tuple(self._entries):
+        for entry in tuple(self._running):
             try:
                 await self._advance(entry)
             except Exception as error:
-                failure = error  # the other commands are looked at all the same
+                failure = error  # the other commands are advanced all the same
         if failure is not None:
             raise failure
-        return PERIOD_SECONDS if self._entries else IDLE_SECONDS
+        return PERIOD_SECONDS if self._running else IDLE_SECONDS
 
-    async def _advance(self, entry: _Entry) -> None:
-        problem = self._look_at_replacements(entry)
+    async def _advance(self, entry: _RunningCommand) -> None:
+        problem = self._check_replacements(entry)
         late = "replacements were not ready in time"
-        if not problem and not entry.awaited:
+        if not problem and not entry.pending_replacements:
             if await self._delete_all(entry.command):
-                self._entries.remove(entry)
-                self._note_result(entry.command, succeeded=True)
+                self._running.remove(entry)
+                self._record_drift_result(entry.command, succeeded=True)
                 return
             late = "nodeclaims could not be deleted"
         if problem or self._is_late(entry):
             await self._roll_back(entry, problem or late)
 
-    def _look_at_replacements(self, entry: _Entry) -> str:
-        """Strike off what is ready; say what went wrong for good, if anything did."""
-        claims = self._feed.snapshot().node_claims
+    def _check_replacements(self, entry: _RunningCommand) -> str:
+        """Remove ready replacements from the pending ones; return why one failed, if any did."""
+        claims = self._cluster_state.snapshot().node_claims
         reason = str(entry.command.reason)
-        for name in tuple(entry.awaited):
+        for name in tuple(entry.pending_replacements):
             claim = claims.get(name)
             if claim is None or claim.is_deleting:
                 return f"replacement {name} failed"
-            self._hands.publish(
-                notice_about(
+            self._writer.publish(
+                command_notice(
                     claim.ref, "DisruptionLaunching", f"Launching NodeClaim: {reason}", reason
                 )
             )
             if is_true(claim.status.conditions, INITIALIZED):
-                entry.awaited.remove(name)
+                entry.pending_replacements.remove(name)
                 continue
             text = "Waiting on readiness to continue disruption"
-            self._hands.publish(notice_about(claim.ref, "DisruptionWaitingReadiness", text))
+            self._writer.publish(command_notice(claim.ref, "DisruptionWaitingReadiness", text))
         return ""
 
-    def _is_late(self, entry: _Entry) -> bool:
-        limit = command_timeout(len(self.queued))
-        return self._steady.now() - entry.started > limit
+    def _is_late(self, entry: _RunningCommand) -> bool:
+        limit = command_timeout(len(self.queued_provider_ids))
+        return self._steady.now() - entry.started_at > limit
 
     async def _delete_all(self, command: Command) -> bool:
         done = await asyncio.gather(*(self._delete(c, command) for c in command.candidates))
         return all(done)
 
     async def _delete(self, candidate: Candidate, command: Command) -> bool:
-        claim = self._feed.snapshot().node_claims.get(candidate.name)
+        claim = self._cluster_state.snapshot().node_claims.get(candidate.name)
         if claim is None or claim.uid != candidate.claim.uid:
             return True
         try:
-            deleted = await self._hands.delete_claim(claim)
+            deleted = await self._writer.delete_claim(claim)
         except ApiError as error:
             self._log.error(
                 "could not delete nodeclaim", NodeClaim={"name": claim.name}, error=str(error)
             )
             return False
         if deleted:
-            self._records.tell(candidate, command)
+            self._records.record_deleted(candidate, command)
         return True
 
-    async def _roll_back(self, entry: _Entry, problem: str) -> None:
-        """Give a command up: its machines stay."""
+    async def _roll_back(self, entry: _RunningCommand, problem: str) -> None:
+        """Roll a command back, so its nodes stay."""
         command = entry.command
-        self._entries.remove(entry)
-        self._feed.fold(DeletionUnmarked(names=tuple(item.name for item in command.candidates)))
+        self._running.remove(entry)
+        self._cluster_state.fold(
+            DeletionUnmarked(names=tuple(item.name for item in command.candidates))
+        )
         self._runtime.metrics.disruption_queue_failures.labels(
             decision=str(command.decision),
             reason=str(command.reason).lower(),
             consolidation_type=str(command.decision),  # as upstream fills it
-        ).inc(max(len(entry.awaited), 1))
+        ).inc(max(len(entry.pending_replacements), 1))
         self._log.error("disruption command failed", command=str(command), error=problem)
-        self._note_result(command, succeeded=False)
-        await self.clean_stale(
-            StaleMark(node=item.node.name, claim=item.name) for item in command.candidates
+        self._record_drift_result(command, succeeded=False)
+        await self.remove_stale_marks(
+            StaleDisruptionMark(node=item.node.name, claim=item.name) for item in command.candidates
         )
-        await self._records.taken_back(entry.begun, problem)
+        await self._records.record_rolled_back(entry.decision, problem)
 
-    async def clean_stale(self, marks: Iterable[StaleMark]) -> None:
-        """Take marks off that a failed command or a dead process left; next time where it fails."""
+    async def remove_stale_marks(self, marks: Iterable[StaleDisruptionMark]) -> None:
+        """Remove marks of failed commands and ended processes; a failure is retried next pass."""
         for mark in marks:
             try:
-                await self._clean(mark)
+                await self._remove_mark(mark)
             except ApiError as error:
                 self._log.warning(
-                    "could not take the marks of a disruption off",
+                    "could not remove the marks of a disruption",
                     Node={"name": mark.node},
                     NodeClaim={"name": mark.claim},
                     error=str(error),
                 )
 
-    async def _clean(self, mark: StaleMark) -> None:
-        snapshot = self._feed.snapshot()
+    async def _remove_mark(self, mark: StaleDisruptionMark) -> None:
+        snapshot = self._cluster_state.snapshot()
         node = snapshot.nodes.get(mark.node)
         if node is not None and (patch := undisrupted_patch(node)) is not None:
-            await self._hands.write_node(node, patch)
+            await self._writer.write_node(node, patch)
         claim = snapshot.node_claims.get(mark.claim)
         if claim is None or claim.is_deleting:
             return
         if not is_being_interrupted(claim, self._runtime.clock.now()):
-            await self._hands.write_claim(claim, without_condition(claim, DISRUPTION_REASON))
+            await self._writer.write_claim(claim, without_condition(claim, DISRUPTION_REASON))
 
-    # -- what is said and counted ------------------------------------------------------------------
+    # -- drift back-off ----------------------------------------------------------------------------
 
-    def _note_result(self, command: Command, *, succeeded: bool) -> None:
+    def _record_drift_result(self, command: Command, *, succeeded: bool) -> None:
         if command.reason is not DisruptionReason.DRIFTED:
             return
         now = self._steady.now()
         for pool in command.pools:
-            self._resting = (
-                self._resting.succeeded(pool)
+            self._drift_backoff = (
+                self._drift_backoff.with_success(pool)
                 if succeeded
-                else self._resting.failed(pool, now, command.id)
+                else self._drift_backoff.with_failure(pool, now, command.id)
             )

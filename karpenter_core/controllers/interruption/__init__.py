@@ -1,1 +1,1 @@
-"""Machines that their cloud takes away: announcements in, replacements and drains out."""
+"""Handles interruptions that clouds announce for instances."""

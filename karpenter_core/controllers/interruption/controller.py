@@ -1,9 +1,9 @@
-"""Act on what clouds announce: the controller `interruption`.
+"""Handles announced interruptions of instances: the controller `interruption`.
 
-Two ways lead here. Providers are polled, each in a loop of its own, so that one whose queue is down
-holds up nobody; what they announce is acknowledged after it was handled, never before. And Nodes
-are read, where an agent of the cloud leaves its announcements in their conditions. What follows from
-an announcement is decided by `lifecycle.node.interruption`.
+There are two sources. Providers are polled, each in its own loop, so that one whose queue is down
+delays no other; their messages are acknowledged only after they were handled. And Nodes are read,
+where an agent of the cloud writes announcements into their conditions. `lifecycle.node.interruption`
+computes the effects of an announcement.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import structlog
 
 from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.clock import SteadyClock
-from karpenter_core.controllers.forced import record_forced
-from karpenter_core.controllers.reconciler import DONE, Loop, Outcome, Reconciler
+from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
+from karpenter_core.controllers.reconciler import DONE, PeriodicLoop, Reconciler, ReconcileResult
 from karpenter_core.errors import ConflictError, NotFoundError
 from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
-from karpenter_core.state.events import OfferingsExhausted
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.events import OfferingsUnavailable
+from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.controllers.apply import Hands
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.node.interruption import InterruptionStep
     from karpenter_core.provider.contract import Interruption
     from karpenter_core.provider.host.facade import Providers
@@ -45,11 +45,11 @@ V = TypeVar("V")
 
 POLL_SECONDS: Final = 5.0
 """A spot instance may have two minutes, on some clouds half a minute."""
-AT_ONCE: Final = 10  # upstream's AWS provider
+CONCURRENCY: Final = 10  # upstream's AWS provider
 ATTEMPTS: Final = 4
 RETRY_SECONDS: Final = 0.2
-STRANGER_GRACE: Final = timedelta(minutes=1)
-"""How long a message about an instance of no claim is kept: the claim may be about to show it."""
+UNCLAIMED_GRACE: Final = timedelta(minutes=1)
+"""How long a message about an instance without a claim is kept: a claim may appear."""
 _REMEMBERED: Final = 10_000
 
 
@@ -60,13 +60,13 @@ class InterruptionController:
     def __init__(
         self,
         *,
-        hands: Hands,
+        writer: ObjectWriter,
         providers: Providers,
-        runtime: Runtime,
-        act_on_rebalance: bool = False,
+        runtime: ControllerRuntime,
+        act_on_rebalance: bool,
     ) -> None:
-        self._hands = hands
-        self._feed = hands.feed
+        self._writer = writer
+        self._cluster_state = writer.cluster_state
         self._providers = providers
         self._runtime = runtime
         self._act_on_rebalance = act_on_rebalance
@@ -79,7 +79,7 @@ class InterruptionController:
         )
         self._reads_nodes = any(map(providers.reads_interruptions, providers.names))
         if self._reads_nodes:
-            hands.feed.subscribe(Kind.NODE, self._nodes.wake)
+            writer.cluster_state.subscribe(ObjectKind.NODE, self._nodes.wake)
 
     @property
     def name(self) -> str:
@@ -88,37 +88,37 @@ class InterruptionController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._feed.wait_synced()
+        await self._cluster_state.wait_synced()
         async with asyncio.TaskGroup() as group:
             for provider in filter(self._providers.polls_interruptions, self._providers.names):
-                group.create_task(self._polling(provider).run())
+                group.create_task(self._poll_forever(provider).run())
             if self._reads_nodes:
-                for name in self._feed.snapshot().nodes:
+                for name in self._cluster_state.snapshot().nodes:
                     self._nodes.wake(name)
                 group.create_task(self._nodes.run())
 
-    def _polling(self, provider: str) -> Loop:
+    def _poll_forever(self, provider: str) -> PeriodicLoop:
         async def step() -> float:
             return await self.poll(provider)
 
-        return Loop(self.name, step, runtime=self._runtime)
+        return PeriodicLoop(self.name, step, runtime=self._runtime)
 
     async def poll(self, provider: str) -> float:
-        """Handle what one provider announces; return how long to wait before it is asked again.
+        """Handle the messages of one provider; return the seconds until the next poll.
 
         Messages that cannot be handled now stay with the provider, and the others do not wait for
         them.
 
         Raises:
-            CloudProviderError: the provider could not be asked.
-            ApiError: some message could not be handled.
+            CloudProviderError: the provider could not be polled.
+            ApiError: a message could not be handled.
         """
         messages = await self._providers.poll_interruptions(provider)
         if not messages:
             return POLL_SECONDS
         for message in messages:
             self._count_received(provider, message)
-        slots = asyncio.Semaphore(AT_ONCE)
+        slots = asyncio.Semaphore(CONCURRENCY)
 
         async def within(message: Interruption) -> bool:
             async with slots:
@@ -131,12 +131,12 @@ class InterruptionController:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        # A provider that goes on announcing what was acknowledged is not asked in a circle.
+        # A provider that repeats acknowledged messages is not polled without a pause.
         return 0.0 if fresh else POLL_SECONDS
 
-    async def read_node(self, name: str) -> Outcome:
-        """Handle what one Node says of itself."""
-        snapshot = self._feed.snapshot()
+    async def read_node(self, name: str) -> ReconcileResult:
+        """Handle the announcements in one Node's conditions."""
+        snapshot = self._cluster_state.snapshot()
         node = snapshot.nodes.get(name)
         claims = () if node is None else snapshot.claims_of(node)
         if node is None or len(claims) != 1:
@@ -151,29 +151,29 @@ class InterruptionController:
             self._count_received(provider, message)
             about = replace(message, provider_id=message.provider_id or node.provider_id)
             if await self.handle(provider, about):
-                _remember(self._handled, _key(provider, message), None)
+                _remember_first(self._handled, _key(provider, message), None)
         return DONE
 
     async def handle(self, provider: str, message: Interruption) -> bool:
-        """Do what one message asks for; False when it is too early to say what that is."""
+        """Handle one message; return False if a claim for its instance may still appear."""
         if message.kind is InterruptionKind.IRRELEVANT:
             return True
         if message.kind is InterruptionKind.UNKNOWN:
             self._log.warning(
-                "interruption that cannot be read", provider=provider, detail=message.detail
+                "interruption message cannot be parsed", provider=provider, detail=message.detail
             )
             return True
-        names = self._feed.snapshot().claims_by_provider_id.get(message.provider_id, ())
+        names = self._cluster_state.snapshot().claims_by_provider_id.get(message.provider_id, ())
         if not names:
-            return self._is_nobodys(provider, message)
+            return self._is_unclaimed(provider, message)
         for name in names:
             await self._interrupt(provider, name, message)
         return True
 
     async def _interrupt(self, provider: str, name: str, message: Interruption) -> None:
-        """Mask, mark and delete one claim; what others wrote meanwhile is read again."""
+        """Mark the offering, write and delete one claim; retry after conflicting writes."""
         for attempt in range(ATTEMPTS):
-            snapshot = self._feed.snapshot()
+            snapshot = self._cluster_state.snapshot()
             claim = snapshot.node_claims.get(name)
             if claim is None:
                 return
@@ -199,18 +199,20 @@ class InterruptionController:
     async def _apply(
         self, provider: str, claim: NodeClaim, step: InterruptionStep, message: Interruption
     ) -> bool:
-        """Carry a step out; say whether the claim was deleted."""
+        """Apply a step; tell whether the claim was deleted."""
         if step.exhausted:
-            self._feed.fold(
-                OfferingsExhausted(offerings=step.exhausted, provider=provider, at=self._feed.now)
+            self._cluster_state.fold(
+                OfferingsUnavailable(
+                    offerings=step.exhausted, provider=provider, at=self._cluster_state.now
+                )
             )
-        stored = await self._hands.write_claim(claim, step.claim)
-        is_deleted = step.delete and await self._hands.delete_claim(stored)
-        self._hands.tell(step.notices)
+        stored = await self._writer.write_claim(claim, step.claim)
+        is_deleted = step.delete and await self._writer.delete_claim(stored)
+        self._writer.publish_all(step.notices)
         if not is_deleted:
             return False
-        self._hands.tell(step.on_delete)
-        self._hands.count(step.facts)
+        self._writer.publish_all(step.on_delete)
+        self._writer.record_metrics(step.metric_updates)
         self._log.info(
             "deleting interrupted nodeclaim",
             NodeClaim={"name": claim.name},
@@ -223,7 +225,7 @@ class InterruptionController:
     async def _journal(
         self, snapshot: Snapshot, provider: str, claim: NodeClaim, message: Interruption
     ) -> None:
-        await record_forced(
+        await record_forceful_disruption(
             self._runtime,
             snapshot,
             claim,
@@ -232,11 +234,11 @@ class InterruptionController:
             cause=f"{provider} announced {message.id}",
         )
 
-    def _is_nobodys(self, provider: str, message: Interruption) -> bool:
-        """Tell whether a message is about nobody's instance; a claim may show it a moment later."""
+    def _is_unclaimed(self, provider: str, message: Interruption) -> bool:
+        """Tell whether a message is about an instance that has had no claim for a while."""
         now = self._steady.now()
-        first = _remember(self._first_seen, _key(provider, message), now)
-        if message.provider_id and now - first < STRANGER_GRACE:
+        first = _remember_first(self._first_seen, _key(provider, message), now)
+        if message.provider_id and now - first < UNCLAIMED_GRACE:
             return False
         self._first_seen.pop(_key(provider, message), None)
         return True
@@ -250,7 +252,7 @@ class InterruptionController:
         metrics.interruption_deleted_messages.labels(provider=provider).inc(len(done))
         waited = metrics.interruption_message_queue_duration.labels(provider=provider)
         for message in done:
-            _remember(self._handled, _key(provider, message), None)
+            _remember_first(self._handled, _key(provider, message), None)
             if message.announced_at is not None:
                 waited.observe(max((now - message.announced_at).total_seconds(), 0.0))
 
@@ -264,8 +266,8 @@ def _key(provider: str, message: Interruption) -> str:
     return f"{provider}/{message.id}"
 
 
-def _remember(memory: OrderedDict[str, V], key: str, value: V) -> V:
-    """Keep a value under a key, unless there is one; forget the oldest ones."""
+def _remember_first(memory: OrderedDict[str, V], key: str, value: V) -> V:
+    """Keep the first value of a key and return it; drop the oldest keys."""
     kept = memory.setdefault(key, value)
     while len(memory) > _REMEMBERED:
         memory.popitem(last=False)

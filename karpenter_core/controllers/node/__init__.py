@@ -1,1 +1,1 @@
-"""The end of nodes: termination and the eviction of their pods."""
+"""Terminates nodes, evicts their pods and repairs unhealthy nodes."""

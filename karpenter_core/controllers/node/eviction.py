@@ -1,7 +1,7 @@
-"""The eviction queue: pods that have to leave, each at its own pace.
+"""Evicts the pods of draining nodes: the controller `eviction-queue`.
 
-A pod that a budget holds back waits longer each time, without holding up the others. Queued twice,
-a pod keeps the tighter of its two deadlines.
+A pod that a budget protects is retried with a growing back-off and does not delay the others. A pod
+that is queued twice keeps the earlier deadline.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
-from karpenter_core.controllers.freshness import Consumer
-from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
+from karpenter_core.controllers.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciler import (
+    DONE,
+    ExponentialBackoff,
+    Reconciler,
+    ReconcileResult,
+)
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.node.drain import latest_start
@@ -25,15 +30,15 @@ from karpenter_core.lifecycle.node.eviction import (
     EvictionVerdict,
     disrupted_notice,
     drain_reason,
+    drained_pod_metric,
     earlier_deadline,
-    evicted_fact,
     evicted_notice,
     eviction_advice,
     eviction_verdict,
     refused_notice,
 )
 from karpenter_core.lifecycle.node.termination import node_ref
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
 
@@ -45,22 +50,22 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.notices import Notice
     from karpenter_core.api.records import PodView
-    from karpenter_core.controllers.apply import Hands
-    from karpenter_core.controllers.freshness import Freshness
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.freshness import FreshnessGuard
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.node.drain import Eviction
 
 __all__ = ["EvictionQueue"]
 
 CONCURRENCY: Final = (100, 5000)  # upstream's bounds
 _CREATED: Final = 201
-BOUNDED_RETRY: Final = Outcome(back_off=True)
+BOUNDED_RETRY: Final = ReconcileResult(back_off=True)
 JUST_AFTER: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    """A pod that is to leave its node, and by when at the latest."""
+class _QueuedEviction:
+    """The node of a queued pod, and the deadline for the pod."""
 
     node: str
     deadline: datetime | None
@@ -70,27 +75,29 @@ class _Entry:
 class EvictionQueue:
     """The controller `eviction-queue`; keyed by pod UID."""
 
-    def __init__(self, *, hands: Hands, runtime: Runtime, freshness: Freshness) -> None:
+    def __init__(
+        self, *, writer: ObjectWriter, runtime: ControllerRuntime, freshness: FreshnessGuard
+    ) -> None:
         self._freshness = freshness
-        self._hands = hands
-        self._feed = hands.feed
+        self._writer = writer
+        self._cluster_state = writer.cluster_state
         self._runtime = runtime
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _QueuedEviction] = {}
         self._sent: dict[str, float] = {}
-        """Pods that were told to go, and until when the watch has time to show it."""
+        """Evicted pods, and until when the watch may take to show it (monotonic seconds)."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[str] = Reconciler(
             self.name,
             self.reconcile,
             runtime=runtime,
-            backoff=Backoff(
+            backoff=ExponentialBackoff(
                 base_seconds=BACKOFF_BASE.total_seconds(),
                 maximum_seconds=BACKOFF_CAP.total_seconds(),
             ),
             concurrency=runtime.workers(*CONCURRENCY),
             log_field="PodUID",
         )
-        hands.feed.subscribe(Kind.POD, self._on_pod)
+        writer.cluster_state.subscribe(ObjectKind.POD, self._on_pod)
 
     @property
     def name(self) -> str:
@@ -98,111 +105,119 @@ class EvictionQueue:
         return "eviction-queue"
 
     def __len__(self) -> int:
-        """Count the pods that are to leave."""
+        """Count the queued pods."""
         return len(self._entries)
 
     def __contains__(self, uid: object) -> bool:
-        """Tell whether a pod is to leave."""
+        """Tell whether a pod is queued."""
         return uid in self._entries
 
     def add(self, evictions: Iterable[Eviction]) -> None:
-        """Queue pods; one that is queued keeps its place, and the tighter deadline."""
+        """Queue pods; a pod that is queued already keeps its place and the earlier deadline."""
         now = self._runtime.clock.monotonic()
         for eviction in evictions:
             uid = eviction.pod.uid
             if now < self._sent.get(uid, now):
-                continue  # the watch has not shown yet that it ends
-            known = self._entries.get(uid)
-            if known is None:
-                self._entries[uid] = _Entry(node=eviction.pod.node_name, deadline=eviction.deadline)
+                continue  # it is evicted, but the watch has not shown it yet
+            entry = self._entries.get(uid)
+            if entry is None:
+                self._entries[uid] = _QueuedEviction(
+                    node=eviction.pod.node_name, deadline=eviction.deadline
+                )
                 self._reconciler.wake(uid)
                 continue
-            deadline = earlier_deadline(known.deadline, eviction.deadline)
-            if deadline != known.deadline:
-                self._entries[uid] = _Entry(node=known.node, deadline=deadline)
+            deadline = earlier_deadline(entry.deadline, eviction.deadline)
+            if deadline != entry.deadline:
+                self._entries[uid] = _QueuedEviction(node=entry.node, deadline=deadline)
                 self._reconciler.wake(uid)
 
     async def run(self) -> None:
         """Work until cancelled."""
         await self._reconciler.run()
 
-    async def reconcile(self, uid: str) -> Outcome:
-        """Do with one pod what can be done now."""
+    async def reconcile(self, uid: str) -> ReconcileResult:
+        """Evict or delete one pod, or retry it later."""
         entry = self._entries.get(uid)
         if entry is None:
             return DONE
-        if self._freshness.hold(
-            Consumer.DRAIN, (self.name, uid), partial(self._reconciler.wake, uid)
+        if self._freshness.stale_or_wake(
+            FreshnessConsumer.DRAIN, (self.name, uid), partial(self._reconciler.wake, uid)
         ):
             return DONE
         now = self._runtime.clock.now()
-        pod = self._feed.snapshot().pods.get(uid)
+        pod = self._cluster_state.snapshot().pods.get(uid)
         advice = eviction_advice(pod, uid=uid, deadline=entry.deadline, now=now)
         if pod is None or advice.action is EvictionAction.DONE:
             return self._forget(uid)
         if advice.action is not EvictionAction.DELETE:
-            self._hands.tell(_about_protection(pod, now))
+            self._writer.publish_all(_about_protection(pod, now))
         match advice.action:
             case EvictionAction.HOLD:
-                return self._later(pod, entry)
+                return self._retry_later(pod, entry)
             case EvictionAction.DELETE:
                 return await self._delete(pod, entry, advice.grace_seconds)
             case EvictionAction.EVICT:
                 return await self._evict(pod, entry)
 
-    async def _evict(self, pod: PodView, entry: _Entry) -> Outcome:
+    async def _evict(self, pod: PodView, entry: _QueuedEviction) -> ReconcileResult:
         try:
-            await self._hands.writer.evict(pod)
+            await self._writer.kube_writer.evict(pod)
         except ApiError as error:
             if error.status == 0:
-                raise  # nobody answered
+                raise  # the API server did not answer
             self._count(error.status)
-            return self._refused(pod, entry, error)
+            return self._retry_refused(pod, entry, error)
         self._count(_CREATED - 1)  # the reference counts every success as 200
-        self._drained(pod, entry)
-        return self._told_to_go(pod.uid)
+        self._record_drained(pod, entry)
+        return self._finish_sent(pod.uid)
 
-    def _refused(self, pod: PodView, entry: _Entry, error: ApiError) -> Outcome:
+    def _retry_refused(
+        self, pod: PodView, entry: _QueuedEviction, error: ApiError
+    ) -> ReconcileResult:
         verdict = eviction_verdict(error.status, str(error), error.causes)
         match verdict:
             case EvictionVerdict.GONE | EvictionVerdict.EVICTED:
                 return self._forget(pod.uid)
             case EvictionVerdict.BLOCKED | EvictionVerdict.SEVERAL_BUDGETS:
-                self._tell_refused(pod, entry, verdict)
-                return self._later(pod, entry)
+                self._publish_refused(pod, entry, verdict)
+                return self._retry_later(pod, entry)
             case EvictionVerdict.THROTTLED:
-                return self._throttled(pod, entry, error)
+                return self._retry_throttled(pod, entry, error)
             case EvictionVerdict.FAILED:
                 raise error
 
-    def _throttled(self, pod: PodView, entry: _Entry, error: ApiError) -> Outcome:
-        """Ask again after the time that the API server names, or when the pod has no time left."""
+    def _retry_throttled(
+        self, pod: PodView, entry: _QueuedEviction, error: ApiError
+    ) -> ReconcileResult:
+        """Retry after the API server's Retry-After, or earlier if the pod must be deleted then."""
         if error.retry_after is None:
-            return self._later(pod, entry)
+            return self._retry_later(pod, entry)
         seconds = error.retry_after.total_seconds()
         self._log.info("eviction is throttled", error=str(error), retry_seconds=seconds)
         left = self._seconds_left(pod, entry)
-        return Outcome(requeue_after=seconds if left is None else min(seconds, left))
+        return ReconcileResult(requeue_after=seconds if left is None else min(seconds, left))
 
-    def _later(self, pod: PodView, entry: _Entry) -> Outcome:
-        """Look again after the back-off, or as soon as the pod has no time left if that is sooner.
+    def _retry_later(self, pod: PodView, entry: _QueuedEviction) -> ReconcileResult:
+        """Retry after the back-off, or earlier if the pod must be deleted before that.
 
-        Else the back-off would be taken from the pod's own grace period.
+        Otherwise the back-off would shorten the pod's own grace period.
         """
         left = self._seconds_left(pod, entry)
         if left is not None:
             self._reconciler.wake_after(pod.uid, left)
         return BOUNDED_RETRY
 
-    def _seconds_left(self, pod: PodView, entry: _Entry) -> float | None:
-        """Return when the pod needs all that is left as its grace period; None without a deadline."""
+    def _seconds_left(self, pod: PodView, entry: _QueuedEviction) -> float | None:
+        """Return the seconds until the pod must be deleted to keep its grace period, if ever."""
         latest = latest_start(pod, entry.deadline)
         if latest is None:
             return None
         return max((latest - self._runtime.clock.now() + JUST_AFTER).total_seconds(), 0.0)
 
-    def _tell_refused(self, pod: PodView, entry: _Entry, verdict: EvictionVerdict) -> None:
-        snapshot = self._feed.snapshot()
+    def _publish_refused(
+        self, pod: PodView, entry: _QueuedEviction, verdict: EvictionVerdict
+    ) -> None:
+        snapshot = self._cluster_state.snapshot()
         node = snapshot.nodes.get(entry.node)
         if node is None:
             return
@@ -212,11 +227,13 @@ class EvictionQueue:
             if budget.namespace == pod.namespace
         )
         names = tuple(budget_key(budget) for budget in near.matching(pod))
-        self._hands.publish(refused_notice(node_ref(node), pod, verdict, budgets=names))
+        self._writer.publish(refused_notice(node_ref(node), pod, verdict, budgets=names))
 
-    async def _delete(self, pod: PodView, entry: _Entry, grace_seconds: int) -> Outcome:
+    async def _delete(
+        self, pod: PodView, entry: _QueuedEviction, grace_seconds: int
+    ) -> ReconcileResult:
         try:
-            await self._hands.writer.delete(
+            await self._writer.kube_writer.delete(
                 PODS,
                 pod.name,
                 namespace=pod.namespace,
@@ -226,35 +243,35 @@ class EvictionQueue:
         except NotFoundError:
             return self._forget(pod.uid)
         if entry.deadline is not None:
-            self._hands.publish(disrupted_notice(pod, entry.deadline, grace_seconds))
-        self._hands.count((evicted_fact(self._reason(entry)),))
-        return self._told_to_go(pod.uid)
+            self._writer.publish(disrupted_notice(pod, entry.deadline, grace_seconds))
+        self._writer.record_metrics((drained_pod_metric(self._reason(entry)),))
+        return self._finish_sent(pod.uid)
 
-    def _drained(self, pod: PodView, entry: _Entry) -> None:
+    def _record_drained(self, pod: PodView, entry: _QueuedEviction) -> None:
         reason = self._reason(entry)
-        self._hands.publish(evicted_notice(pod, reason))
-        self._hands.count((evicted_fact(reason),))
+        self._writer.publish(evicted_notice(pod, reason))
+        self._writer.record_metrics((drained_pod_metric(reason),))
 
-    def _reason(self, entry: _Entry) -> str:
-        machine = self._feed.snapshot().state_nodes_by_node.get(entry.node)
-        if machine is None:
+    def _reason(self, entry: _QueuedEviction) -> str:
+        state_node = self._cluster_state.snapshot().state_nodes_by_node.get(entry.node)
+        if state_node is None:
             return ""
-        return drain_reason(machine.node, machine.claim)
+        return drain_reason(state_node.node, state_node.claim)
 
     def _count(self, code: int) -> None:
         self._runtime.metrics.pods_eviction_requests.labels(code=str(code)).inc()
 
-    def _told_to_go(self, uid: str) -> Outcome:
-        """Forget a pod, and do not take it for one that is still to be told."""
-        if self._is_active(uid):  # else it has been shown already
+    def _finish_sent(self, uid: str) -> ReconcileResult:
+        """Drop an evicted pod, and do not queue it again before the watch shows its eviction."""
+        if self._is_active(uid):  # else the watch has shown its eviction
             self._sent[uid] = self._runtime.clock.monotonic() + BACKOFF_CAP.total_seconds()
         return self._forget(uid)
 
     def _is_active(self, uid: str) -> bool:
-        pod = self._feed.snapshot().pods.get(uid)
+        pod = self._cluster_state.snapshot().pods.get(uid)
         return pod is not None and pod.is_active
 
-    def _forget(self, uid: str) -> Outcome:
+    def _forget(self, uid: str) -> ReconcileResult:
         self._entries.pop(uid, None)
         return DONE
 
@@ -266,6 +283,6 @@ class EvictionQueue:
 
 
 def _about_protection(pod: PodView, now: datetime) -> tuple[Notice, ...]:
-    """Return what is to be said of the annotation that asks for the pod to be left alone."""
+    """Return the Event on the annotation that protects the pod, if there is one."""
     notice = protection_notice(pod, do_not_disrupt(pod, now))
     return () if notice is None else (notice,)

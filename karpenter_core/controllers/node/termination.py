@@ -1,4 +1,4 @@
-"""Take deleted Nodes to their end: taint, drain, detach, end the instance, let go."""
+"""Terminates deleted Nodes: taint, drain, detach volumes, end the instance."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ import structlog
 
 from karpenter_core.api.labels import TERMINATION_FINALIZER, node_class_label
 from karpenter_core.api.nodeclaim import NodeClassRef
-from karpenter_core.controllers.freshness import Consumer, waiting_notice
-from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
+from karpenter_core.controllers.freshness import FreshnessConsumer, stale_wait_notice
+from karpenter_core.controllers.reconciler import (
+    DONE,
+    ExponentialBackoff,
+    Reconciler,
+    ReconcileResult,
+)
 from karpenter_core.errors import (
     BadInputError,
     CloudProviderError,
@@ -26,19 +31,19 @@ from karpenter_core.lifecycle.node.termination import (
     node_termination,
 )
 from karpenter_core.lifecycle.nodeclaim.termination import termination_refused_notices
-from karpenter_core.provider.contract import Termination
-from karpenter_core.state.machines import is_instance_terminating
-from karpenter_core.state.objects import Kind
+from karpenter_core.provider.contract import TerminationStatus
+from karpenter_core.state.object_kinds import ObjectKind
+from karpenter_core.state.state_nodes import is_instance_terminating
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.records import NodeView
-    from karpenter_core.controllers.apply import Hands
-    from karpenter_core.controllers.freshness import Freshness
-    from karpenter_core.controllers.live import LiveReader
+    from karpenter_core.controllers.freshness import FreshnessGuard
+    from karpenter_core.controllers.live_reader import LiveReader
     from karpenter_core.controllers.node.eviction import EvictionQueue
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.kube.contact import StaleKind
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
@@ -55,19 +60,19 @@ class NodeTerminationController:
     def __init__(
         self,
         *,
-        hands: Hands,
+        writer: ObjectWriter,
         providers: Providers,
         evictions: EvictionQueue,
-        runtime: Runtime,
-        freshness: Freshness,
+        runtime: ControllerRuntime,
+        freshness: FreshnessGuard,
         pods: LiveReader,
-        out_of_service: bool = False,
+        out_of_service: bool,
     ) -> None:
-        """With `out_of_service`, nodes that are dead for good are marked so that volumes move."""
+        """With `out_of_service`, dead nodes get the out-of-service taint, so that volumes move."""
         self._freshness = freshness
         self._pods = pods
-        self._hands = hands
-        self._feed = hands.feed
+        self._writer = writer
+        self._cluster_state = writer.cluster_state
         self._providers = providers
         self._evictions = evictions
         self._runtime = runtime
@@ -77,12 +82,12 @@ class NodeTerminationController:
             self.name,
             self.reconcile,
             runtime=runtime,
-            backoff=Backoff(base_seconds=0.1, maximum_seconds=10.0),
+            backoff=ExponentialBackoff(base_seconds=0.1, maximum_seconds=10.0),
             concurrency=runtime.workers(*CONCURRENCY),
             log_field="Node",
         )
-        hands.feed.subscribe(Kind.NODE, self._reconciler.wake)
-        hands.feed.subscribe(Kind.NODE_PODS, self._reconciler.wake)
+        writer.cluster_state.subscribe(ObjectKind.NODE, self._reconciler.wake)
+        writer.cluster_state.subscribe(ObjectKind.NODE_PODS, self._reconciler.wake)
 
     @property
     def name(self) -> str:
@@ -91,105 +96,114 @@ class NodeTerminationController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._feed.wait_synced()
-        for name in self._feed.snapshot().nodes:
+        await self._cluster_state.wait_synced()
+        for name in self._cluster_state.snapshot().nodes:
             self._reconciler.wake(name)
         await self._reconciler.run()
 
-    async def reconcile(self, name: str) -> Outcome:
-        """Do for one deleted Node what can be done now."""
+    async def reconcile(self, name: str) -> ReconcileResult:
+        """Advance the termination of one deleted Node as far as possible."""
         instance = InstanceState.UNKNOWN
         is_confirmed = False
         while True:
-            snapshot = self._feed.snapshot()
+            snapshot = self._cluster_state.snapshot()
             node = snapshot.nodes.get(name)
-            ref = None if node is None or not node.is_deleting else _class_of(snapshot, node)
+            ref = None if node is None or not node.is_deleting else _node_class_of(snapshot, node)
             if node is None or ref is None:
                 return DONE
-            if stale := self._freshness.hold(
-                Consumer.DRAIN, name, partial(self._reconciler.wake, name)
+            if stale := self._freshness.stale_or_wake(
+                FreshnessConsumer.DRAIN, name, partial(self._reconciler.wake, name)
             ):
-                return await self._hold(node, stale)
-            found = node_termination(
+                return await self._taint_and_wait(node, stale)
+            termination = node_termination(
                 snapshot,
                 node,
                 now=self._runtime.clock.now(),
                 instance=instance,
                 out_of_service=self._out_of_service,
             )
-            if found.delete_claim and found.claim is not None:
-                await self._hands.delete_claim(found.claim)
-            match found.action:
+            if termination.delete_claim and termination.claim is not None:
+                await self._writer.delete_claim(termination.claim)
+            match termination.action:
                 case NodeTerminationAction.FETCH_INSTANCE:
                     instance = await self._fetch(ref, node)
                 case NodeTerminationAction.TERMINATE_INSTANCE if (
-                    is_confirmed or is_instance_terminating(found.claim)
+                    is_confirmed or is_instance_terminating(termination.claim)
                 ):
                     instance = await self._terminate(ref, node, snapshot)
                 case NodeTerminationAction.TERMINATE_INSTANCE:
                     await self._confirm_pods(node)
                     is_confirmed = True
                 case _:
-                    return await self._act(snapshot, node, found)
+                    return await self._act(snapshot, node, termination)
 
-    async def _hold(self, node: NodeView, stale: tuple[StaleKind, ...]) -> Outcome:
-        """Keep pods off a node whose end waits, and say what it waits for."""
+    async def _taint_and_wait(
+        self, node: NodeView, stale: tuple[StaleKind, ...]
+    ) -> ReconcileResult:
+        """Taint a node whose termination waits for fresh kinds, and publish the reason."""
         if TERMINATION_FINALIZER in node.finalizers:
-            self._hands.tell((waiting_notice(node_ref(node), stale),))
-            await self._hands.write_node(node, disrupted_patch(node))
+            self._writer.publish_all((stale_wait_notice(node_ref(node), stale),))
+            await self._writer.write_node(node, disrupted_patch(node))
         return DONE
 
     async def _confirm_pods(self, node: NodeView) -> None:
-        """Have the API server itself list the pods of a node whose instance is to end.
+        """List a node's pods from the API server before its instance is terminated.
 
-        What the watch has not shown is in the state afterwards.
+        Pods that the watch has not shown are in the state afterwards.
 
         Raises:
-            ApiError: there is no answer, which is not the answer "none".
-            BadInputError: a pod of the node cannot be read.
+            ApiError: there is no answer, which does not mean that there are no pods.
+            BadInputError: a pod of the node cannot be parsed.
         """
         _, unreadable = await self._pods.read_now(f"spec.nodeName={node.name}")
         if unreadable:
-            message = f"node {node.name} is not ended, it has a pod that cannot be read: "
+            message = f"node {node.name} is not terminated, it has a pod that cannot be parsed: "
             raise BadInputError(message + str(unreadable[0]))
 
-    async def _act(self, snapshot: Snapshot, node: NodeView, found: NodeTermination) -> Outcome:
-        match found.action:
+    async def _act(
+        self, snapshot: Snapshot, node: NodeView, termination: NodeTermination
+    ) -> ReconcileResult:
+        match termination.action:
             case NodeTerminationAction.WAIT:
-                return await self._wait(snapshot, node, found)
+                return await self._wait(snapshot, node, termination)
             case NodeTerminationAction.FINISH:
-                return await self._finish(node, found)
+                return await self._finish(node, termination)
             case _:
                 return DONE
 
-    async def _wait(self, snapshot: Snapshot, node: NodeView, found: NodeTermination) -> Outcome:
-        if found.node is not None:
-            await self._hands.write_node(node, found.node)
-        self._evictions.add(found.evictions)  # the taint is on: nobody need wait for the claim
+    async def _wait(
+        self, snapshot: Snapshot, node: NodeView, termination: NodeTermination
+    ) -> ReconcileResult:
+        if termination.node is not None:
+            await self._writer.write_node(node, termination.node)
+        # The taint is written, so evictions need not wait for the claim.
+        self._evictions.add(termination.evictions)
         claims = snapshot.claims_of(node)
-        if found.claim is not None and len(claims) == 1:
+        if termination.claim is not None and len(claims) == 1:
             # Read again: deleting the claim has given it another version.
-            stored = self._feed.snapshot().node_claims.get(found.claim.name, claims[0])
-            status = found.claim.status
-            await self._hands.write_claim(stored, stored.model_copy(update={"status": status}))
-        self._hands.tell(found.notices)
-        self._hands.count(found.facts)
-        wait = found.requeue_after
-        return DONE if wait is None else Outcome(requeue_after=wait.total_seconds())
+            stored = self._cluster_state.snapshot().node_claims.get(
+                termination.claim.name, claims[0]
+            )
+            status = termination.claim.status
+            await self._writer.write_claim(stored, stored.model_copy(update={"status": status}))
+        self._writer.publish_all(termination.notices)
+        self._writer.record_metrics(termination.metric_updates)
+        wait = termination.requeue_after
+        return DONE if wait is None else ReconcileResult(requeue_after=wait.total_seconds())
 
-    async def _finish(self, node: NodeView, found: NodeTermination) -> Outcome:
-        if found.finish is not None:
+    async def _finish(self, node: NodeView, termination: NodeTermination) -> ReconcileResult:
+        if termination.finish is not None:
             try:
-                await self._hands.write_node(node, found.finish)
+                await self._writer.write_node(node, termination.finish)
             except NotFoundError:
                 return DONE
-        self._hands.tell(found.notices)
-        self._hands.count(found.facts)
+        self._writer.publish_all(termination.notices)
+        self._writer.record_metrics(termination.metric_updates)
         self._log.info("deleted node", Node={"name": node.name})
         return DONE
 
     async def _fetch(self, ref: NodeClassRef, node: NodeView) -> InstanceState:
-        """Ask whether the instance of a silent node is there."""
+        """Fetch the state of a silent node's instance from the provider."""
         outcome = await self._providers.fetch(ref, node.provider_id)
         match outcome:
             case NodeClaimNotFoundError():
@@ -204,21 +218,23 @@ class NodeTerminationController:
     ) -> InstanceState:
         outcome = await self._providers.terminate(ref, node.provider_id)
         match outcome:
-            case Termination.GONE | NodeClaimNotFoundError():
+            case TerminationStatus.GONE | NodeClaimNotFoundError():
                 return InstanceState.GONE
-            case Termination.STARTED:
+            case TerminationStatus.STARTED:
                 return InstanceState.TERMINATING
             case _:
                 refs = (node_ref(node), *(claim.ref for claim in snapshot.claims_of(node)))
-                self._hands.tell(termination_refused_notices(outcome, node.provider_id, refs=refs))
+                self._writer.publish_all(
+                    termination_refused_notices(outcome, node.provider_id, refs=refs)
+                )
                 raise outcome
 
 
-def _class_of(snapshot: Snapshot, node: NodeView) -> NodeClassRef | None:
-    """Return the NodeClass of a node that some provider serves; None for any other node.
+def _node_class_of(snapshot: Snapshot, node: NodeView) -> NodeClassRef | None:
+    """Return the NodeClass of a managed node; None for any other node.
 
-    The node's label says so, or else its claim: a label that somebody took off must not leave the
-    node behind for ever.
+    It is in the node's label, or else in its claim, so that a removed label does not keep the node for
+    ever.
     """
     for group, kind in sorted(snapshot.managed_kinds):
         name = node.labels.get(node_class_label(group, kind))

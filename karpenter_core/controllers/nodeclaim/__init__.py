@@ -1,1 +1,1 @@
-"""The life of a claim, and the collection of what fell out of it."""
+"""Launches, registers, drifts and terminates claims; collects garbage."""

@@ -1,8 +1,8 @@
-"""Look for drift: all claims of a NodeClass in one question to its provider.
+"""Checks claims for drift, all claims of a NodeClass in one call to its provider.
 
-Every claim is looked at every five minutes, and at once when something changes that it could be
-judged by: the claim itself, its pool's template, its NodeClass, or what is sold. What it means
-is decided in `lifecycle.nodeclaim.drift`; here is who is looked at, and when.
+Every claim is checked every five minutes, and at once when something changes that drift depends on:
+the claim itself, its pool's template, its NodeClass or the catalogue. `lifecycle.nodeclaim.drift`
+detects drift; this module schedules the checks.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import structlog
 
-from karpenter_core.api.conditions import find, is_true
+from karpenter_core.api.conditions import find_condition, is_true
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED
-from karpenter_core.controllers.feed import Inbox
-from karpenter_core.controllers.freshness import Consumer
-from karpenter_core.controllers.nodeclass.content import content_of
-from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
+from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.freshness import FreshnessConsumer
+from karpenter_core.controllers.nodeclass.node_class_text import spec_and_status_text
+from karpenter_core.controllers.reconciler import DONE, Reconciler, ReconcileResult
 from karpenter_core.controllers.throttling import retry_after_seconds
 from karpenter_core.errors import ApiError, ConflictError, NodeClaimNotFoundError, NotFoundError
 from karpenter_core.lifecycle.nodeclaim.drift import (
@@ -31,7 +31,7 @@ from karpenter_core.lifecycle.nodeclaim.drift import (
     with_drift,
 )
 from karpenter_core.provider.contract import DriftFinding
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.controllers.apply import Hands
-    from karpenter_core.controllers.freshness import Freshness
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.freshness import FreshnessGuard
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.nodeclaim.drift import LocalDrift
     from karpenter_core.provider.contract import DriftOutcome
     from karpenter_core.provider.host.facade import Providers
@@ -54,32 +54,32 @@ if TYPE_CHECKING:
 __all__ = ["DriftController"]
 
 PERIOD_SECONDS: Final = 300.0  # upstream default
-GATHER_SECONDS: Final = 0.5
-"""How long changes are gathered: the claims of a scale-up make one question, not hundreds."""
+BATCH_SECONDS: Final = 0.5
+"""How long changes are gathered, so that the claims of a scale-up need one call."""
 RETRY_SECONDS: Final = 30.0
-"""When claims are looked at again of which the provider could not tell."""
+"""When claims are checked again for which the provider failed."""
 WRITE_RETRY_SECONDS: Final = 5.0
 CONFLICT_RETRY_SECONDS: Final = 0.05
-PUNCTUAL_SECONDS: Final = 0.001
-"""How much too early a look may come: more than timers and rounding make of it."""
-PARALLEL: Final = 32
+TIMER_TOLERANCE_SECONDS: Final = 0.001
+"""How much too early a check may run: more than the error of timers and rounding."""
+BATCH_SIZE: Final = 32
 
-ClassKey: TypeAlias = "tuple[str, str, str]"
+NodeClassKey: TypeAlias = "tuple[str, str, str]"
 
 
 @dataclass(slots=True)
-class _Agenda:
-    """Whose turn it is among the claims of a NodeClass."""
+class _DriftSchedule:
+    """The times at which claims of a NodeClass are due for a check."""
 
-    due: dict[str, float] = field(default_factory=dict[str, float])
-    """Claims by name, and when each may be looked at."""
-    swept: float | None = None
-    """When all of them were last looked at."""
+    due_at: dict[str, float] = field(default_factory=dict[str, float])
+    """When claims are due, by name (monotonic seconds)."""
+    all_checked_at: float | None = None
+    """When all claims were last checked."""
 
-    def take(self, now: float) -> dict[str, float]:
-        """Take out the claims whose turn it is."""
-        taken = {name: at for name, at in self.due.items() if at <= now}
-        self.due = {name: at for name, at in self.due.items() if at > now}
+    def take_due(self, now: float) -> dict[str, float]:
+        """Remove and return the claims that are due."""
+        taken = {name: at for name, at in self.due_at.items() if at <= now}
+        self.due_at = {name: at for name, at in self.due_at.items() if at > now}
         return taken
 
 
@@ -90,30 +90,34 @@ class DriftController:
     def __init__(
         self,
         *,
-        hands: Hands,
+        writer: ObjectWriter,
         providers: Providers,
-        runtime: Runtime,
-        freshness: Freshness,
-        rules: DriftRules | None = None,
+        runtime: ControllerRuntime,
+        freshness: FreshnessGuard,
+        rules: DriftRules | None,
     ) -> None:
         self._freshness = freshness
-        self._hands = hands
-        self._feed = hands.feed
+        self._writer = writer
+        self._cluster_state = writer.cluster_state
         self._providers = providers
         self._clock = runtime.clock
         self._rules = rules or DriftRules()
-        self._agendas: dict[ClassKey, _Agenda] = {}
-        self._judged: dict[str, Hashable] = {}
-        self._found: dict[str, datetime] = {}
+        self._schedules: dict[NodeClassKey, _DriftSchedule] = {}
+        self._checked_fingerprints: dict[str, Hashable] = {}
+        self._type_found_at: dict[str, datetime] = {}
         self._pools: dict[str, Hashable] = {}
-        self._classes: dict[ClassKey, str] = {}
+        self._classes: dict[NodeClassKey, str] = {}
         self._types: dict[str, tuple[str, dict[str, InstanceType]]] = {}
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
-        self._reconciler: Reconciler[ClassKey] = Reconciler(
+        self._reconciler: Reconciler[NodeClassKey] = Reconciler(
             self.name, self.reconcile, runtime=runtime, log_field="NodeClass"
         )
-        self._inbox = Inbox(
-            hands.feed, Kind.NODE_CLAIM, Kind.NODE_POOL, Kind.NODE_CLASS, Kind.CATALOGUE
+        self._change_queue = ChangeQueue(
+            writer.cluster_state,
+            ObjectKind.NODE_CLAIM,
+            ObjectKind.NODE_POOL,
+            ObjectKind.NODE_CLASS,
+            ObjectKind.CATALOGUE,
         )
 
     @property
@@ -123,72 +127,82 @@ class DriftController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._feed.wait_synced()
-        snapshot = self._feed.snapshot()
+        await self._cluster_state.wait_synced()
+        snapshot = self._cluster_state.snapshot()
         for claim in snapshot.node_claims.values():
-            self._note(claim, snapshot)
+            self._schedule_if_changed(claim, snapshot)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._sort())
+            group.create_task(self._dispatch_changes())
             group.create_task(self._reconciler.run())
 
-    async def reconcile(self, key: ClassKey) -> Outcome:
-        """Look at the claims of one NodeClass whose turn it is."""
-        agenda = self._agendas.get(key)
-        if agenda is None:
+    async def reconcile(self, key: NodeClassKey) -> ReconcileResult:
+        """Check the claims of one NodeClass that are due."""
+        schedule = self._schedules.get(key)
+        if schedule is None:
             return DONE
-        if self._freshness.hold(Consumer.DRIFT, key, partial(self._reconciler.wake, key)):
+        if self._freshness.stale_or_wake(
+            FreshnessConsumer.DRIFT, key, partial(self._reconciler.wake, key)
+        ):
             return DONE
-        snapshot, now = self._feed.snapshot(), self._clock.monotonic() + PUNCTUAL_SECONDS
-        due, swept = agenda.take(now), agenda.swept
+        snapshot, now = (
+            self._cluster_state.snapshot(),
+            self._clock.monotonic() + TIMER_TOLERANCE_SECONDS,
+        )
+        due, swept = schedule.take_due(now), schedule.all_checked_at
         if swept is None or now - swept >= PERIOD_SECONDS:
             due, swept = {claim.name: now for claim in _claims_of(snapshot, key)}, now
             if not due:
-                del self._agendas[key]
+                del self._schedules[key]
                 return DONE
         try:
-            await self._look(tuple(due), snapshot.node_classes.get(key))
+            await self._check_claims(tuple(due), snapshot.node_classes.get(key))
         except BaseException:
-            agenda.due = {**due, **agenda.due}
+            schedule.due_at = {**due, **schedule.due_at}
             raise
-        agenda.swept = swept
-        next_look = min((swept + PERIOD_SECONDS, *agenda.due.values()))
-        return Outcome(requeue_after=max(next_look - self._clock.monotonic(), 0.0))
+        schedule.all_checked_at = swept
+        next_check = min((swept + PERIOD_SECONDS, *schedule.due_at.values()))
+        return ReconcileResult(requeue_after=max(next_check - self._clock.monotonic(), 0.0))
 
-    async def _look(self, names: Sequence[str], node_class: NodeClass | None) -> None:
-        """Judge claims and write what changed."""
-        verdicts = await self._judge(names)
-        asked = [claim for claim, local in verdicts if not local.is_settled]
+    async def _check_claims(self, names: Sequence[str], node_class: NodeClass | None) -> None:
+        """Check claims for drift and write the conditions that changed."""
+        verdicts = await self._compare_claims(names)
+        undecided = [claim for claim, local in verdicts if not local.is_decided]
         outcomes: Mapping[str, DriftOutcome] = {}
-        if asked and node_class is not None:
-            found = await self._providers.detect_drift(asked, node_class)
-            outcomes = {claim.name: outcome for claim, outcome in zip(asked, found, strict=True)}
-        for start in range(0, len(verdicts), PARALLEL):
-            part = verdicts[start : start + PARALLEL]
+        if undecided and node_class is not None:
+            detected = await self._providers.detect_drift(undecided, node_class)
+            outcomes = {
+                claim.name: outcome for claim, outcome in zip(undecided, detected, strict=True)
+            }
+        for start in range(0, len(verdicts), BATCH_SIZE):
+            part = verdicts[start : start + BATCH_SIZE]
             waits = await asyncio.gather(
-                *(self._settle(claim, local, outcomes.get(claim.name)) for claim, local in part)
+                *(
+                    self._write_drift(claim, local, outcomes.get(claim.name))
+                    for claim, local in part
+                )
             )
             for (claim, _), wait in zip(part, waits, strict=True):
                 if wait is not None:
                     self._put_due(claim, self._clock.monotonic() + wait)
 
-    async def _judge(self, names: Sequence[str]) -> list[tuple[NodeClaim, LocalDrift]]:
-        """Compare claims with their pools and with what is sold; others have a turn in between."""
+    async def _compare_claims(self, names: Sequence[str]) -> list[tuple[NodeClaim, LocalDrift]]:
+        """Compare claims with pools and catalogues, in batches that let other tasks run."""
         verdicts: list[tuple[NodeClaim, LocalDrift]] = []
         failed = FailedJudgements()
-        for start in range(0, len(names), PARALLEL):
-            snapshot, now = self._feed.snapshot(), self._clock.now()
-            for name in names[start : start + PARALLEL]:
+        for start in range(0, len(names), BATCH_SIZE):
+            snapshot, now = self._cluster_state.snapshot(), self._clock.now()
+            for name in names[start : start + BATCH_SIZE]:
                 claim = snapshot.node_claims.get(name)
                 pool = None if claim is None else _pool(snapshot, claim)
                 if claim is not None and pool is not None:
                     with failed.judging(claim.ref, "drift"):
-                        verdicts.append((claim, self._local(claim, pool, snapshot, now)))
+                        verdicts.append((claim, self._local_drift(claim, pool, snapshot, now)))
             await asyncio.sleep(0)
         if failed.found:
-            self._hands.set_aside(failed.found, controller=self.name)
+            self._writer.report_failed_judgements(failed.found, controller=self.name)
         return verdicts
 
-    def _local(
+    def _local_drift(
         self, claim: NodeClaim, pool: NodePool, snapshot: Snapshot, now: datetime
     ) -> LocalDrift:
         local = local_drift(
@@ -197,17 +211,17 @@ class DriftController:
             self._types_of(pool.name, snapshot),
             now=now,
             node_class=snapshot.node_classes.get(_key(claim)),
-            found_at=self._found.get(claim.uid),
+            found_at=self._type_found_at.get(claim.uid),
             rules=self._rules,
         )
         if local.is_type_found:
-            self._found[claim.uid] = now
+            self._type_found_at[claim.uid] = now
         return local
 
-    async def _settle(
-        self, judged: NodeClaim, local: LocalDrift, outcome: DriftOutcome
+    async def _write_drift(
+        self, checked: NodeClaim, local: LocalDrift, outcome: DriftOutcome
     ) -> float | None:
-        """Write what is known of one claim now; return in how many seconds it is due again."""
+        """Write the drift of one claim; return the seconds until it must be checked again."""
         reason: str | None = ""
         wait: float | None = None
         match outcome:
@@ -220,39 +234,39 @@ class DriftController:
             case error:
                 reason, wait = None, max(RETRY_SECONDS, retry_after_seconds(error))
                 self._log.warning(
-                    "could not look for drift", NodeClaim={"name": judged.name}, error=str(error)
+                    "could not check for drift", NodeClaim={"name": checked.name}, error=str(error)
                 )
-        claim = self._feed.snapshot().node_claims.get(judged.name)
-        if claim is None or claim.uid != judged.uid or claim.is_deleting:
+        claim = self._cluster_state.snapshot().node_claims.get(checked.name)
+        if claim is None or claim.uid != checked.uid or claim.is_deleting:
             return None
-        if _fingerprint(claim) != _fingerprint(judged):
-            return GATHER_SECONDS  # it is another one than the one that was judged
+        if _fingerprint(claim) != _fingerprint(checked):
+            return BATCH_SECONDS  # it has changed since the check
         drifted = with_drift(claim, local, reason, now=self._clock.now())
-        self._judged[claim.name] = _fingerprint(drifted)
+        self._checked_fingerprints[claim.name] = _fingerprint(drifted)
         if drifted is claim:
             return wait
         try:
-            await self._hands.write_claim(claim, drifted)
+            await self._writer.write_claim(claim, drifted)
         except NotFoundError:
             return None
         except ConflictError:
-            self._judged.pop(claim.name, None)
+            self._checked_fingerprints.pop(claim.name, None)
             return CONFLICT_RETRY_SECONDS
         except ApiError as error:
-            self._judged.pop(claim.name, None)
+            self._checked_fingerprints.pop(claim.name, None)
             self._log.warning(
                 "could not write drift", NodeClaim={"name": claim.name}, error=str(error)
             )
             return max(WRITE_RETRY_SECONDS, retry_after_seconds(error))
-        self._report(claim, drifted)
+        self._log_change(claim, drifted)
         return wait
 
-    def _report(self, before: NodeClaim, after: NodeClaim) -> None:
-        was = find(before.status.conditions, DRIFTED)
-        drifted = find(after.status.conditions, DRIFTED)
+    def _log_change(self, before: NodeClaim, after: NodeClaim) -> None:
+        was = find_condition(before.status.conditions, DRIFTED)
+        drifted = find_condition(after.status.conditions, DRIFTED)
         name = {"name": after.name}
         if drifted is None:
-            self._log.info("nodeclaim has not drifted any more", NodeClaim=name)
+            self._log.info("nodeclaim is no longer drifted", NodeClaim=name)
         elif was is None:
             self._log.info("nodeclaim has drifted", NodeClaim=name, reason=drifted.reason)
 
@@ -261,27 +275,35 @@ class DriftController:
         if catalogue is None:
             self._types.pop(pool, None)
             return None
-        known = self._types.get(pool)
-        if known is None or known[0] != catalogue.version:
-            known = catalogue.version, {item.name: item for item in catalogue.instance_types}
-            self._types[pool] = known
-        return known[1]
+        cached = self._types.get(pool)
+        if cached is None or cached[0] != catalogue.version:
+            cached = catalogue.version, {item.name: item for item in catalogue.instance_types}
+            self._types[pool] = cached
+        return cached[1]
 
-    async def _sort(self) -> None:
-        """Put the claims on the agenda that changes are about."""
+    async def _dispatch_changes(self) -> None:
+        """Schedule checks of the claims that changes affect."""
         while True:
-            changes = await self._inbox.take()
-            snapshot = self._feed.snapshot()
-            for name in changes.get(Kind.NODE_CLAIM, ()):
+            changes = await self._change_queue.take()
+            snapshot = self._cluster_state.snapshot()
+            for name in changes.get(ObjectKind.NODE_CLAIM, ()):
                 claim = snapshot.node_claims.get(name)
                 if claim is None:
-                    self._judged.pop(name, None)
+                    self._checked_fingerprints.pop(name, None)
                 else:
-                    self._note(claim, snapshot)
-            pools = {n for n in changes.get(Kind.NODE_POOL, ()) if self._is_edited(n, snapshot)}
-            classes = set(changes.get(Kind.NODE_CLASS, ()))
-            edited = {k for k in self._agendas if k[2] in classes and self._is_new(k, snapshot)}
-            listed = set(changes.get(Kind.CATALOGUE, ()))
+                    self._schedule_if_changed(claim, snapshot)
+            pools = {
+                n
+                for n in changes.get(ObjectKind.NODE_POOL, ())
+                if self._is_pool_edited(n, snapshot)
+            }
+            classes = set(changes.get(ObjectKind.NODE_CLASS, ()))
+            edited = {
+                k
+                for k in self._schedules
+                if k[2] in classes and self._is_node_class_edited(k, snapshot)
+            }
+            listed = set(changes.get(ObjectKind.CATALOGUE, ()))
             if not pools and not edited and not listed:
                 continue
             now = self._clock.now()
@@ -292,28 +314,28 @@ class DriftController:
                     or _key(claim) in edited
                     or (
                         pool in listed
-                        and is_type_check_due(claim, self._found.get(claim.uid), now=now)
+                        and is_type_check_due(claim, self._type_found_at.get(claim.uid), now=now)
                     )
                 ):
-                    self._judged.pop(claim.name, None)
-                    self._note(claim, snapshot)
+                    self._checked_fingerprints.pop(claim.name, None)
+                    self._schedule_if_changed(claim, snapshot)
             self._forget(snapshot)
 
-    def _note(self, claim: NodeClaim, snapshot: Snapshot) -> None:
-        """Put a claim on the agenda, unless it is what it was when it was judged."""
+    def _schedule_if_changed(self, claim: NodeClaim, snapshot: Snapshot) -> None:
+        """Schedule a check of a claim, unless it is unchanged since the last check."""
         if claim.is_deleting or not snapshot.manages(claim.spec.node_class_ref):
             return
-        if self._judged.get(claim.name) != _fingerprint(claim):
+        if self._checked_fingerprints.get(claim.name) != _fingerprint(claim):
             self._put_due(claim, self._clock.monotonic())
-            self._reconciler.wake_after(_key(claim), GATHER_SECONDS)
+            self._reconciler.wake_after(_key(claim), BATCH_SECONDS)
 
     def _put_due(self, claim: NodeClaim, at: float) -> None:
-        self._agendas.setdefault(_key(claim), _Agenda()).due.setdefault(claim.name, at)
+        self._schedules.setdefault(_key(claim), _DriftSchedule()).due_at.setdefault(claim.name, at)
 
-    def _is_edited(self, name: str, snapshot: Snapshot) -> bool:
-        """Tell whether a pool's template changed; its status does so all the time."""
+    def _is_pool_edited(self, name: str, snapshot: Snapshot) -> bool:
+        """Tell whether a pool's generation or hash changed; its status changes all the time."""
         pool = snapshot.node_pools.get(name)
-        known = self._pools.get(name)
+        before = self._pools.get(name)
         if pool is None:
             self._pools.pop(name, None)
             return False
@@ -324,47 +346,49 @@ class DriftController:
             metadata.annotations.get(NODE_POOL_HASH),
             metadata.annotations.get(NODE_POOL_HASH_VERSION),
         )
-        return self._pools[name] != known
+        return self._pools[name] != before
 
-    def _is_new(self, key: ClassKey, snapshot: Snapshot) -> bool:
-        """Tell whether a NodeClass says something else than before, conditions apart."""
+    def _is_node_class_edited(self, key: NodeClassKey, snapshot: Snapshot) -> bool:
+        """Tell whether a NodeClass changed, apart from its conditions."""
         node_class = snapshot.node_classes.get(key)
-        known = self._classes.get(key)
+        before = self._classes.get(key)
         if node_class is None:
             self._classes.pop(key, None)
-            return known is not None
-        stamps = {k: v for k, v in node_class.metadata.annotations.items() if "-hash" in k}
-        self._classes[key] = f"{content_of(node_class)}{stamps}"
-        return self._classes[key] != known
+            return before is not None
+        hashes = {k: v for k, v in node_class.metadata.annotations.items() if "-hash" in k}
+        self._classes[key] = f"{spec_and_status_text(node_class)}{hashes}"
+        return self._classes[key] != before
 
     def _forget(self, snapshot: Snapshot) -> None:
-        """Drop what is remembered of claims and pools that are gone."""
-        if len(self._found) > 2 * len(snapshot.node_claims):
+        """Drop cached data of claims and pools that are gone."""
+        if len(self._type_found_at) > 2 * len(snapshot.node_claims):
             alive = {claim.uid for claim in snapshot.node_claims.values()}
-            self._found = {uid: at for uid, at in self._found.items() if uid in alive}
+            self._type_found_at = {
+                uid: at for uid, at in self._type_found_at.items() if uid in alive
+            }
         for gone in [name for name in self._types if name not in snapshot.node_pools]:
             del self._types[gone]
 
 
-def _key(claim: NodeClaim) -> ClassKey:
+def _key(claim: NodeClaim) -> NodeClassKey:
     ref = claim.spec.node_class_ref
     return ref.group, ref.kind, ref.name
 
 
-def _claims_of(snapshot: Snapshot, key: ClassKey) -> Iterable[NodeClaim]:
+def _claims_of(snapshot: Snapshot, key: NodeClassKey) -> Iterable[NodeClaim]:
     return (claim for claim in snapshot.node_claims.values() if _key(claim) == key)
 
 
 def _pool(snapshot: Snapshot, claim: NodeClaim) -> NodePool | None:
-    """Return the pool to judge a claim by; None for one that is not judged."""
+    """Return the pool to compare a claim with; None for a claim that is not checked."""
     if claim.is_deleting or not snapshot.manages(claim.spec.node_class_ref):
         return None
     return snapshot.node_pools.get(claim.metadata.labels.get(NODE_POOL, ""))
 
 
 def _fingerprint(claim: NodeClaim) -> tuple[object, ...]:
-    """Return what a claim is judged by, and what the judgement was."""
-    drifted = find(claim.status.conditions, DRIFTED)
+    """Return the fields of a claim that drift depends on, and its drift condition."""
+    drifted = find_condition(claim.status.conditions, DRIFTED)
     return (
         claim.uid,
         claim.metadata.labels,

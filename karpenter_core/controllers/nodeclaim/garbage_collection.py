@@ -1,6 +1,7 @@
-"""Collect claims without an instance, and instances without a claim.
+"""Deletes claims without an instance, terminates instances without a claim.
 
-The rules that make this safe are pure (`lifecycle.nodeclaim.garbage_collection`); here is the asking.
+The rules that make this safe are pure functions (`lifecycle.nodeclaim.garbage_collection`); this module
+lists instances and claims, and applies the results.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ import structlog
 from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.clock import SteadyClock
-from karpenter_core.controllers.feed import Inbox
-from karpenter_core.controllers.forced import record_forced
-from karpenter_core.controllers.freshness import Consumer
-from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
+from karpenter_core.controllers.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciler import PeriodicLoop
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     DRAIN_LIMIT,
     ORPHAN_GRACE,
     PERIOD,
-    keeping_pods,
+    blocking_pods,
+    claims_without_instance,
+    exclude_claimed,
     orphaned_instances,
     surplus_instances,
     surplus_notice,
-    vanished_claims,
-    was_let_in,
-    without_claimed,
+    was_registered,
 )
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,62 +41,62 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.records import NodeView
-    from karpenter_core.controllers.apply import Hands
-    from karpenter_core.controllers.freshness import Freshness
-    from karpenter_core.controllers.live import LiveReader
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.freshness import FreshnessGuard
+    from karpenter_core.controllers.live_reader import LiveReader
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.kube.wire.codecs import InvalidObject
-    from karpenter_core.lifecycle.nodeclaim.garbage_collection import VanishedClaim
+    from karpenter_core.lifecycle.nodeclaim.garbage_collection import ClaimWithoutInstance
     from karpenter_core.provider.contract import InstanceListing
     from karpenter_core.provider.host.facade import Providers
-    from karpenter_core.state.events import Object
+    from karpenter_core.state.events import StateObject
 
-__all__ = ["GarbageCollection"]
+__all__ = ["GarbageCollectionController"]
 
-PARALLEL: Final = 20  # upstream default
+BATCH_SIZE: Final = 20  # upstream default
 REMEMBERED_CLAIMS: Final = 50_000
-"""How many UIDs of claims are remembered, to know surplus of our own launches by."""
+"""How many UIDs of claims are remembered, to identify surplus of our own launches."""
 
 
 class ClaimReader(Protocol):
-    """Asks the API server for claims; the informer of NodeClaims is one."""
+    """Lists claims from the API server; implemented by the informer of NodeClaims."""
 
-    async def read_all(self) -> tuple[list[Object], list[InvalidObject]]:
-        """Return every claim there is now, and those that cannot be read."""
+    async def read_all(self) -> tuple[list[StateObject], list[InvalidObject]]:
+        """Return all current claims, and those that cannot be parsed."""
         ...
 
 
 @final
-class GarbageCollection:
+class GarbageCollectionController:
     """The controller `nodeclaim.garbagecollection`."""
 
     def __init__(
         self,
         *,
-        hands: Hands,
+        writer: ObjectWriter,
         providers: Providers,
-        runtime: Runtime,
-        freshness: Freshness,
+        runtime: ControllerRuntime,
+        freshness: FreshnessGuard,
         claims: ClaimReader,
         pods: LiveReader,
     ) -> None:
         self._pods = pods
         self._freshness = freshness
-        self._hands = hands
+        self._writer = writer
         self._claims = claims
-        self._feed = hands.feed
+        self._cluster_state = writer.cluster_state
         self._providers = providers
         self._runtime = runtime
-        self._changed = Inbox(hands.feed, Kind.NODE_CLAIM)
+        self._changed = ChangeQueue(writer.cluster_state, ObjectKind.NODE_CLAIM)
         self._uids: dict[str, None] = {}
         """UIDs of claims that this process has seen, the oldest first."""
         self._steady = SteadyClock(runtime.clock)
-        self._missing: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
-        """Since when instances have had no claim, by provider and instance."""
-        self._kept_since: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
-        """Since when pods keep an instance that would end otherwise, by provider and instance."""
+        self._missing_since: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
+        """When instances were first seen without a claim, by provider and instance."""
+        self._busy_since: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
+        """When pods were first seen that keep an instance, by provider and instance."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
-        self._loop = Loop(self.name, self.step, runtime=runtime)
+        self._loop = PeriodicLoop(self.name, self.step, runtime=runtime)
 
     @property
     def name(self) -> str:
@@ -104,20 +105,20 @@ class GarbageCollection:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._feed.wait_synced()
-        self._remember(self._feed.snapshot().node_claims)
+        await self._cluster_state.wait_synced()
+        self._remember(self._cluster_state.snapshot().node_claims)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._loop.run())
             group.create_task(self._remember_changed())
 
     async def _remember_changed(self) -> None:
-        """Remember the UIDs of claims: those that fail are gone before the next look."""
+        """Remember the UIDs of changed claims: failed ones are gone before the next pass."""
         while True:
             changes = await self._changed.take()
-            self._remember(changes.get(Kind.NODE_CLAIM, ()))
+            self._remember(changes.get(ObjectKind.NODE_CLAIM, ()))
 
     def _remember(self, names: Iterable[str]) -> None:
-        claims = self._feed.snapshot().node_claims
+        claims = self._cluster_state.snapshot().node_claims
         self._uids.update((claims[name].uid, None) for name in names if name in claims)
         excess = max(0, len(self._uids) - REMEMBERED_CLAIMS)
         for uid in tuple(islice(self._uids, excess)):
@@ -125,33 +126,37 @@ class GarbageCollection:
 
     async def step(self) -> float:
         """Compare every provider's listing with the claims once."""
-        if self._is_held():
+        if self._is_state_stale():
             return PERIOD.total_seconds()
         failure: KarpenterError | None = None
         for provider in self._providers.names:
             try:
                 await self._compare(provider)
             except (CloudProviderError, ApiError) as error:
-                failure = error  # the other providers are looked at all the same
+                failure = error  # the other providers are compared all the same
         if failure is not None:
             raise failure
-        suspected = any(self._missing.values())
+        suspected = any(self._missing_since.values())
         return (ORPHAN_GRACE if suspected else PERIOD).total_seconds()
 
-    def _is_held(self) -> bool:
-        """Whether the state is too old to end anything; the next look is when it is fresh again."""
-        return bool(self._freshness.hold(Consumer.GARBAGE_COLLECTION, self.name, self._loop.wake))
+    def _is_state_stale(self) -> bool:
+        """Tell whether the state is too old to end anything; the next pass is when it is fresh."""
+        return bool(
+            self._freshness.stale_or_wake(
+                FreshnessConsumer.GARBAGE_COLLECTION, self.name, self._loop.wake
+            )
+        )
 
     async def _compare(self, provider: str) -> None:
         listing = await self._providers.list_instances(provider)
         if not listing.complete:
             self._log.warning(
-                "instances could not all be listed, nothing is collected",
+                "not all instances could be listed, nothing is collected",
                 provider=provider,
                 problem=listing.problem,
             )
             return
-        if self._is_held():
+        if self._is_state_stale():
             return  # the listing may have taken minutes
         await self._collect_claims(provider, listing)
         await self._collect_instances(provider, listing)
@@ -159,17 +164,20 @@ class GarbageCollection:
     async def _collect_claims(self, provider: str, listing: InstanceListing) -> None:
         models = self._providers.infos()[provider].node_classes
         served = frozenset((model.resource.group, model.resource.kind) for model in models)
-        vanished = vanished_claims(
-            self._feed.snapshot(), listing.instances, complete=listing.complete, served=served
+        without_instance = claims_without_instance(
+            self._cluster_state.snapshot(),
+            listing.instances,
+            complete=listing.complete,
+            served_kinds=served,
         )
-        for start in range(0, len(vanished), PARALLEL):
-            batch = vanished[start : start + PARALLEL]
+        for start in range(0, len(without_instance), BATCH_SIZE):
+            batch = without_instance[start : start + BATCH_SIZE]
             await asyncio.gather(*(self._collect_claim(item) for item in batch))
 
-    async def _collect_claim(self, vanished: VanishedClaim) -> None:
-        claim, snapshot = vanished.claim, self._feed.snapshot()
+    async def _collect_claim(self, without_instance: ClaimWithoutInstance) -> None:
+        claim, snapshot = without_instance.claim, self._cluster_state.snapshot()
         try:
-            is_deleted = await self._hands.delete_claim(claim)
+            is_deleted = await self._writer.delete_claim(claim)
         except ApiError as error:
             self._log.warning(
                 "could not delete nodeclaim with no instance, trying again",
@@ -178,13 +186,13 @@ class GarbageCollection:
             )
             return
         if is_deleted:
-            self._hands.count(vanished.facts)
+            self._writer.record_metrics(without_instance.metric_updates)
             self._log.info(
                 "garbage collecting nodeclaim with no instance",
                 NodeClaim={"name": claim.name},
                 **{"provider-id": claim.status.provider_id},
             )
-            await record_forced(
+            await record_forceful_disruption(
                 self._runtime,
                 snapshot,
                 claim,
@@ -194,22 +202,22 @@ class GarbageCollection:
             )
 
     async def _collect_instances(self, provider: str, listing: InstanceListing) -> None:
-        snapshot, now = self._feed.snapshot(), self._steady.now()
+        snapshot, now = self._cluster_state.snapshot(), self._steady.now()
         report = orphaned_instances(
             snapshot,
             listing.instances,
             complete=listing.complete,
             now=now,
-            missing_since=self._missing[provider],
+            missing_since=self._missing_since[provider],
         )
-        self._missing[provider] = dict(report.missing_since)
-        kept = self._kept_since[provider]
+        self._missing_since[provider] = dict(report.missing_since)
+        kept = self._busy_since[provider]
         for provider_id in kept.keys() - report.missing_since.keys():
             del kept[provider_id]
         if report.held_back:
             self._runtime.metrics.garbage_collection_held_back.labels(kind="instances").inc()
             self._log.error(
-                "so many instances have no nodeclaim that this is taken for a mistake",
+                "too many instances have no nodeclaim, they are kept because of a probable mistake",
                 provider=provider,
                 count=report.held_back,
             )
@@ -222,18 +230,19 @@ class GarbageCollection:
                 now=now,
                 missing_since=report.missing_since,
             )
-        condemned = await self._drained(
-            provider, await self._confirmed(provider, report.terminate or surplus, listing)
+        to_terminate = await self._without_pods(
+            provider,
+            await self._confirmed_unclaimed(provider, report.terminate or surplus, listing),
         )
         outcomes = await asyncio.gather(
-            *(self._providers.terminate_leaked(provider, item) for item in condemned)
+            *(self._providers.terminate_leaked(provider, item) for item in to_terminate)
         )
-        for provider_id, outcome in zip(condemned, outcomes, strict=True):
+        for provider_id, outcome in zip(to_terminate, outcomes, strict=True):
             notice = surplus_notice(provider_id, listing.instances, snapshot)
             if surplus or notice is not None:
                 self._runtime.metrics.garbage_collection_surplus.labels(provider=provider).inc()
             if notice is not None:
-                self._hands.publish(notice)
+                self._writer.publish(notice)
             self._log.info(
                 "terminating surplus instance of a launch"
                 if surplus or notice is not None
@@ -243,23 +252,23 @@ class GarbageCollection:
                 **{"provider-id": provider_id},
             )
 
-    async def _drained(self, provider: str, condemned: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the instances that no pod keeps any more; the Nodes of the others are deleted.
+    async def _without_pods(self, provider: str, to_terminate: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the instances that no pod keeps; delete the Nodes of the others.
 
-        Such a Node is drained like any other, and its instance goes at a later look: when the pods
-        have left, or when they have kept it for as long as they may.
+        Such a Node is drained like any other, and its instance is terminated in a later pass: when the
+        pods have left, or after DRAIN_LIMIT.
         """
-        by_id = self._feed.snapshot().nodes_by_provider_id
-        kept_since, now = self._kept_since[provider], self._steady.now()
+        by_id = self._cluster_state.snapshot().nodes_by_provider_id
+        kept_since, now = self._busy_since[provider], self._steady.now()
         ending: list[str] = []
-        for provider_id in condemned:
-            busy = await self._busy(by_id.get(provider_id, ()))
+        for provider_id in to_terminate:
+            busy = await self._busy_nodes(by_id.get(provider_id, ()))
             if not busy:
                 ending.append(provider_id)
                 continue
             overdue = now - kept_since.setdefault(provider_id, now) >= DRAIN_LIMIT
             self._log.warning(
-                _kept_message(busy, overdue=overdue),
+                _busy_message(busy, overdue=overdue),
                 provider=provider,
                 Node={"name": busy[0].name},
                 **{"provider-id": provider_id},
@@ -269,51 +278,52 @@ class GarbageCollection:
                 continue
             for node in busy:
                 if TERMINATION_FINALIZER in node.finalizers:
-                    await self._hands.delete_node(node)
+                    await self._writer.delete_node(node)
         return tuple(ending)
 
-    async def _busy(self, names: Iterable[str]) -> tuple[NodeView, ...]:
-        """Return those of an instance's Nodes that were let in and have pods that have to leave.
+    async def _busy_nodes(self, names: Iterable[str]) -> tuple[NodeView, ...]:
+        """Return the registered Nodes of an instance that have pods to drain.
 
-        The API server itself is asked for the pods.
+        The pods are listed from the API server itself.
         """
         busy: list[NodeView] = []
         for name in names:
-            node = self._feed.snapshot().nodes.get(name)
-            if node is None or not was_let_in(node):
+            node = self._cluster_state.snapshot().nodes.get(name)
+            if node is None or not was_registered(node):
                 continue
             _, unreadable = await self._pods.read_now(f"spec.nodeName={name}")
-            pods = self._feed.snapshot().pods_by_node.get(name, ())
-            if unreadable or keeping_pods(pods, self._runtime.clock.now()):
+            snapshot = self._cluster_state.snapshot()
+            pods = snapshot.pods_by_node.get(name, ())
+            if unreadable or blocking_pods(pods, self._runtime.clock.now(), snapshot.ledger):
                 busy.append(node)
         return tuple(busy)
 
-    async def _confirmed(
-        self, provider: str, condemned: tuple[str, ...], listing: InstanceListing
+    async def _confirmed_unclaimed(
+        self, provider: str, to_terminate: tuple[str, ...], listing: InstanceListing
     ) -> tuple[str, ...]:
-        """Return the instances that no claim stands for in the API server's own words either."""
-        if not condemned:
+        """Return the instances that no claim uses according to a list from the API server."""
+        if not to_terminate:
             return ()
         claims, unreadable = await self._claims.read_all()
-        confirmed = without_claimed(
-            condemned,
+        confirmed = exclude_claimed(
+            to_terminate,
             listing.instances,
             (claim for claim in claims if isinstance(claim, NodeClaim)),
             unreadable=frozenset(text for item in unreadable for text in (item.uid, item.name)),
         )
-        if len(confirmed) < len(condemned):
+        if len(confirmed) < len(to_terminate):
             self._log.error(
                 "instances have nodeclaims that the watch has not shown, they are kept",
                 provider=provider,
-                count=len(condemned) - len(confirmed),
+                count=len(to_terminate) - len(confirmed),
             )
         return confirmed
 
 
-def _kept_message(busy: tuple[NodeView, ...], *, overdue: bool) -> str:
-    """Say what becomes of an instance whose Nodes have pods."""
+def _busy_message(busy: tuple[NodeView, ...], *, overdue: bool) -> str:
+    """Return the log message about an instance whose Nodes have pods."""
     if overdue:
-        return "instance without a nodeclaim ends although pods are left, their time is over"
+        return "instance without a nodeclaim is terminated with its pods, the drain limit is over"
     if any(TERMINATION_FINALIZER in node.finalizers for node in busy):
         return "instance without a nodeclaim has a node with pods, which is drained first"
     return "instance without a nodeclaim has a node with pods, it waits until they have left"

@@ -1,9 +1,9 @@
-"""The instance of a claim whose launch nobody saw the end of.
+"""Finds the instance of a claim without provider id in its provider's listing.
 
-A process that dies between a launch and the write that names its instance leaves a claim without a
-provider id. If such a claim is deleted before it is launched again, which would find the instance by
-its token, the instance would be nobody's until garbage collection; and many at once look like a mistake
-to that. So whoever ends such a claim asks the provider first.
+A process that ends between a launch and the write of the provider id leaves a claim without one. If the
+claim is deleted before another launch call, which would find the instance by its token, the instance
+would remain until garbage collection, which takes many of them for a mistake. So the listing is checked
+before such a claim is finished.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["InstanceLookup"]
 
 @final
 class InstanceLookup:
-    """Finds instances by the UID of their claim; many questions share a listing."""
+    """Finds instances by the UID of their claim; concurrent look-ups share a listing."""
 
     def __init__(self, providers: Providers) -> None:
         self._providers: Final = providers
@@ -31,7 +31,7 @@ class InstanceLookup:
         self._next: Final[dict[str, asyncio.Task[InstanceListing]]] = {}
 
     async def provider_id(self, claim: NodeClaim) -> str:
-        """Return the id of the instance that was launched for a claim; empty when there is none.
+        """Return the id of the instance that was launched for a claim; empty if there is none.
 
         Raises:
             CloudProviderError: the provider could not list all its instances.
@@ -41,12 +41,12 @@ class InstanceLookup:
         found = next((item for item in listing.instances if item.token == claim.uid), None)
         if found is None and not listing.complete:
             raise CloudProviderError(
-                f"whether NodeClaim {claim.name} has an instance is not known: {listing.problem}"
+                f"NodeClaim {claim.name} may have an instance: {listing.problem}"
             )
         return "" if found is None else found.provider_id
 
     async def _listed(self, provider: str) -> InstanceListing:
-        """Return a listing that begins from now on; whoever asks before it begins shares it."""
+        """Return a listing that starts after this call; calls before its start share it."""
         if provider not in self._next:
             self._next[provider] = asyncio.create_task(
                 self._list(provider), name=f"list the instances of {provider}"

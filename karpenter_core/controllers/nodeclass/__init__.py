@@ -1,1 +1,1 @@
-"""NodeClasses: what they refer to, and their end."""
+"""Resolves, hashes and finalises NodeClasses."""

@@ -1,7 +1,6 @@
-"""Resolve what a NodeClass refers to, and clean up behind a deleted one.
+"""Resolves NodeClasses into their status and cleans up after deleted ones.
 
-Only for providers that do so: a NodeClass whose provider neither resolves, hashes nor finalises
-anything is never written to.
+A NodeClass whose provider neither resolves, hashes nor finalises it is never written.
 """
 
 from __future__ import annotations
@@ -14,11 +13,16 @@ import structlog
 from karpenter_core.api.conditions import READY, ConditionRules
 from karpenter_core.api.notices import Notice
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
-from karpenter_core.controllers.reconciler import DONE, Backoff, Outcome, Reconciler
+from karpenter_core.controllers.reconciler import (
+    DONE,
+    ExponentialBackoff,
+    Reconciler,
+    ReconcileResult,
+)
 from karpenter_core.errors import NotFoundError
-from karpenter_core.kube.resources import custom
+from karpenter_core.kube.resources import custom_kind
 from karpenter_core.lifecycle.nodeclass.hashing import is_hash_current, with_migrated_hash
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -26,8 +30,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
-    from karpenter_core.controllers.apply import Hands
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.provider.contract import NodeClassResolution
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
@@ -35,34 +39,36 @@ if TYPE_CHECKING:
 __all__ = ["NodeClassController", "resolved_status", "termination_finalizer"]
 
 RESOLVE_PERIOD: Final = timedelta(minutes=5)
-SHORTEST_PERIOD: Final = timedelta(seconds=1)
-IN_USE_SECONDS: Final = 10.0
-NAMES_TOLD: Final = 5
+MIN_PERIOD: Final = timedelta(seconds=1)
+IN_USE_RETRY_SECONDS: Final = 10.0
+MAX_NAMES: Final = 5
 """How many of the NodeClaims that keep a NodeClass an Event names (upstream)."""
 
-ClassKey: TypeAlias = "tuple[str, str, str]"
+NodeClassKey: TypeAlias = "tuple[str, str, str]"
 
 
 @final
 class NodeClassController:
     """The controller `nodeclass`."""
 
-    def __init__(self, *, hands: Hands, providers: Providers, runtime: Runtime) -> None:
-        self._hands = hands
-        self._feed = hands.feed
+    def __init__(
+        self, *, writer: ObjectWriter, providers: Providers, runtime: ControllerRuntime
+    ) -> None:
+        self._writer = writer
+        self._cluster_state = writer.cluster_state
         self._providers = providers
         self._runtime = runtime
-        self._resolved: dict[ClassKey, tuple[str, int, float]] = {}
+        self._resolved: dict[NodeClassKey, tuple[str, int, float]] = {}
         self._hashes = NodeClassHashes(providers)
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
-        self._reconciler: Reconciler[ClassKey] = Reconciler(
+        self._reconciler: Reconciler[NodeClassKey] = Reconciler(
             self.name,
             self.reconcile,
             runtime=runtime,
-            backoff=Backoff(base_seconds=1.0),
+            backoff=ExponentialBackoff(base_seconds=1.0),
             log_field="NodeClass",
         )
-        hands.feed.subscribe(Kind.NODE_CLASS, self._on_class)
+        writer.cluster_state.subscribe(ObjectKind.NODE_CLASS, self._on_class)
 
     @property
     def name(self) -> str:
@@ -71,73 +77,73 @@ class NodeClassController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._feed.wait_synced()
-        for key in self._feed.snapshot().node_classes:
+        await self._cluster_state.wait_synced()
+        for key in self._cluster_state.snapshot().node_classes:
             self._reconciler.wake(key)
         await self._reconciler.run()
 
-    async def reconcile(self, key: ClassKey) -> Outcome:
-        """Bring one NodeClass' status up to date, or its end about."""
-        node_class = self._feed.snapshot().node_classes.get(key)
+    async def reconcile(self, key: NodeClassKey) -> ReconcileResult:
+        """Update one NodeClass' status, or finalise it if it is deleted."""
+        node_class = self._cluster_state.snapshot().node_classes.get(key)
         if node_class is None:
             self._resolved.pop(key, None)
             return DONE
         if node_class.is_deleting:
             return await self._finalize(key, node_class)
         if self._providers.finalizes(node_class):
-            node_class = await self._guard(node_class)
-        node_class = await self._stamp(key, node_class)
+            node_class = await self._add_finalizer(node_class)
+        node_class = await self._write_hash(key, node_class)
         if not self._providers.resolves(node_class):
             return DONE
-        wait = self._not_before(key, node_class)
+        wait = self._resolved_for(key, node_class)
         if wait > 0:
-            return Outcome(requeue_after=wait)
+            return ReconcileResult(requeue_after=wait)
         resolution = await self._providers.resolve_node_class(node_class)
         await self._write_status(node_class, resolution)
-        stands_for = _period(resolution).total_seconds()
+        valid_seconds = _period(resolution).total_seconds()
         self._resolved[key] = (
             node_class.uid,
             node_class.metadata.generation,
-            self._runtime.clock.monotonic() + stands_for,
+            self._runtime.clock.monotonic() + valid_seconds,
         )
-        return Outcome(requeue_after=stands_for)
+        return ReconcileResult(requeue_after=valid_seconds)
 
-    def _not_before(self, key: ClassKey, node_class: NodeClass) -> float:
-        """Return how long a resolution still stands; our own write of it is no news."""
-        known = self._resolved.get(key)
-        if known is None or known[:2] != (node_class.uid, node_class.metadata.generation):
+    def _resolved_for(self, key: NodeClassKey, node_class: NodeClass) -> float:
+        """Return the seconds for which the last resolution of this generation is still valid."""
+        resolved = self._resolved.get(key)
+        if resolved is None or resolved[:2] != (node_class.uid, node_class.metadata.generation):
             return 0.0
-        return known[2] - self._runtime.clock.monotonic()
+        return resolved[2] - self._runtime.clock.monotonic()
 
-    async def _guard(self, node_class: NodeClass) -> NodeClass:
-        """Put the finalizer on before anything is made for the NodeClass."""
+    async def _add_finalizer(self, node_class: NodeClass) -> NodeClass:
+        """Add the finalizer before anything is created for the NodeClass."""
         finalizer = termination_finalizer(node_class)
         if finalizer in node_class.metadata.finalizers:
             return node_class
         finalizers = [*node_class.metadata.finalizers, finalizer]
         return await self._patch(node_class, {"metadata": {"finalizers": finalizers}})
 
-    async def _stamp(self, key: ClassKey, node_class: NodeClass) -> NodeClass:
-        """Write the hash; claims stamped by another version of it come first."""
+    async def _write_hash(self, key: NodeClassKey, node_class: NodeClass) -> NodeClass:
+        """Write the hash, after the claims that have a hash of another version."""
         annotations = await self._hashes.annotations_of(node_class)
         if not annotations or annotations.items() <= node_class.metadata.annotations.items():
             return node_class
         if not is_hash_current(node_class, annotations):
-            for claim in _users(self._feed.snapshot(), key):
+            for claim in _claims_using(self._cluster_state.snapshot(), key):
                 if not claim.is_deleting:
                     migrated = with_migrated_hash(claim, node_class, annotations)
-                    await self._hands.write_claim(claim, migrated)
+                    await self._writer.write_claim(claim, migrated)
         return await self._patch(node_class, {"metadata": {"annotations": dict(annotations)}})
 
-    async def _finalize(self, key: ClassKey, node_class: NodeClass) -> Outcome:
+    async def _finalize(self, key: NodeClassKey, node_class: NodeClass) -> ReconcileResult:
         finalizer = termination_finalizer(node_class)
         if finalizer not in node_class.metadata.finalizers:
             return DONE
-        users = _users(self._feed.snapshot(), key)
+        users = _claims_using(self._cluster_state.snapshot(), key)
         if users:
             self._log.info("nodeclass is in use", nodeclaims=len(users), name=node_class.name)
-            self._hands.publish(_waiting_for(node_class, users))
-            return Outcome(requeue_after=IN_USE_SECONDS)
+            self._writer.publish(_waiting_for(node_class, users))
+            return ReconcileResult(requeue_after=IN_USE_RETRY_SECONDS)
         await self._providers.finalize_node_class(node_class)
         kept = [item for item in node_class.metadata.finalizers if item != finalizer]
         try:
@@ -157,8 +163,8 @@ class NodeClassController:
     async def _patch(
         self, node_class: NodeClass, body: dict[str, Any], *, subresource: str = ""
     ) -> NodeClass:
-        stored = await self._hands.writer.patch(
-            custom(type(node_class).resource),
+        stored = await self._writer.kube_writer.patch(
+            custom_kind(type(node_class).resource),
             node_class.name,
             body,
             subresource=subresource,
@@ -167,19 +173,19 @@ class NodeClassController:
         return cast("NodeClass", stored)
 
     def _on_class(self, name: str) -> None:
-        for key in self._feed.snapshot().node_classes:
+        for key in self._cluster_state.snapshot().node_classes:
             if key[2] == name:
                 self._reconciler.wake(key)
 
 
 def _period(resolution: NodeClassResolution) -> timedelta:
-    """Return how long a resolution stands; a provider may ask for less than usual."""
+    """Return how long a resolution is valid; a provider may shorten the default."""
     if resolution.retry_after is None:
         return RESOLVE_PERIOD
-    return min(max(resolution.retry_after, SHORTEST_PERIOD), RESOLVE_PERIOD)
+    return min(max(resolution.retry_after, MIN_PERIOD), RESOLVE_PERIOD)
 
 
-def _users(snapshot: Snapshot, key: ClassKey) -> list[NodeClaim]:
+def _claims_using(snapshot: Snapshot, key: NodeClassKey) -> list[NodeClaim]:
     return [
         claim
         for claim in snapshot.node_claims.values()
@@ -189,8 +195,8 @@ def _users(snapshot: Snapshot, key: ClassKey) -> list[NodeClaim]:
 
 def _waiting_for(node_class: NodeClass, users: list[NodeClaim]) -> Notice:
     names = sorted(claim.name for claim in users)
-    listed = ", ".join(names[:NAMES_TOLD])
-    more = len(names) - NAMES_TOLD
+    listed = ", ".join(names[:MAX_NAMES])
+    more = len(names) - MAX_NAMES
     return Notice(
         regarding=node_class.ref,
         type="Normal",

@@ -1,4 +1,4 @@
-"""What providers say the hash of a NodeClass is."""
+"""Caches the hashes that providers compute for NodeClasses."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ __all__ = ["NodeClassHashes"]
 
 @final
 class NodeClassHashes:
-    """Asks once for each state of a NodeClass."""
+    """Calls the provider once for each version of a NodeClass."""
 
     def __init__(self, providers: Providers) -> None:
         self._providers = providers
-        self._known: dict[Hashable, tuple[NodeClass, Mapping[str, str]]] = {}
+        self._annotations: dict[Hashable, tuple[NodeClass, Mapping[str, str]]] = {}
 
     async def annotations_of(self, node_class: NodeClass) -> Mapping[str, str]:
-        """Return the annotations that say a NodeClass' hash; none without static drift.
+        """Return a NodeClass' hash annotations; none if its provider computes no hash.
 
         Raises:
-            CloudProviderError: the provider could not tell.
+            CloudProviderError: the provider could not compute the hash.
         """
         key = (type(node_class), node_class.name)
-        known = self._known.get(key)
-        if known is not None and known[0] is node_class:
-            return known[1]
-        found = await self._providers.hash_node_class(node_class)
+        cached = self._annotations.get(key)
+        if cached is not None and cached[0] is node_class:
+            return cached[1]
+        digest = await self._providers.hash_node_class(node_class)
         annotations: Mapping[str, str] = {}
-        if found is not None:
-            annotations = hash_annotations(node_class, value=found.value, version=found.version)
-        self._known[key] = node_class, annotations
+        if digest is not None:
+            annotations = hash_annotations(node_class, value=digest.value, version=digest.version)
+        self._annotations[key] = node_class, annotations
         return annotations

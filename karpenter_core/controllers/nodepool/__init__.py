@@ -1,1 +1,1 @@
-"""NodePools: hash, validity, readiness, health of registrations, what they hold."""
+"""Maintains NodePools' hash, conditions and usage."""

@@ -1,7 +1,7 @@
-"""Keep every NodePool's annotations and status: one patch of each at most for a look.
+"""Updates every NodePool's hash, conditions and usage: the controller `nodepool`.
 
-Counts of nodes move all the time during a scale-up; they are written every few seconds at most,
-together with whatever else has changed.
+A reconcile sends at most one patch of the annotations and one of the status. Usage changes all the time
+during a scale-up, so it is written every few seconds at most, together with other changes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final, cast, final
 import structlog
 
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
-from karpenter_core.controllers.feed import Inbox
-from karpenter_core.controllers.reconciler import DONE, Outcome, Reconciler
+from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.reconciler import DONE, Reconciler, ReconcileResult
 from karpenter_core.kube.wire.codecs import NODE_POOLS
-from karpenter_core.lifecycle.nodepool.counter import with_usage
 from karpenter_core.lifecycle.nodepool.exchange_rates import with_exchange_rates
 from karpenter_core.lifecycle.nodepool.failing_passes import with_failing_passes
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, with_current_hash, with_hash
-from karpenter_core.lifecycle.nodepool.held_back import with_held_back
-from karpenter_core.lifecycle.nodepool.listing import with_listing
+from karpenter_core.lifecycle.nodepool.instance_types_listed import with_instance_types_listed
+from karpenter_core.lifecycle.nodepool.launches_held_back import with_launches_held_back
+from karpenter_core.lifecycle.nodepool.pool_usage import with_usage
 from karpenter_core.lifecycle.nodepool.readiness import with_readiness
 from karpenter_core.lifecycle.nodepool.registration_health import with_registration_health
 from karpenter_core.lifecycle.nodepool.static_capacity import (
@@ -33,7 +33,7 @@ from karpenter_core.lifecycle.nodepool.validation import (
     validate_node_pool,
     with_validation,
 )
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.controllers.apply import Hands
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.state.snapshot import Snapshot
 
@@ -59,15 +59,15 @@ class NodePoolController:
     def __init__(
         self,
         *,
-        hands: Hands,
-        runtime: Runtime,
+        writer: ObjectWriter,
+        runtime: ControllerRuntime,
         label_rules: LabelRules,
         catalogue_problem: Callable[[NodePool], str],
         currencies: Callable[[NodePool], frozenset[str]],
         solve: SolveOptions,
     ) -> None:
-        self._hands = hands
-        self._feed = hands.feed
+        self._writer = writer
+        self._cluster_state = writer.cluster_state
         self._runtime = runtime
         self._rules = label_rules
         self._catalogue_problem = catalogue_problem
@@ -81,9 +81,15 @@ class NodePoolController:
         self._reconciler: Reconciler[str] = Reconciler(
             self.name, self.reconcile, runtime=runtime, log_field="NodePool"
         )
-        self._inbox = Inbox(hands.feed, Kind.NODE_CLASS, Kind.NODE, Kind.NODE_CLAIM, Kind.CATALOGUE)
-        hands.feed.subscribe(Kind.NODE_POOL, self._reconciler.wake)
-        runtime.passes.subscribe(lambda _streak: self._note_passes())
+        self._change_queue = ChangeQueue(
+            writer.cluster_state,
+            ObjectKind.NODE_CLASS,
+            ObjectKind.NODE,
+            ObjectKind.NODE_CLAIM,
+            ObjectKind.CATALOGUE,
+        )
+        writer.cluster_state.subscribe(ObjectKind.NODE_POOL, self._reconciler.wake)
+        runtime.passes.subscribe(lambda _streak: self._wake_on_failing_passes())
 
     @property
     def name(self) -> str:
@@ -91,21 +97,21 @@ class NodePoolController:
         return "nodepool"
 
     def wake(self, name: str) -> None:
-        """Look at a pool soon."""
+        """Have a pool reconciled soon."""
         self._reconciler.wake(name)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._feed.wait_synced()
-        for name in self._feed.snapshot().node_pools:
+        await self._cluster_state.wait_synced()
+        for name in self._cluster_state.snapshot().node_pools:
             self._reconciler.wake(name)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._sort())
+            group.create_task(self._dispatch_changes())
             group.create_task(self._reconciler.run())
 
-    async def reconcile(self, name: str) -> Outcome:
-        """Bring one pool up to date."""
-        snapshot = self._feed.snapshot()
+    async def reconcile(self, name: str) -> ReconcileResult:
+        """Update one pool's annotations and status."""
+        snapshot = self._cluster_state.snapshot()
         pool = snapshot.node_pools.get(name)
         if pool is None:
             self._counted.pop(name, None)
@@ -117,7 +123,7 @@ class NodePoolController:
         return await self._status(pool)
 
     async def _hash(self, pool: NodePool, snapshot: Snapshot) -> NodePool:
-        """Write the pool's hash; claims stamped by another version of it come first."""
+        """Write the pool's hash, after the claims that have a hash of another version."""
         hashed = with_hash(pool)
         if hashed is pool:
             return pool
@@ -125,47 +131,47 @@ class NodePoolController:
             for claim in snapshot.node_claims.values():
                 owned = claim.metadata.labels.get(NODE_POOL) == pool.name
                 if owned and not claim.is_deleting:
-                    await self._hands.write_claim(claim, with_current_hash(claim, pool))
+                    await self._writer.write_claim(claim, with_current_hash(claim, pool))
         annotations = {
             key: hashed.metadata.annotations[key]
             for key in (NODE_POOL_HASH, NODE_POOL_HASH_VERSION)
         }
         return await self._patch(pool, {"metadata": {"annotations": annotations}})
 
-    async def _status(self, pool: NodePool) -> Outcome:
+    async def _status(self, pool: NodePool) -> ReconcileResult:
         now = self._runtime.clock.now()
-        snapshot = self._feed.snapshot()
+        snapshot = self._cluster_state.snapshot()
         ref = pool.spec.template.spec.node_class_ref
         node_class = snapshot.node_classes.get((ref.group, ref.kind, ref.name))
-        wanted = with_validation(pool, now=now, rules=self._rules)
-        wanted = with_readiness(wanted, node_class, now=now)
+        updated = with_validation(pool, now=now, rules=self._rules)
+        updated = with_readiness(updated, node_class, now=now)
         if node_class is not None:
             step = with_registration_health(
-                wanted,
+                updated,
                 node_class,
                 snapshot.ledger.registration_health.get(pool.uid),
                 now=now,
                 failure=snapshot.ledger.registration_failures.get(pool.uid, ("", "")),
             )
-            wanted = step.pool
+            updated = step.pool
             if step.reset is not None:
-                self._feed.fold(step.reset)
-        # Read again: the account may have been begun anew just now.
-        pauses = self._feed.snapshot().ledger.launch_pauses
-        wanted = with_held_back(wanted, pauses.get(pool.uid), now=now)
-        wanted = with_replicas_ignored(wanted, now=now)
-        self._hands.tell(static_notices(pool))
-        wanted = with_listing(wanted, self._catalogue_problem(pool), now=now)
+                self._cluster_state.fold(step.reset)
+        # Read again: the results may have been reset just now.
+        pauses = self._cluster_state.snapshot().ledger.launch_pauses
+        updated = with_launches_held_back(updated, pauses.get(pool.uid), now=now)
+        updated = with_replicas_ignored(updated, now=now)
+        self._writer.publish_all(static_notices(pool))
+        updated = with_instance_types_listed(updated, self._catalogue_problem(pool), now=now)
         unrated = self._currencies(pool) - self._rated
-        wanted = with_exchange_rates(wanted, unrated, currency=self._currency, now=now)
-        wanted = with_failing_passes(wanted, self._runtime.passes.failing, now=now)
+        updated = with_exchange_rates(updated, unrated, currency=self._currency, now=now)
+        updated = with_failing_passes(updated, self._runtime.passes.failing, now=now)
         self._warn(pool)
-        settled = wanted is pool
-        wanted = with_usage(wanted, snapshot)
-        left = self._count_in(pool.name)
-        if settled and wanted is not pool and left > 0:
-            return Outcome(requeue_after=left)
-        patch = node_pool_status_patch(pool, wanted)
+        settled = updated is pool
+        updated = with_usage(updated, snapshot)
+        left = self._schedule_count(pool.name)
+        if settled and updated is not pool and left > 0:
+            return ReconcileResult(requeue_after=left)
+        patch = node_pool_status_patch(pool, updated)
         if patch is None:
             return DONE
         await self._patch(
@@ -174,23 +180,23 @@ class NodePoolController:
         self._counted[pool.name] = self._runtime.clock.monotonic()
         return DONE
 
-    def _note_passes(self) -> None:
-        """Wake all pools when another controller stands still, or none does any more."""
+    def _wake_on_failing_passes(self) -> None:
+        """Wake all pools when the set of failing controllers changes."""
         failing = self._runtime.passes.failing
         if failing != self._failing:
             self._failing = failing
-            for name in self._feed.snapshot().node_pools:
+            for name in self._cluster_state.snapshot().node_pools:
                 self._reconciler.wake(name)
 
     def _warn(self, pool: NodePool) -> None:
-        """Log what is doubtful about a pool, once for each wording."""
+        """Log the warnings about a pool when they change."""
         warnings = validate_node_pool(pool, rules=self._rules).warnings
         if warnings != self._warned.get(pool.name, ()):
             for warning in warnings:
-                self._log.warning("nodepool is doubtful", warning=warning)
+                self._log.warning("nodepool has a doubtful setting", warning=warning)
         self._warned[pool.name] = warnings
 
-    def _count_in(self, name: str) -> float:
+    def _schedule_count(self, name: str) -> float:
         last = self._counted.get(name)
         return 0.0 if last is None else last + COUNT_SECONDS - self._runtime.clock.monotonic()
 
@@ -202,7 +208,7 @@ class NodePoolController:
         subresource: str = "",
         resource_version: str | None = None,
     ) -> NodePool:
-        stored = await self._hands.writer.patch(
+        stored = await self._writer.kube_writer.patch(
             NODE_POOLS,
             pool.name,
             body,
@@ -211,18 +217,21 @@ class NodePoolController:
         )
         return cast("NodePool", stored)
 
-    async def _sort(self) -> None:
-        """Wake the pools that changes of other objects are about."""
+    async def _dispatch_changes(self) -> None:
+        """Wake the pools that changes of other objects affect."""
         while True:
-            changes = await self._inbox.take()
-            snapshot = self._feed.snapshot()
-            classes = set(changes.get(Kind.NODE_CLASS, ()))
+            changes = await self._change_queue.take()
+            snapshot = self._cluster_state.snapshot()
+            classes = set(changes.get(ObjectKind.NODE_CLASS, ()))
             for name, pool in snapshot.node_pools.items():
                 if pool.spec.template.spec.node_class_ref.name in classes:
                     self._reconciler.wake(name)
-            machines = (*changes.get(Kind.NODE, ()), *changes.get(Kind.NODE_CLAIM, ()))
-            if machines:
+            changed_nodes = (
+                *changes.get(ObjectKind.NODE, ()),
+                *changes.get(ObjectKind.NODE_CLAIM, ()),
+            )
+            if changed_nodes:
                 for name in snapshot.node_pools:
-                    self._reconciler.wake_after(name, max(self._count_in(name), 0.001))
-            for name in changes.get(Kind.CATALOGUE, ()):
+                    self._reconciler.wake_after(name, max(self._schedule_count(name), 0.001))
+            for name in changes.get(ObjectKind.CATALOGUE, ()):
                 self._reconciler.wake(name)

@@ -1,1 +1,1 @@
-"""Controllers that only observe: gauges of the cluster, condition Events and metrics."""
+"""Publishes gauges of the cluster, and Events and metrics of conditions."""

@@ -1,8 +1,8 @@
-"""Gauges of the cluster as it is: nodes, NodePools, pods, the state itself.
+"""Computes gauges of the cluster: nodes, NodePools, pods, the state itself.
 
-They are computed from the Snapshot now and then, not kept up to date event by event. The series of
-Nodes and pods are written when they are scraped (`machine_series`); what is added up here gives the
-event loop back every few hundred machines.
+They are computed from the snapshot every few seconds, not updated with each event. The series of Nodes
+and pods are written when they are scraped (`node_series`); sums over all nodes are computed in batches
+that let other tasks run.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import structlog
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.controllers.observability.machine_series import (
-    MachineSeries,
+from karpenter_core.controllers.observability.node_series import (
+    NodeSeries,
     amount_of,
     snake_case,
 )
-from karpenter_core.controllers.observability.pod_waits import PodWaits
-from karpenter_core.controllers.reconciler import Loop
-from karpenter_core.disruption.pricing import Prices
+from karpenter_core.controllers.observability.pod_waits import PodWaitMetrics
+from karpenter_core.controllers.reconciler import PeriodicLoop
+from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.scheduling.problem import SolveOptions
-from karpenter_core.state.usage import pool_status_resources
+from karpenter_core.state.node_pool_usage import pool_status_resources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Container, Mapping
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     from prometheus_client import Gauge
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.controllers.feed import Feed
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.cluster_state import ClusterState
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["Observability"]
+__all__ = ["ClusterMetricsController"]
 
 PERIOD_SECONDS: Final = 10.0
-AT_ONCE: Final = 250
-"""How many machines are added up before others have a turn."""
+BATCH_SIZE: Final = 250
+"""How many state nodes are added up before other tasks run."""
 
 
 @final
-class Observability:
+class ClusterMetricsController:
     """The controller `metrics`."""
 
     def __init__(
         self,
         *,
-        feed: Feed,
-        runtime: Runtime,
+        cluster_state: ClusterState,
+        runtime: ControllerRuntime,
         detailed: bool,
         solve: SolveOptions | None = None,
         unevaluated_pools: Callable[[], Container[str]] = frozenset,
     ) -> None:
-        """`solve` has the reporting currency and the rates of the others.
+        """`solve` has the reporting currency and the exchange rates.
 
-        Of `unevaluated_pools` the prices are still on their way.
+        `unevaluated_pools` are those whose prices are not listed yet.
         """
-        self._feed = feed
+        self._cluster_state = cluster_state
         self._runtime = runtime
         self._metrics = runtime.metrics
         self._solve = solve or SolveOptions()
@@ -70,10 +70,12 @@ class Observability:
         self._unpriced: frozenset[str] = frozenset()
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._waits = (
-            PodWaits(feed, runtime.metrics, began=runtime.clock.now()) if detailed else None
+            PodWaitMetrics(cluster_state, runtime.metrics, started_at=runtime.clock.now())
+            if detailed
+            else None
         )
-        self._loop = Loop(self.name, self._step, runtime=runtime)
-        self._series = MachineSeries(runtime.metrics, now=runtime.clock.now) if detailed else None
+        self._loop = PeriodicLoop(self.name, self._step, runtime=runtime)
+        self._series = NodeSeries(runtime.metrics, now=runtime.clock.now) if detailed else None
 
     @property
     def name(self) -> str:
@@ -85,10 +87,10 @@ class Observability:
         await self._loop.run()
 
     async def _step(self) -> float:
-        snapshot = self._feed.snapshot()
+        snapshot = self._cluster_state.snapshot()
         self._state(snapshot)
         if self._waits is not None and self._series is not None and snapshot.synced:
-            await self._waits.look(snapshot, self._runtime.clock.now())
+            await self._waits.update(snapshot, self._runtime.clock.now())
             if snapshot.version != self._seen_version:
                 self._series.show(snapshot)
                 await self._pools(snapshot)
@@ -122,44 +124,48 @@ class Observability:
             metrics.nodepools_cost.labels(nodepool=name).set(cost)
 
     async def _costs(self, snapshot: Snapshot) -> Mapping[str, float]:
-        """Return what the machines of each pool cost an hour, in the reporting currency."""
-        prices, pending = Prices(snapshot, self._solve), self._unevaluated_pools()
+        """Return the hourly cost of the nodes of each pool, in the reporting currency."""
+        prices, pending = NodePrices(snapshot, self._solve), self._unevaluated_pools()
         costs: dict[str, float] = {}
         unpriced: dict[str, StateNode] = {}
-        async for machines in _in_turns(snapshot):
-            for machine in machines:
-                if machine.managed and machine.pool and machine.provider_id:
-                    cost = prices.cost_of(machine)
-                    costs[machine.pool] = costs.get(machine.pool, 0.0) + (cost or 0.0)
-                    if cost is None and machine.pool not in pending:
-                        unpriced[machine.provider_id] = machine
-        for machine in unpriced.values():
-            if machine.provider_id not in self._unpriced:
-                self._say_unpriced(machine, prices.unrated([prices.known(machine).currency]))
+        async for state_nodes in _in_batches(snapshot):
+            for state_node in state_nodes:
+                if state_node.managed and state_node.pool and state_node.provider_id:
+                    cost = prices.hourly_cost_of(state_node)
+                    costs[state_node.pool] = costs.get(state_node.pool, 0.0) + (cost or 0.0)
+                    if cost is None and state_node.pool not in pending:
+                        unpriced[state_node.provider_id] = state_node
+        for state_node in unpriced.values():
+            if state_node.provider_id not in self._unpriced:
+                self._report_unpriced(
+                    state_node, prices.missing_rates_message([prices.price_of(state_node).currency])
+                )
         self._unpriced = frozenset(unpriced)
         return costs
 
-    def _say_unpriced(self, machine: StateNode, unrated: str) -> None:
-        """Count a machine that the cost of its pool misses, when that begins."""
-        self._metrics.nodepools_cost_tracker_errors.labels(nodepool=machine.pool).inc()
+    def _report_unpriced(self, state_node: StateNode, unrated: str) -> None:
+        """Count and log a node that starts to be missing from the cost of its pool."""
+        self._metrics.nodepools_cost_tracker_errors.labels(nodepool=state_node.pool).inc()
         self._log.warning(
-            f"{unrated} (--exchange-rates), the cost of the nodepool misses a machine"
+            f"{unrated} (--exchange-rates), the cost of the nodepool misses a node"
             if unrated
-            else "price of a machine is not known, the cost of its nodepool misses it",
-            NodePool={"name": machine.pool},
-            **{"provider-id": machine.provider_id},
-            offering=[machine.labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)],
+            else "price of a node is not known, the cost of its nodepool misses it",
+            NodePool={"name": state_node.pool},
+            **{"provider-id": state_node.provider_id},
+            offering=[
+                state_node.labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)
+            ],
         )
 
     async def _utilization(self, snapshot: Snapshot) -> None:
         allocatable: Counter[str] = Counter()
         requested: Counter[str] = Counter()
-        async for machines in _in_turns(snapshot):
-            for machine in machines:
-                if machine.node is not None:
-                    for name, amount in machine.allocatable.items():
+        async for state_nodes in _in_batches(snapshot):
+            for state_node in state_nodes:
+                if state_node.node is not None:
+                    for name, amount in state_node.allocatable.items():
                         allocatable[name] += amount
-                    for name, amount in machine.requests.items():
+                    for name, amount in state_node.requests.items():
                         requested[name] += amount
         self._metrics.cluster_utilization.clear()
         for name, amount in allocatable.items():
@@ -168,10 +174,10 @@ class Observability:
                 self._metrics.cluster_utilization.labels(resource_type=snake_case(name)).set(share)
 
 
-async def _in_turns(snapshot: Snapshot) -> AsyncIterator[tuple[StateNode, ...]]:
-    """Yield the machines of a snapshot in batches, and let others work in between."""
-    for start in range(0, len(snapshot.state_nodes), AT_ONCE):
-        yield snapshot.state_nodes[start : start + AT_ONCE]
+async def _in_batches(snapshot: Snapshot) -> AsyncIterator[tuple[StateNode, ...]]:
+    """Yield the state nodes of a snapshot in batches that let other tasks run in between."""
+    for start in range(0, len(snapshot.state_nodes), BATCH_SIZE):
+        yield snapshot.state_nodes[start : start + BATCH_SIZE]
         await asyncio.sleep(0)
 
 

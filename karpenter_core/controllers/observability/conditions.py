@@ -1,9 +1,8 @@
-"""Watch the status conditions of claims, pools and nodes: what changed becomes Events and metrics.
+"""Publishes changes of status conditions as Events and metrics.
 
-What is told is the difference between two looks at an object, so a condition that flips twice in
-between is missed; and of what is seen for the first time nobody can say since when it was
-otherwise. Conditions are observed, not intercepted where they are set: what counts is what others
-can read.
+It compares two observations of an object, so a condition that flips twice in between is missed, and a
+condition that is seen for the first time has no known duration before. Conditions are observed, not
+intercepted where they are set: only what others can read counts.
 """
 
 from __future__ import annotations
@@ -19,68 +18,82 @@ from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS, NodeClaim
 from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS, NodePool
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import NodeConditionView, NodeView
+from karpenter_core.controllers.cluster_state import ChangeQueue
 from karpenter_core.controllers.condition_metrics import object_labels
-from karpenter_core.controllers.feed import Inbox
 from karpenter_core.lifecycle.node.termination import node_ref
-from karpenter_core.provider.kit.series_text import escaped, labels_text
-from karpenter_core.state.objects import Kind
+from karpenter_core.provider.kit.series_text import escape_label_value, labels_text
+from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from karpenter_core.controllers.cluster_state import ClusterState
     from karpenter_core.controllers.condition_metrics import ConditionFamily
-    from karpenter_core.controllers.feed import Feed
-    from karpenter_core.controllers.reconciler import Runtime
+    from karpenter_core.controllers.reconciler import ControllerRuntime
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["ConditionObserver"]
 
 EVENT_BUCKET: Final = "conditions"
-"""Rate limit that these Events share: a scale-up must not crowd out what people wait for."""
-AT_ONCE: Final = 200
-"""How many objects are looked at before others have a turn."""
+"""Rate limit that these Events share, so that a scale-up does not displace other Events."""
+BATCH_SIZE: Final = 200
+"""How many objects are observed before other tasks run."""
 
-Observed: TypeAlias = NodeClaim | NodePool | NodeView
+ObservedObject: TypeAlias = NodeClaim | NodePool | NodeView
 
 _STAGES: Final = frozenset((*NODE_CLAIM_CONDITIONS.dependents, *NODE_POOL_CONDITIONS.dependents))
-"""What `Ready` is made of."""
-_KINDS: Final = {Kind.NODE_CLAIM: "NodeClaim", Kind.NODE_POOL: "NodePool", Kind.NODE: "Node"}
+"""The conditions that make up `Ready`."""
+_KINDS: Final = {
+    ObjectKind.NODE_CLAIM: "NodeClaim",
+    ObjectKind.NODE_POOL: "NodePool",
+    ObjectKind.NODE: "Node",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
-    """An object as it was last looked at, and the values of the labels that its metrics have."""
+class _LastObserved:
+    """An object as last observed, with the values of its metric labels."""
 
-    seen: Observed
+    kube_object: ObservedObject
     labels: tuple[str, ...]
 
     @property
     def ref(self) -> ObjectRef:
-        """What Events are about."""
-        return node_ref(self.seen) if isinstance(self.seen, NodeView) else self.seen.ref
+        """The reference for Events."""
+        return (
+            node_ref(self.kube_object)
+            if isinstance(self.kube_object, NodeView)
+            else self.kube_object.ref
+        )
 
     @property
     def conditions(self) -> Sequence[Condition | NodeConditionView]:
         """The status conditions."""
         return (
-            self.seen.conditions if isinstance(self.seen, NodeView) else self.seen.status.conditions
+            self.kube_object.conditions
+            if isinstance(self.kube_object, NodeView)
+            else self.kube_object.status.conditions
         )
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """What holds the object when it is deleted."""
-        seen = self.seen
-        return seen.finalizers if isinstance(seen, NodeView) else seen.metadata.finalizers
+        """The finalizers."""
+        kube_object = self.kube_object
+        return (
+            kube_object.finalizers
+            if isinstance(kube_object, NodeView)
+            else kube_object.metadata.finalizers
+        )
 
     @property
-    def deleted(self) -> datetime | None:
-        """When somebody deleted the object."""
-        seen = self.seen
+    def deleted_at(self) -> datetime | None:
+        """The deletion timestamp."""
+        kube_object = self.kube_object
         return (
-            seen.deletion_timestamp
-            if isinstance(seen, NodeView)
-            else seen.metadata.deletion_timestamp
+            kube_object.deletion_timestamp
+            if isinstance(kube_object, NodeView)
+            else kube_object.metadata.deletion_timestamp
         )
 
 
@@ -88,19 +101,27 @@ class _Sight:
 class ConditionObserver:
     """The controller `status`."""
 
-    def __init__(self, *, feed: Feed, publish: Callable[[Notice], None], runtime: Runtime) -> None:
-        self._feed = feed
+    def __init__(
+        self,
+        *,
+        cluster_state: ClusterState,
+        publish: Callable[[Notice], None],
+        runtime: ControllerRuntime,
+    ) -> None:
+        self._cluster_state = cluster_state
         self._publish = publish
         self._clock = runtime.clock
         self._metrics = runtime.metrics.conditions
-        self._sights: dict[str, dict[str, _Sight]] = {kind: {} for kind in _KINDS.values()}
+        self._last_observed: dict[str, dict[str, _LastObserved]] = {
+            kind: {} for kind in _KINDS.values()
+        }
         self._labels = {
             kind: object_labels(kind, self._metrics.node_class_labels) for kind in _KINDS.values()
         }
-        self._inbox = Inbox(feed, *_KINDS)
+        self._change_queue = ChangeQueue(cluster_state, *_KINDS)
         for kind, family in self._metrics.by_kind.items():
-            _show(self, family, (kind,), deprecated=False)
-        _show(self, self._metrics.deprecated, ("NodeClaim", "NodePool"), deprecated=True)
+            _connect_series(self, family, (kind,), deprecated=False)
+        _connect_series(self, self._metrics.deprecated, ("NodeClaim", "NodePool"), deprecated=True)
 
     @property
     def name(self) -> str:
@@ -109,57 +130,59 @@ class ConditionObserver:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._feed.wait_synced()
-        snapshot = self._feed.snapshot()
+        await self._cluster_state.wait_synced()
+        snapshot = self._cluster_state.snapshot()
         for kind, name in _KINDS.items():
-            await self._look_at(name, tuple(_table(snapshot, kind)), snapshot, kind)
+            await self._observe_all(name, tuple(_table(snapshot, kind)), snapshot, kind)
         while True:
-            changes = await self._inbox.take()
-            snapshot = self._feed.snapshot()
+            changes = await self._change_queue.take()
+            snapshot = self._cluster_state.snapshot()
             for kind, names in changes.items():
-                await self._look_at(_KINDS[kind], names, snapshot, kind)
+                await self._observe_all(_KINDS[kind], names, snapshot, kind)
 
-    async def _look_at(
-        self, what: str, names: tuple[str, ...], snapshot: Snapshot, kind: Kind
+    async def _observe_all(
+        self, kind_name: str, names: tuple[str, ...], snapshot: Snapshot, kind: ObjectKind
     ) -> None:
         table = _table(snapshot, kind)
-        for start in range(0, len(names), AT_ONCE):
-            for name in names[start : start + AT_ONCE]:
-                self._look(what, name, table.get(name))
+        for start in range(0, len(names), BATCH_SIZE):
+            for name in names[start : start + BATCH_SIZE]:
+                self._observe(kind_name, name, table.get(name))
             await asyncio.sleep(0)
 
-    def _look(self, kind: str, name: str, found: Observed | None) -> None:
-        sights = self._sights[kind]
-        before = sights.get(name)
-        if before is not None and found is before.seen:
+    def _observe(self, kind: str, name: str, current: ObservedObject | None) -> None:
+        last_observed = self._last_observed[kind]
+        before = last_observed.get(name)
+        if before is not None and current is before.kube_object:
             return
-        if before is not None and (found is None or found.uid != before.seen.uid):
-            del sights[name]
-            self._gone(kind, before)
+        if before is not None and (current is None or current.uid != before.kube_object.uid):
+            del last_observed[name]
+            self._record_removal(kind, before)
             before = None
-        if found is None:
+        if current is None:
             return
-        sight = sights[name] = self._sight(kind, found)
+        observed = last_observed[name] = self._with_labels(kind, current)
         if before is not None:
-            self._tell_finalized(before, sight.finalizers)
-        self._compare(kind, before, sight)
+            self._publish_finalized(before, observed.finalizers)
+        self._record_changes(kind, before, observed)
 
-    def _sight(self, kind: str, found: Observed) -> _Sight:
-        labels = found.labels if isinstance(found, NodeView) else found.metadata.labels
-        return _Sight(found, tuple(labels.get(key, "") for key in self._labels[kind]))
+    def _with_labels(self, kind: str, current: ObservedObject) -> _LastObserved:
+        labels = current.labels if isinstance(current, NodeView) else current.metadata.labels
+        return _LastObserved(current, tuple(labels.get(key, "") for key in self._labels[kind]))
 
-    def _compare(self, kind: str, before: _Sight | None, after: _Sight) -> None:
-        """Count and tell what changed.
+    def _record_changes(
+        self, kind: str, before: _LastObserved | None, after: _LastObserved
+    ) -> None:
+        """Count changed conditions and publish their Events.
 
-        A condition that was not there before has no past to tell of; only that one of ours is False is
-        told all the same, since somebody has to mend it. What `Ready` says by itself is not told
-        beside it: the stages of an object of ours that turn True with it, and all conditions of a
-        Node that falls silent, which turn Unknown, and back.
+        A new condition has no earlier status and gets no Event, unless it is a False condition of a
+        NodeClaim or NodePool, which users must correct. Changes that `Ready` implies get no Event:
+        stages that turn True together with it, and the conditions of a Node that falls silent, which
+        all turn Unknown, and back.
         """
-        known = {} if before is None else {item.type: item for item in before.conditions}
+        earlier = {} if before is None else {item.type: item for item in before.conditions}
         changed: list[tuple[str, Condition | NodeConditionView]] = []
         for now in after.conditions:
-            was = known.get(now.type)
+            was = earlier.get(now.type)
             if was is not None and was.status == now.status:
                 continue
             for family, labels in self._families(kind, after):
@@ -178,73 +201,79 @@ class ConditionObserver:
             changed.append((was.status, now))
         becomes_ready = any(now.type == READY and now.status == TRUE for _, now in changed)
         for status, now in changed:
-            if _says_more(kind, status, now, becomes_ready=becomes_ready):
-                self._publish(_transition(after.ref, status, now))
+            if _adds_to_ready(kind, status, now, becomes_ready=becomes_ready):
+                self._publish(_transition_notice(after.ref, status, now))
 
-    def _gone(self, kind: str, last: _Sight) -> None:
-        self._tell_finalized(last, ())
-        if last.deleted is None:
+    def _record_removal(self, kind: str, last: _LastObserved) -> None:
+        self._publish_finalized(last, ())
+        if last.deleted_at is None:
             return
-        seconds = (self._clock.now() - last.deleted).total_seconds()
+        seconds = (self._clock.now() - last.deleted_at).total_seconds()
         for family, labels in self._families(kind, last):
             metric = family.termination_duration
             (metric.labels(*labels) if labels else metric).observe(seconds)
 
-    def _tell_finalized(self, before: _Sight, left: tuple[str, ...]) -> None:
-        """Tell of finalizers that have gone; a Node's end at our hands is told of its claim."""
-        is_of_claim = isinstance(before.seen, NodeView) and any(
-            owner.kind == "NodeClaim" for owner in before.seen.owners
+    def _publish_finalized(self, before: _LastObserved, remaining: tuple[str, ...]) -> None:
+        """Publish removed finalizers, except our own on Nodes, which the claim's Event covers."""
+        is_of_claim = isinstance(before.kube_object, NodeView) and any(
+            owner.kind == "NodeClaim" for owner in before.kube_object.owners
         )
         for finalizer in before.finalizers:
-            if finalizer not in left and not (is_of_claim and finalizer == TERMINATION_FINALIZER):
-                self._publish(_finalized(before.ref, finalizer))
+            if finalizer not in remaining and not (
+                is_of_claim and finalizer == TERMINATION_FINALIZER
+            ):
+                self._publish(_finalized_notice(before.ref, finalizer))
 
     def _families(
-        self, kind: str, sight: _Sight
+        self, kind: str, observed: _LastObserved
     ) -> tuple[tuple[ConditionFamily, tuple[str, ...]], ...]:
-        own = self._metrics.by_kind[kind], sight.labels
+        own = self._metrics.by_kind[kind], observed.labels
         if kind == "Node":
             return (own,)
         return (own, (self._metrics.deprecated, (GROUP, kind)))
 
-    # What is written when the metrics are scraped, in another thread: from copies of the tables.
+    # Called when the metrics are scraped, in another thread: they read copies of the tables.
 
-    def counts(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
-        """Write 1 for every condition of every object."""
-        for sight, labels in self._shown(kinds, deprecated=deprecated):
+    def count_lines(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
+        """Yield the series with value 1 for every condition of every object."""
+        for observed, labels in self._labelled_objects(kinds, deprecated=deprecated):
             yield "".join(
                 f"{name}{{{labels},{_condition_text(now.type, now.status, now.reason)}}} 1.0\n"
-                for now in sight.conditions
+                for now in observed.conditions
             )
 
-    def ages(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
-        """Write for every condition how long it has had its status, to the second."""
+    def age_lines(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
+        """Yield for every condition the age of its status, to the second."""
         moment = self._clock.now().replace(microsecond=0)
-        for sight, labels in self._shown(kinds, deprecated=deprecated):
+        for observed, labels in self._labelled_objects(kinds, deprecated=deprecated):
             yield "".join(
                 f"{name}{{{labels},{_condition_text(now.type, now.status, now.reason)}}} "
                 f"{(moment - since).total_seconds()!r}\n"
-                for now in sight.conditions
+                for now in observed.conditions
                 if (since := now.last_transition_time) is not None
             )
 
-    def terminating(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
-        """Write for every deleted object how long it has been so."""
+    def terminating_lines(
+        self, name: str, kinds: tuple[str, ...], *, deprecated: bool
+    ) -> Iterator[str]:
+        """Yield for every deleted object the time since its deletion."""
         moment = self._clock.now()
-        for sight, labels in self._shown(kinds, deprecated=deprecated):
-            if sight.deleted is not None:
-                yield f"{name}{{{labels}}} {(moment - sight.deleted).total_seconds()!r}\n"
+        for observed, labels in self._labelled_objects(kinds, deprecated=deprecated):
+            if observed.deleted_at is not None:
+                yield f"{name}{{{labels}}} {(moment - observed.deleted_at).total_seconds()!r}\n"
 
-    def _shown(self, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[tuple[_Sight, str]]:
-        """Yield the objects with the labels that tell them apart, as text."""
+    def _labelled_objects(
+        self, kinds: tuple[str, ...], *, deprecated: bool
+    ) -> Iterator[tuple[_LastObserved, str]]:
+        """Yield the objects with their identifying labels as text."""
         for kind in kinds:
             names = ("group", "kind") if deprecated else self._metrics.label_names[kind]
-            for sight in tuple(self._sights[kind].values()):
-                text = _labels_text(names, (GROUP, kind) if deprecated else sight.labels)
-                yield sight, f'{text}name="{sight.seen.name}",namespace=""'
+            for observed in tuple(self._last_observed[kind].values()):
+                text = _labels_text(names, (GROUP, kind) if deprecated else observed.labels)
+                yield observed, f'{text}name="{observed.kube_object.name}",namespace=""'
 
 
-def _show(
+def _connect_series(
     observer: ConditionObserver,
     family: ConditionFamily,
     kinds: tuple[str, ...],
@@ -252,11 +281,11 @@ def _show(
     deprecated: bool,
 ) -> None:
     for series, lines in (
-        (family.count, observer.counts),
-        (family.current, observer.ages),
-        (family.terminating, observer.terminating),
+        (family.count, observer.count_lines),
+        (family.current, observer.age_lines),
+        (family.terminating, observer.terminating_lines),
     ):
-        series.follow(partial(lines, kinds=kinds, deprecated=deprecated))
+        series.set_source(partial(lines, kinds=kinds, deprecated=deprecated))
 
 
 @lru_cache(maxsize=4096)
@@ -266,24 +295,26 @@ def _condition_text(type_: str, status: str, reason: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _labels_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """Return labels as text with a comma behind, for others to follow."""
-    return "".join(f'{name}="{escaped(value)}",' for name, value in zip(names, values, strict=True))
+    """Return labels as text that ends with a comma, so that others can follow."""
+    return "".join(
+        f'{name}="{escape_label_value(value)}",' for name, value in zip(names, values, strict=True)
+    )
 
 
-def _table(snapshot: Snapshot, kind: Kind) -> Mapping[str, Observed]:
+def _table(snapshot: Snapshot, kind: ObjectKind) -> Mapping[str, ObservedObject]:
     match kind:
-        case Kind.NODE_CLAIM:
+        case ObjectKind.NODE_CLAIM:
             return snapshot.node_claims
-        case Kind.NODE_POOL:
+        case ObjectKind.NODE_POOL:
             return snapshot.node_pools
         case _:
             return snapshot.nodes
 
 
-def _says_more(
+def _adds_to_ready(
     kind: str, was: str, now: Condition | NodeConditionView, *, becomes_ready: bool
 ) -> bool:
-    """Tell whether a change says something that `Ready` does not say by itself."""
+    """Tell whether a change adds information to that of `Ready`."""
     if now.type == READY:
         return True
     if kind == "Node":
@@ -292,7 +323,7 @@ def _says_more(
     return not (is_stage and becomes_ready)
 
 
-def _transition(ref: ObjectRef, was: str, now: Condition | NodeConditionView) -> Notice:
+def _transition_notice(ref: ObjectRef, was: str, now: Condition | NodeConditionView) -> Notice:
     message = (
         f"Status condition transitioned, Type: {now.type}, Status: {was} -> {now.status}, "
         f"Reason: {now.reason}"
@@ -304,7 +335,7 @@ def _transition(ref: ObjectRef, was: str, now: Condition | NodeConditionView) ->
     )
 
 
-def _finalized(ref: ObjectRef, finalizer: str) -> Notice:
+def _finalized_notice(ref: ObjectRef, finalizer: str) -> Notice:
     return Notice(
         regarding=ref,
         type="Normal",

@@ -1,7 +1,7 @@
-"""How long pods wait to be decided about, to be bound and to become Ready.
+"""Measures how long pods wait for a decision, for a node and to become Ready.
 
-Each is measured once in the life of a pod, if its end came after this process began: what was before,
-another process has measured.
+Each wait is measured once per pod, if it ended after this process started: an earlier process has
+measured the earlier ones.
 """
 
 from __future__ import annotations
@@ -9,43 +9,45 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeGuard, final
 
-from karpenter_core.state.objects import Kind
+from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.controllers.feed import Feed
+    from karpenter_core.controllers.cluster_state import ClusterState
     from karpenter_core.controllers.metrics import Metrics
     from karpenter_core.controllers.object_series import Row
-    from karpenter_core.state.ledger import Decision
+    from karpenter_core.state.ledger import PodDecision
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["PodWaits"]
+__all__ = ["PodWaitMetrics"]
 
-AT_ONCE: Final = 1000
-"""How many pods are measured before others have a turn."""
+BATCH_SIZE: Final = 1000
+"""How many pods are measured before other tasks run."""
 
 
 @final
-class PodWaits:
-    """Follows pods from their creation until they are Ready; `look` is to be called now and then."""
+class PodWaitMetrics:
+    """Follows pods from their creation until they are Ready; call `update` regularly."""
 
-    def __init__(self, feed: Feed, metrics: Metrics, *, began: datetime) -> None:
+    def __init__(
+        self, cluster_state: ClusterState, metrics: Metrics, *, started_at: datetime
+    ) -> None:
         self._metrics = metrics
-        self._began = began.replace(microsecond=0)  # Kubernetes tells whole seconds
+        self._started_at = started_at.replace(microsecond=0)  # Kubernetes has whole seconds
         self._touched: dict[str, None] = {}
         self._waiting: dict[str, PodView] = {}
         self._started: set[str] = set()
-        feed.subscribe(Kind.POD, self._on_pod)
+        cluster_state.subscribe(ObjectKind.POD, self._on_pod)
 
-    async def look(self, snapshot: Snapshot, now: datetime) -> None:
-        """Measure what has come to an end since the last look, and show what has not."""
+    async def update(self, snapshot: Snapshot, now: datetime) -> None:
+        """Measure the waits that ended since the last call, and show those that have not."""
         touched, self._touched = self._touched, {}
         for count, uid in enumerate(touched, start=1):
             self._follow(uid, snapshot)
-            if not count % AT_ONCE:
+            if not count % BATCH_SIZE:
                 await asyncio.sleep(0)
         self._show(snapshot, now)
 
@@ -85,18 +87,18 @@ class PodWaits:
                 if planned is not None:
                     planned_unbound.append(planned_unstarted[-1])
         metrics = self._metrics
-        metrics.pods_unbound_time.replace(unbound)
-        metrics.pods_unstarted_time.replace(unstarted)
-        metrics.pods_provisioning_unbound_time.replace(planned_unbound)
-        metrics.pods_provisioning_unstarted_time.replace(planned_unstarted)
-        metrics.pods_scheduling_undecided_time.replace(
+        metrics.pods_unbound_time.set_rows(unbound)
+        metrics.pods_unstarted_time.set_rows(unstarted)
+        metrics.pods_provisioning_unbound_time.set_rows(planned_unbound)
+        metrics.pods_provisioning_unstarted_time.set_rows(planned_unstarted)
+        metrics.pods_scheduling_undecided_time.set_rows(
             ((pod.name, pod.namespace), (now - seen).total_seconds())
             for uid, seen in snapshot.ledger.first_seen.items()
             if uid not in decisions and (pod := snapshot.pods.get(uid)) is not None
         )
 
-    def _observe_bound(self, pod: PodView, decision: Decision | None) -> None:
-        if pod.created is None or not self._is_news(pod.scheduled_time):
+    def _observe_bound(self, pod: PodView, decision: PodDecision | None) -> None:
+        if pod.created is None or not self._is_after_start(pod.scheduled_time):
             return
         metrics = self._metrics
         metrics.pods_bound_duration.observe((pod.scheduled_time - pod.created).total_seconds())
@@ -104,8 +106,8 @@ class PodWaits:
             seconds = (pod.scheduled_time - decision.placed_at).total_seconds()
             metrics.pods_provisioning_bound_duration.observe(max(seconds, 0.0))
 
-    def _observe_started(self, pod: PodView, decision: Decision | None) -> None:
-        if pod.created is None or not self._is_news(pod.ready_time):
+    def _observe_started(self, pod: PodView, decision: PodDecision | None) -> None:
+        if pod.created is None or not self._is_after_start(pod.ready_time):
             return
         metrics = self._metrics
         metrics.pods_startup_duration.observe((pod.ready_time - pod.created).total_seconds())
@@ -113,13 +115,13 @@ class PodWaits:
             seconds = (pod.ready_time - decision.placed_at).total_seconds()
             metrics.pods_provisioning_startup_duration.observe(max(seconds, 0.0))
 
-    def _is_news(self, moment: datetime | None) -> TypeGuard[datetime]:
-        return moment is not None and moment >= self._began
+    def _is_after_start(self, moment: datetime | None) -> TypeGuard[datetime]:
+        return moment is not None and moment >= self._started_at
 
     def _on_pod(self, uid: str) -> None:
         self._touched[uid] = None
 
 
-def _planned_at(decisions: Mapping[str, Decision], uid: str) -> datetime | None:
+def _planned_at(decisions: Mapping[str, PodDecision], uid: str) -> datetime | None:
     decision = decisions.get(uid)
     return None if decision is None else decision.placed_at

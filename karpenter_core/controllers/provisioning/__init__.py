@@ -1,1 +1,1 @@
-"""Pending pods become NodeClaims: batcher, planner port, pass, creation."""
+"""Provisions NodeClaims for pending pods."""

@@ -1,7 +1,7 @@
-"""The provisioning loop: gather pods, plan, create claims, say what was decided.
+"""Runs the provisioning loop: gather pods, plan, create claims, record.
 
-One pass at a time; pods that arrive meanwhile are gathered for the next. What a pass decides is
-`scheduling.solve`; what is asked of it `state.problem`. Here is only when and with what effect.
+Passes run one at a time; pods that arrive meanwhile belong to the next one. `state.problem` builds the
+input of a pass and `scheduling.solve` computes the plan; this module runs passes and applies plans.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.api.labels import DISRUPTED_TAINT
-from karpenter_core.controllers.feed import Inbox
-from karpenter_core.controllers.provisioning.batcher import Batcher
-from karpenter_core.controllers.provisioning.claims import Decided
-from karpenter_core.controllers.provisioning.outcome import (
+from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.provisioning.new_claims import DecisionRef
+from karpenter_core.controllers.provisioning.pass_recorder import (
     PassRecorder,
     waits_for_reservation,
     with_held_pools,
 )
-from karpenter_core.controllers.reconciler import Loop
+from karpenter_core.controllers.provisioning.trigger_batcher import TriggerBatcher
+from karpenter_core.controllers.reconciler import PeriodicLoop
 from karpenter_core.scheduling.journal import plan_decision
 from karpenter_core.scheduling.problem import SolveOptions
-from karpenter_core.state.objects import Kind
-from karpenter_core.state.problem import Framing, scheduling_problem
+from karpenter_core.state.object_kinds import ObjectKind
+from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.records import NodeView
-    from karpenter_core.controllers.apply import Hands
+    from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.planner import Planner
-    from karpenter_core.controllers.provisioning.creation import ClaimCreator
-    from karpenter_core.controllers.reconciler import Runtime
-    from karpenter_core.state.problem import ProvisioningInput
+    from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
+    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.state.provisioning_input import ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["Provisioner", "ProvisioningOptions"]
 
-RETRY_SECONDS: Final = 10.0  # upstream default: how often pods without a place are tried again
+RETRY_SECONDS: Final = 10.0  # upstream default: how often pods without a node are planned again
 FIRST_LISTING_SECONDS: Final = 5.0
 """How long the first pass waits for pools whose instance types are being listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningOptions:
-    """How passes are begun and computed."""
+    """Options for the start and the computation of passes."""
 
     batch_idle: timedelta = timedelta(seconds=1)
     batch_maximum: timedelta = timedelta(seconds=10)
     solve: SolveOptions = field(default_factory=SolveOptions)
-    framing: Framing = field(default_factory=Framing)
+    problem_settings: ProblemSettings = field(default_factory=ProblemSettings)
 
 
 @final
@@ -66,29 +66,36 @@ class Provisioner:
     def __init__(
         self,
         *,
-        hands: Hands,
+        writer: ObjectWriter,
         planner: Planner,
         creator: ClaimCreator,
-        runtime: Runtime,
+        runtime: ControllerRuntime,
         options: ProvisioningOptions,
         unevaluated_pools: Callable[[], tuple[str, ...]],
     ) -> None:
-        self._feed = hands.feed
+        self._cluster_state = writer.cluster_state
         self._planner = planner
         self._runtime = runtime
         self._options = options
         self._unevaluated_pools = unevaluated_pools
-        self._batcher = Batcher(
+        self._batcher = TriggerBatcher(
             runtime.clock, idle=options.batch_idle, maximum=options.batch_maximum
         )
         self._creator = creator
         self._recorder = PassRecorder(
-            hands=hands, runtime=runtime, nomination_window=options.framing.nomination_window
+            writer=writer,
+            runtime=runtime,
+            nomination_window=options.problem_settings.nomination_window,
         )
-        self._inbox = Inbox(
-            hands.feed, Kind.POD, Kind.NODE, Kind.NODE_CLAIM, Kind.NODE_POOL, Kind.CATALOGUE
+        self._change_queue = ChangeQueue(
+            writer.cluster_state,
+            ObjectKind.POD,
+            ObjectKind.NODE,
+            ObjectKind.NODE_CLAIM,
+            ObjectKind.NODE_POOL,
+            ObjectKind.CATALOGUE,
         )
-        self._passes = Loop(self.name, self._pass, runtime=runtime)
+        self._passes = PeriodicLoop(self.name, self._run_pass, runtime=runtime)
         self._last_version = -1
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
 
@@ -100,102 +107,108 @@ class Provisioner:
     async def run(self) -> None:
         """Work until cancelled."""
         await self._planner.warm()
-        await self._feed.wait_synced()
+        await self._cluster_state.wait_synced()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._sort())
+            group.create_task(self._dispatch_changes())
             group.create_task(self._retry())
             group.create_task(self._passes.run())
 
-    async def _sort(self) -> None:
-        """Trigger a pass for what changed in a way that a pass could answer."""
+    async def _dispatch_changes(self) -> None:
+        """Trigger a pass for changes that may need or allow new claims."""
         while True:
-            changes = await self._inbox.take()
-            for element in _askers(self._feed.snapshot(), changes):
+            changes = await self._change_queue.take()
+            for element in _triggers(self._cluster_state.snapshot(), changes):
                 self._batcher.trigger(element)
 
     async def _retry(self) -> None:
-        """Try pods without a place again now and then, if anything at all has changed."""
+        """Trigger a pass for pods without a node every RETRY_SECONDS, if anything changed."""
         while True:
             await self._runtime.clock.sleep(RETRY_SECONDS)
-            snapshot = self._feed.snapshot()
+            snapshot = self._cluster_state.snapshot()
             if snapshot.version == self._last_version:
                 continue
             if (
                 snapshot.pending_pods
                 or snapshot.nominated_pods
-                or any(machine.marked_for_deletion for machine in snapshot.state_nodes)
+                or any(state_node.marked_for_deletion for state_node in snapshot.state_nodes)
             ):
                 self._batcher.trigger("retry")
             else:
-                self._recorder.ignore((), snapshot)
-                self._recorder.nothing_to_place()
+                self._recorder.report_ignored((), snapshot)
+                self._recorder.clear_unplaced()
 
-    async def _pass(self) -> float:
-        triggers = await self._batcher.window()
-        await self._feed.until(
+    async def _run_pass(self) -> float:
+        triggers = await self._batcher.next_batch()
+        await self._cluster_state.wait_until(
             lambda _: not self._unevaluated_pools(), seconds=FIRST_LISTING_SECONDS
         )
-        self._feed.tick()
-        snapshot = self._feed.snapshot()
-        asked = await self._planner.prepare(
+        self._cluster_state.tick()
+        snapshot = self._cluster_state.snapshot()
+        provisioning_input = await self._planner.compute(
             partial(
-                scheduling_problem,
+                build_provisioning_input,
                 snapshot,
                 now=self._runtime.clock.now(),
-                framing=self._options.framing,
+                problem_settings=self._options.problem_settings,
             )
         )
-        self._recorder.ignore(asked.ignored, snapshot)
-        if asked.problem.pods:
-            self._recorder.hold(asked.held)
-        is_settled = not asked.waiting  # places run out with time, which changes no object
-        if asked.problem.pods:
-            is_settled &= await self._solve(asked, snapshot, triggers)
+        self._recorder.report_ignored(provisioning_input.ignored, snapshot)
+        if provisioning_input.problem.pods:
+            self._recorder.count_held_pools(provisioning_input.refused_pools)
+        is_settled = (
+            not provisioning_input.placed_pods
+        )  # placements expire with time, without a change of an object
+        if provisioning_input.problem.pods:
+            is_settled &= await self._solve(provisioning_input, snapshot, triggers)
         else:
-            self._recorder.set_aside(asked.set_aside)
-            self._recorder.nothing_to_place()
-        self._last_version = self._feed.snapshot().version if is_settled else -1
+            self._recorder.report_failed_judgements(provisioning_input.set_aside)
+            self._recorder.clear_unplaced()
+        self._last_version = self._cluster_state.snapshot().version if is_settled else -1
         return 0.0
 
     async def _solve(
-        self, asked: ProvisioningInput, snapshot: Snapshot, triggers: tuple[str, ...]
+        self, provisioning_input: ProvisioningInput, snapshot: Snapshot, triggers: tuple[str, ...]
     ) -> bool:
-        """Plan and carry out; say whether a pass over the same state would bring nothing new."""
-        pods = len(asked.problem.pods)
-        decided = Decided(id=self._runtime.new_id(), cause=f"{pods} pod(s) without a place")
-        structlog.contextvars.bind_contextvars(decision=decided.id)
+        """Plan and create claims; tell whether a pass over the same state would change nothing."""
+        pods = len(provisioning_input.problem.pods)
+        decision_ref = DecisionRef(
+            id=self._runtime.new_id(), cause=f"{pods} pod(s) without a place"
+        )
+        structlog.contextvars.bind_contextvars(decision=decision_ref.id)
         started = self._runtime.clock.monotonic()
-        with self._recorder.measured(decided, pods=pods):
-            plan = await self._planner.plan(asked.problem, self._options.solve)
+        with self._recorder.measure_pass(decision_ref, pods=pods):
+            plan = await self._planner.plan(provisioning_input.problem, self._options.solve)
         if plan.partial:
             self._log.warning("scheduling pass took too long and was given up", pods=pods)
-        plan = replace(plan, set_aside=(*asked.set_aside, *plan.set_aside))
-        plan = with_held_pools(plan, asked.held)
-        self._recorder.place_existing(plan, snapshot)
-        created = await self._creator.create(plan.claims, decided=decided, reason="provisioned")
+        plan = replace(plan, set_aside=(*provisioning_input.set_aside, *plan.set_aside))
+        plan = with_held_pools(plan, provisioning_input.refused_pools)
+        self._recorder.nominate_existing_nodes(plan, snapshot)
+        created = await self._creator.create(
+            plan.claims, decision_ref=decision_ref, reason="provisioned"
+        )
         names = created.names
-        self._recorder.record(
+        self._recorder.record_plan(
             plan,
             names,
             snapshot,
             quiet=bool(self._unevaluated_pools()),
             refused=created.refused,
         )
-        made = partial(
+        make_decision = partial(
             plan_decision,
             plan,
-            asked.problem,
+            provisioning_input.problem,
             options=self._options.solve,
-            id=decided.id,
-            cause=decided.cause,
+            id=decision_ref.id,
+            cause=decision_ref.cause,
             at=self._runtime.clock.now(),
             names=names,
             refused=created.refused,
         )
-        await self._runtime.journal.record(await self._planner.prepare(made))
+        await self._runtime.journal.record(await self._planner.compute(make_decision))
         self._log.info(
             "computed a plan",
-            cause=decided.cause,
+            cause=decision_ref.cause,
             triggers=len(triggers),
             nodeclaims=len(plan.claims),
             existing_nodes=len(plan.existing),
@@ -207,51 +220,52 @@ class Provisioner:
             not plan.partial
             and not plan.existing
             and None not in names
-            and not asked.held  # pauses end with time, which changes no object
+            and not provisioning_input.refused_pools  # pauses end without a change
             and not any(map(waits_for_reservation, plan.unschedulable.values()))
         )
 
 
-def _askers(snapshot: Snapshot, changes: Mapping[Kind, tuple[str, ...]]) -> Iterator[str]:
-    """Yield who asks for a pass, out of what has changed."""
-    for uid in changes.get(Kind.POD, ()):
+def _triggers(snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]]) -> Iterator[str]:
+    """Yield the pods and objects whose changes trigger a pass."""
+    for uid in changes.get(ObjectKind.POD, ()):
         if uid in snapshot.pending_pods and uid not in snapshot.ledger.placements:
             yield uid
-    for name in changes.get(Kind.NODE, ()):
-        if _leaves_pods(snapshot, name):
+    for name in changes.get(ObjectKind.NODE, ()):
+        if _is_lost_with_pods(snapshot, name):
             yield f"node/{name}"
-    for name in changes.get(Kind.NODE_CLAIM, ()):
+    for name in changes.get(ObjectKind.NODE_CLAIM, ()):
         claim = snapshot.node_claims.get(name)
         if claim is None or claim.is_deleting:
-            yield from _left_by_claim(snapshot, name)
+            yield from _triggers_of_lost_claim(snapshot, name)
     if not snapshot.pending_pods:
         return
-    for name in (*changes.get(Kind.NODE_POOL, ()), *changes.get(Kind.CATALOGUE, ())):
+    for name in (*changes.get(ObjectKind.NODE_POOL, ()), *changes.get(ObjectKind.CATALOGUE, ())):
         if name in snapshot.node_pools and name in snapshot.catalogues:
             yield f"nodepool/{name}"
 
 
-def _left_by_claim(snapshot: Snapshot, name: str) -> Iterator[str]:
-    """Yield who asks for a pass when a claim is going or gone: pods that wait, pods it has.
+def _triggers_of_lost_claim(snapshot: Snapshot, name: str) -> Iterator[str]:
+    """Yield the triggers of a deleted claim: it, if pods are pending, or its node with pods.
 
-    Its node is tainted in a moment, but those whose machine is taken from them have none to lose.
+    The taint on its node would trigger a pass too, but pods of an interrupted node have no time to
+    lose.
     """
     if snapshot.pending_pods:
         yield f"nodeclaim/{name}"
         return
-    machine = snapshot.state_nodes_by_claim.get(name)
-    if machine is None or machine.node is None or _is_tainted(machine.node):
+    state_node = snapshot.state_nodes_by_claim.get(name)
+    if state_node is None or state_node.node is None or _is_tainted(state_node.node):
         return
-    if any(pod.is_reschedulable for pod in machine.pods):
-        yield f"node/{machine.node.name}"
+    if any(pod.is_reschedulable for pod in state_node.pods):
+        yield f"node/{state_node.node.name}"
 
 
 def _is_tainted(node: NodeView) -> bool:
     return any(taint.key == DISRUPTED_TAINT for taint in node.taints)
 
 
-def _leaves_pods(snapshot: Snapshot, name: str) -> bool:
-    """Tell whether a node is going, or has gone while pods were on their way to it."""
+def _is_lost_with_pods(snapshot: Snapshot, name: str) -> bool:
+    """Tell whether a node is being disrupted, or is gone while pods are nominated for it."""
     node = snapshot.nodes.get(name)
     if node is not None:
         return _is_tainted(node)

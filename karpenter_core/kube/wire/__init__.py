@@ -1,1 +1,1 @@
-"""From the API server's bytes to lean records, and nothing in between."""
+"""Decodes the API server's bytes into lean records."""

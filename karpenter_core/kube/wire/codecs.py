@@ -1,4 +1,4 @@
-"""One codec a kind: bytes from the API server to the objects that the state keeps.
+"""Codecs, one for each kind: from JSON bytes to the objects of the state.
 
 Kubernetes' own kinds become lean views, ours become their pydantic models. An object that cannot
 be read is never an exception of the list or the stream it came in: it is handed on as an
@@ -18,12 +18,12 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.errors import ApiError, BadInputError, GoneError
 from karpenter_core.kube import resources
-from karpenter_core.kube.memory import gc_paused
-from karpenter_core.kube.resources import ResourceKind, custom
+from karpenter_core.kube.garbage_collector import gc_paused
+from karpenter_core.kube.resources import ResourceKind, custom_kind
 from karpenter_core.kube.wire import raw
 from karpenter_core.kube.wire.nodes import namespace_view, node_view, pod_disruption_budget_view
 from karpenter_core.kube.wire.pods import daemon_set_view, pod_view
-from karpenter_core.kube.wire.shapes import Shapes
+from karpenter_core.kube.wire.shapes import PodShapes
 from karpenter_core.kube.wire.storage import (
     csi_node_view,
     persistent_volume_claim_view,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from karpenter_core.api.nodeclass import NodeClass
-    from karpenter_core.state.events import Object
+    from karpenter_core.state.events import StateObject
 
 __all__ = [
     "NODE_CLAIMS",
@@ -50,14 +50,14 @@ __all__ = [
     "Codecs",
     "EventType",
     "InvalidObject",
-    "Page",
+    "ListPage",
     "WatchEvent",
     "uid_of",
     "version_of",
 ]
 
-NODE_POOLS: Final = custom(NodePool.resource)
-NODE_CLAIMS: Final = custom(NodeClaim.resource)
+NODE_POOLS: Final = custom_kind(NodePool.resource)
+NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
@@ -86,7 +86,7 @@ class InvalidObject(msgspec.Struct, frozen=True, kw_only=True):
         return f'{self.kind} "{key}": {self.message}'
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class ListPage(msgspec.Struct, frozen=True, kw_only=True):
     """One page of a list."""
 
     objects: tuple[Any, ...]
@@ -145,12 +145,12 @@ _raw_list: Final = msgspec.json.Decoder(_ListOf[msgspec.Raw])
 _raw_event: Final = msgspec.json.Decoder(_EventOf[msgspec.Raw])
 
 
-class _Fast(Generic[RawT]):
+class _TypedDecoders(Generic[RawT]):
     """Typed decoders of a whole list and a whole event, for the kinds that come in thousands."""
 
     __slots__ = ("_event", "_list", "_one", "_view")
 
-    def __init__(self, raw_type: type[RawT], view: Callable[[RawT], Object]) -> None:
+    def __init__(self, raw_type: type[RawT], view: Callable[[RawT], StateObject]) -> None:
         self._one: Final = msgspec.json.Decoder(raw_type)
         self._list: Final[msgspec.json.Decoder[_ListOf[RawT]]] = msgspec.json.Decoder(
             _ListOf[raw_type]
@@ -160,12 +160,12 @@ class _Fast(Generic[RawT]):
         )
         self._view: Final = view
 
-    def read(self, body: bytes | msgspec.Raw) -> Object:
+    def read(self, body: bytes | msgspec.Raw) -> StateObject:
         return self._view(self._one.decode(body))
 
-    def read_list(self, body: bytes) -> Page:
+    def read_list(self, body: bytes) -> ListPage:
         page = self._list.decode(body)
-        return Page(
+        return ListPage(
             objects=tuple(map(self._view, page.items or ())),
             resource_version=page.metadata.resource_version,
             continue_token=page.metadata.continue_token,
@@ -186,14 +186,14 @@ class Codec:
     def __init__(
         self,
         kind: ResourceKind,
-        read: Callable[[bytes | msgspec.Raw], Object],
-        fast: _Fast[Any] | None = None,
+        read: Callable[[bytes | msgspec.Raw], StateObject],
+        fast: _TypedDecoders[Any] | None = None,
     ) -> None:
         self.kind: Final = kind
         self._read: Final = read
         self._fast: Final = fast
 
-    def decode(self, body: bytes | msgspec.Raw) -> Object:
+    def decode(self, body: bytes | msgspec.Raw) -> StateObject:
         """Read one object.
 
         Raises:
@@ -204,7 +204,7 @@ class Codec:
         except _UNREADABLE as error:
             raise BadInputError(str(self._invalid(body, error))) from error
 
-    def decode_list(self, body: bytes) -> Page:
+    def decode_list(self, body: bytes) -> ListPage:
         """Read a page of a list.
 
         Raises:
@@ -247,20 +247,20 @@ class Codec:
             )
         return WatchEvent(type=event.type, object=found, resource_version=str(version_of(found)))
 
-    def _read_each(self, body: bytes) -> Page:
+    def _read_each(self, body: bytes) -> ListPage:
         try:
             page = _raw_list.decode(body)
         except _UNREADABLE as error:
             message = f"list of {self.kind.plural}: no list in {body[:200]!r}: {error}"
             raise BadInputError(message) from error
-        objects: list[Object] = []
+        objects: list[StateObject] = []
         invalid: list[InvalidObject] = []
         for item in page.items or ():
             try:
                 objects.append(self._read(item))
             except _UNREADABLE as error:
                 invalid.append(self._invalid(item, error))
-        return Page(
+        return ListPage(
             objects=tuple(objects),
             resource_version=page.metadata.resource_version,
             continue_token=page.metadata.continue_token,
@@ -294,7 +294,7 @@ class Codecs:
     def __init__(
         self, node_classes: Iterable[type[NodeClass]] = (), *, with_selectors: bool = False
     ) -> None:
-        self.shapes: Final = Shapes()
+        self.shapes: Final = PodShapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
         if with_selectors:
             codecs += _selector_codecs()
@@ -315,49 +315,58 @@ class Codecs:
         return self._codecs.get((group, kind))
 
 
-def uid_of(found: Object) -> str:
+def uid_of(found: StateObject) -> str:
     """Return an object's UID."""
     return found.uid
 
 
-def version_of(found: Object) -> int:
+def version_of(found: StateObject) -> int:
     """Return an object's resourceVersion; a later one is greater (KEP-5504)."""
     if isinstance(found, KubernetesObject):
         return int(found.metadata.resource_version or 0)
     return found.resource_version
 
 
-def _view_codecs(shapes: Shapes) -> list[Codec]:
-    fasts: list[tuple[ResourceKind, _Fast[Any]]] = [
-        (resources.PODS, _Fast(raw.RawPod, partial(pod_view, shapes=shapes))),
-        (resources.DAEMON_SETS, _Fast(raw.RawDaemonSet, partial(daemon_set_view, shapes=shapes))),
-        (resources.NODES, _Fast(raw.RawNode, node_view)),
+def _view_codecs(shapes: PodShapes) -> list[Codec]:
+    fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
+        (resources.PODS, _TypedDecoders(raw.RawPod, partial(pod_view, shapes=shapes))),
+        (
+            resources.DAEMON_SETS,
+            _TypedDecoders(raw.RawDaemonSet, partial(daemon_set_view, shapes=shapes)),
+        ),
+        (resources.NODES, _TypedDecoders(raw.RawNode, node_view)),
         (
             resources.POD_DISRUPTION_BUDGETS,
-            _Fast(raw.RawPodDisruptionBudget, pod_disruption_budget_view),
+            _TypedDecoders(raw.RawPodDisruptionBudget, pod_disruption_budget_view),
         ),
-        (resources.NAMESPACES, _Fast(raw.RawNamespace, namespace_view)),
+        (resources.NAMESPACES, _TypedDecoders(raw.RawNamespace, namespace_view)),
         (
             resources.PERSISTENT_VOLUME_CLAIMS,
-            _Fast(raw.RawPersistentVolumeClaim, persistent_volume_claim_view),
+            _TypedDecoders(raw.RawPersistentVolumeClaim, persistent_volume_claim_view),
         ),
-        (resources.PERSISTENT_VOLUMES, _Fast(raw.RawPersistentVolume, persistent_volume_view)),
-        (resources.STORAGE_CLASSES, _Fast(raw.RawStorageClass, storage_class_view)),
-        (resources.CSI_NODES, _Fast(raw.RawCSINode, csi_node_view)),
-        (resources.VOLUME_ATTACHMENTS, _Fast(raw.RawVolumeAttachment, volume_attachment_view)),
+        (
+            resources.PERSISTENT_VOLUMES,
+            _TypedDecoders(raw.RawPersistentVolume, persistent_volume_view),
+        ),
+        (resources.STORAGE_CLASSES, _TypedDecoders(raw.RawStorageClass, storage_class_view)),
+        (resources.CSI_NODES, _TypedDecoders(raw.RawCSINode, csi_node_view)),
+        (
+            resources.VOLUME_ATTACHMENTS,
+            _TypedDecoders(raw.RawVolumeAttachment, volume_attachment_view),
+        ),
     ]
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
 def _selector_codecs() -> list[Codec]:
-    fasts: list[tuple[ResourceKind, _Fast[Any]]] = [
-        (resources.SERVICES, _Fast(raw.RawService, service_view)),
+    fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
+        (resources.SERVICES, _TypedDecoders(raw.RawService, service_view)),
         (
             resources.REPLICATION_CONTROLLERS,
-            _Fast(raw.RawReplicationController, replication_controller_view),
+            _TypedDecoders(raw.RawReplicationController, replication_controller_view),
         ),
         *(
-            (kind, _Fast(raw.RawWorkload, partial(workload_view, kind=kind.kind)))
+            (kind, _TypedDecoders(raw.RawWorkload, partial(workload_view, kind=kind.kind)))
             for kind in (resources.REPLICA_SETS, resources.STATEFUL_SETS)
         ),
     ]
@@ -365,10 +374,10 @@ def _selector_codecs() -> list[Codec]:
 
 
 def _model_codec(model: type[NodePool | NodeClaim | NodeClass]) -> Codec:
-    def read(body: bytes | msgspec.Raw) -> Object:
+    def read(body: bytes | msgspec.Raw) -> StateObject:
         return model.model_validate_json(bytes(body))
 
-    return Codec(custom(model.resource), read)
+    return Codec(custom_kind(model.resource), read)
 
 
 def _bookmark(body: msgspec.Raw) -> WatchEvent:
@@ -388,7 +397,7 @@ def _watch_error(body: msgspec.Raw, kind: ResourceKind) -> ApiError:
 
 
 def _explain(error: Exception) -> str:
-    """Say which field is wrong, how, and what it holds."""
+    """Return which field is wrong, the error, and its value."""
     if not isinstance(error, ValidationError):
         return str(error)
     findings: list[str] = []

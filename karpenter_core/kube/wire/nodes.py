@@ -1,4 +1,4 @@
-"""Nodes, budgets and namespaces from raw JSON to views."""
+"""Converts Nodes, disruption budgets and namespaces from raw JSON to views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods and DaemonSets from raw JSON to views."""
+"""Converts Pods and DaemonSets from raw JSON to views."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from karpenter_core.api.records import DaemonSetView, PodView
 from karpenter_core.kube.wire.raw import RawMeta, RawPodStatus
 from karpenter_core.kube.wire.requests import resized_containers
 from karpenter_core.kube.wire.shapes import (
-    ShapeParts,
-    Shapes,
+    PodShapeParts,
+    PodShapes,
+    controlling_owner,
     read_annotations,
-    telling_owner,
 )
 
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ _NO_STATUS: Final = RawPodStatus()
 _KNOWN: Final = {"True": True, "False": False}
 
 
-def pod_view(raw: RawPod, shapes: Shapes) -> PodView:
-    """Fold a decoded pod into its shared shape and what is its own."""
+def pod_view(raw: RawPod, shapes: PodShapes) -> PodView:
+    """Split a decoded pod into its shared shape and its own fields."""
     meta, status = raw.metadata, raw.status or _NO_STATUS
     node_name, raw.spec.node_name = raw.spec.node_name, ""
-    owner = telling_owner(meta.owner_references)
+    owner = controlling_owner(meta.owner_references)
     resized = resized_containers(raw.spec, status)
     conditions = {condition.type: condition for condition in status.conditions or ()}
     scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
     resize = conditions.get("PodResizePending") if resized else None
     shape = shapes.intern(
-        ShapeParts(
+        PodShapeParts(
             namespace=meta.namespace,
             labels=meta.labels,
             annotations=read_annotations(meta.annotations),
@@ -57,6 +57,7 @@ def pod_view(raw: RawPod, shapes: Shapes) -> PodView:
         phase=intern(status.phase or "Pending"),
         created=meta.creation_timestamp,
         deletion_timestamp=meta.deletion_timestamp,
+        deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
         start_time=status.start_time,
         nominated_node_name=status.nominated_node_name,
         owner_name=intern(owner.name) if owner else "",
@@ -68,12 +69,12 @@ def pod_view(raw: RawPod, shapes: Shapes) -> PodView:
     )
 
 
-def daemon_set_view(raw: RawDaemonSet, shapes: Shapes) -> DaemonSetView:
+def daemon_set_view(raw: RawDaemonSet, shapes: PodShapes) -> DaemonSetView:
     """Read a DaemonSet as the shape of the pods it would put on a node."""
     meta, template = raw.metadata, raw.spec.template
     pod_meta = template.metadata or RawMeta()
     shape = shapes.intern(
-        ShapeParts(
+        PodShapeParts(
             namespace=meta.namespace,
             labels=pod_meta.labels,
             annotations=read_annotations(pod_meta.annotations),

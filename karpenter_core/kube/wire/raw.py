@@ -1,5 +1,5 @@
 # ruff: noqa: D101 - the structs mirror the API; its reference documents them
-"""The parts of Kubernetes' JSON that we read, field for field.
+"""Structs for the fields of Kubernetes' JSON that we read.
 
 A typed decoder skips what is not named here (environments, probes, managed fields) without making
 Python objects of it: that is where the speed comes from. These structs live only while a page is
@@ -65,6 +65,7 @@ class RawMeta(_Raw):
     resource_version: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     finalizers: list[str] | None = None

@@ -1,4 +1,4 @@
-"""What a pod asks of a node: the sum over its containers, as the Kubernetes scheduler computes it.
+"""Sums the resource requests of a pod as the Kubernetes scheduler does.
 
 KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-1287 (in-place resize), RuntimeClass
 overhead. Amounts are integers in fixed units when they leave this module.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RawContainerStatus,
         RawPodSpec,
         RawPodStatus,
+        RawResources,
     )
 
     _PerContainer: TypeAlias = Callable[[RawContainer], Mapping[str, int]]
@@ -36,7 +37,7 @@ def pod_requests(
     spec: RawPodSpec,
     statuses: Mapping[str, RawContainerStatus] | None = None,
     *,
-    resize_infeasible: bool = False,
+    resize_infeasible: bool,
 ) -> dict[str, int]:
     """Return a pod's requests, `pods: 1` included.
 
@@ -55,7 +56,7 @@ def pod_requests(
 
     total = _over_containers(spec, of_container, _requests_of)
     if spec.resources is not None:
-        total |= _pod_level(_with_defaults(amounts(spec.resources.requests), spec, total))
+        total |= _pod_level(_with_defaults(spec.resources, total))
     for name, amount in amounts(spec.overhead).items():
         total[name] = total.get(name, 0) + amount
     total[PODS] = 1
@@ -65,7 +66,7 @@ def pod_requests(
 
 
 def pod_limits(spec: RawPodSpec) -> dict[str, int]:
-    """Return a pod's limits, `pods: 1` included; never looks at its status."""
+    """Return a pod's limits, `pods: 1` included; its status is not used."""
 
     def of_container(container: RawContainer) -> dict[str, int]:
         return amounts(container.resources.limits) if container.resources else {}
@@ -142,7 +143,7 @@ def _over_containers(
     of_lasting: _PerContainer,
     of_passing: _PerContainer,
 ) -> dict[str, int]:
-    """Sum what runs together; take the maximum with each moment of the start-up.
+    """Sum the containers that run together, and take the maximum over the start-up.
 
     Init containers run one after the other; each restartable one stays and is added to all that
     come after it.
@@ -162,19 +163,15 @@ def _over_containers(
     return _maximum(total, start_up)
 
 
-def _with_defaults(
-    pod_level: dict[str, int], spec: RawPodSpec, from_containers: Mapping[str, int]
-) -> dict[str, int]:
+def _with_defaults(pod_level: RawResources, from_containers: Mapping[str, int]) -> dict[str, int]:
     """Let a pod-level limit stand in for a request that no container makes either."""
-    if spec.resources is None or not spec.resources.limits:
-        return pod_level
-    limits = amounts(spec.resources.limits)
+    limits = amounts(pod_level.limits)
     missing = {name: amount for name, amount in limits.items() if name not in from_containers}
-    return missing | pod_level
+    return missing | amounts(pod_level.requests)
 
 
 def _pod_level(written: Mapping[str, int]) -> dict[str, int]:
-    """Keep what pod-level resources may replace."""
+    """Keep the resources that pod-level resources may replace."""
     return {
         name: amount
         for name, amount in written.items()

@@ -1,4 +1,4 @@
-"""Selectors, terms and taints from raw JSON to records."""
+"""Converts selectors, affinity terms and taints from raw JSON to records."""
 
 from __future__ import annotations
 

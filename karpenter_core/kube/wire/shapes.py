@@ -1,4 +1,4 @@
-"""Pod shapes: what the pods of one template have in common, kept once.
+"""Interns pod shapes: the fields that the pods of one template share.
 
 A shape is looked up by the bytes of everything that makes it up, and lives as long as some pod
 (or anything else) holds it.
@@ -39,7 +39,13 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import NodeSelectorTerm
 
-__all__ = ["READ_ANNOTATIONS", "ShapeParts", "Shapes", "read_annotations", "telling_owner"]
+__all__ = [
+    "READ_ANNOTATIONS",
+    "PodShapeParts",
+    "PodShapes",
+    "controlling_owner",
+    "read_annotations",
+]
 
 READ_ANNOTATIONS: Final = frozenset(
     {DO_NOT_DISRUPT, DO_NOT_EVICT, POD_DELETION_COST, SAFE_TO_EVICT}
@@ -52,7 +58,7 @@ _OF_THEIR_NODE: Final = frozenset({("apps/v1", "DaemonSet"), ("v1", "Node")})
 _NO_ANNOTATIONS: Final[dict[str, str]] = {}
 
 
-class ShapeParts(msgspec.Struct, array_like=True, omit_defaults=True):
+class PodShapeParts(msgspec.Struct, array_like=True, omit_defaults=True):
     """Everything that makes up a shape; its encoding is the shape's identity."""
 
     namespace: str
@@ -66,7 +72,7 @@ class ShapeParts(msgspec.Struct, array_like=True, omit_defaults=True):
     owner_controls: bool = True
 
 
-class Shapes:
+class PodShapes:
     """The interned shapes of one process."""
 
     __slots__ = ("_encoder", "_known")
@@ -76,10 +82,10 @@ class Shapes:
         self._encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
     def __len__(self) -> int:
-        """Count the shapes that somebody holds."""
+        """Count the shapes that are in use."""
         return len(self._known)
 
-    def intern(self, parts: ShapeParts) -> PodShape:
+    def intern(self, parts: PodShapeParts) -> PodShape:
         """Return the one shape made of these parts. The spec's node name must be cleared."""
         spec = parts.spec
         spec.volumes = [volume for volume in spec.volumes or () if _is_claim(volume)] or None
@@ -92,7 +98,7 @@ class Shapes:
         return shape
 
 
-def telling_owner(owners: Iterable[RawOwner] | None) -> RawOwner | None:
+def controlling_owner(owners: Iterable[RawOwner] | None) -> RawOwner | None:
     """Return the owner that rules about pods go by.
 
     One that makes a pod a daemon's or a static one wins, whether it controls the pod or not; then
@@ -136,7 +142,7 @@ def _forget_target_node(affinity: RawAffinity | None) -> None:
     required.node_selector_terms = kept
 
 
-def _shape(parts: ShapeParts) -> PodShape:
+def _shape(parts: PodShapeParts) -> PodShape:
     spec = parts.spec
     affinity = spec.affinity or RawAffinity()
     node_affinity = affinity.node_affinity or RawNodeAffinity()

@@ -1,4 +1,4 @@
-"""Volumes and what limits them, from raw JSON to views."""
+"""Converts volumes, claims and attach limits from raw JSON to views."""
 
 from __future__ import annotations
 

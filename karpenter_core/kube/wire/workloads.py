@@ -1,4 +1,4 @@
-"""What selects pods, from raw JSON to views: Services and the controllers of pods."""
+"""Converts Services and the controllers of pods from raw JSON to views."""
 
 from __future__ import annotations
 

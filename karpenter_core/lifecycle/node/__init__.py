@@ -1,1 +1,1 @@
-"""Decides how a Node drains, is repaired, interrupted and ended; pure functions."""
+"""Computes how Nodes drain, are repaired, interrupted and terminated."""

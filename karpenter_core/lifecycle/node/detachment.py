@@ -1,7 +1,7 @@
-"""Which volumes a node still holds that are to move elsewhere.
+"""Finds the volumes that must be detached from a node before its instance ends.
 
-The cluster's own controllers detach; nobody here ever deletes a VolumeAttachment. A machine that
-ends with a volume attached may take minutes, or the volume's consistency, with it.
+The cluster's attach/detach controller detaches them; this project never deletes a VolumeAttachment.
+Ending an instance with an attached volume can delay the volume by minutes, or corrupt it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["awaited_attachments", "awaiting_notice", "enumerated"]
+__all__ = ["names_text", "pending_attachments", "pending_attachments_notice"]
 
-NAMED: Final = 5  # upstream default
+MAX_NAMES: Final = 5  # upstream default
 
 
-def awaited_attachments(
-    snapshot: Snapshot, node: NodeView, *, staying: Iterable[PodView]
+def pending_attachments(
+    snapshot: Snapshot, node: NodeView, *, staying_pods: Iterable[PodView]
 ) -> tuple[str, ...]:
-    """Return the names of the node's VolumeAttachments, less those of pods that stay on it."""
+    """Return the names of the node's VolumeAttachments, except those of pods that stay on it."""
     kept = {
         claim.volume_name
-        for pod in staying
+        for pod in staying_pods
         for volume in pod.shape.volumes
         if (
             claim := snapshot.volume_claims.get(
@@ -48,18 +48,18 @@ def awaited_attachments(
     )
 
 
-def awaiting_notice(node: NodeView, attachments: Sequence[str]) -> Notice:
-    """Say on a node which volumes it waits for."""
+def pending_attachments_notice(node: NodeView, attachments: Sequence[str]) -> Notice:
+    """Return the Event that names the volumes a node waits for."""
     return Notice(
         regarding=ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid),
         type="Normal",
         reason="AwaitingVolumeDetachment",
-        message=f"Awaiting deletion of bound volumeattachments ({enumerated(attachments)})",
+        message=f"Awaiting deletion of bound volumeattachments ({names_text(attachments)})",
         dedupe=(node.name,),
     )
 
 
-def enumerated(names: Sequence[str]) -> str:
-    """Write the first few names of what a node waits for, and how many others there are."""
-    text = ", ".join(names[:NAMED])
-    return text if len(names) <= NAMED else f"{text} and {len(names) - NAMED} other(s)"
+def names_text(names: Sequence[str]) -> str:
+    """Return the first few names as text, with the number of the others."""
+    text = ", ".join(names[:MAX_NAMES])
+    return text if len(names) <= MAX_NAMES else f"{text} and {len(names) - MAX_NAMES} other(s)"

@@ -1,8 +1,7 @@
-"""Draining: which pods have to leave a node, in which order, and by when.
+"""Chooses the pods to evict next from a draining node, with their deadlines.
 
-Applications go before the daemons that serve them, critical ones last, each group when the one
-before is gone. Pods whose own grace period would overrun the node's deadline do not wait for their
-turn.
+Applications leave before the daemons that serve them, and critical pods last; each group leaves when
+the one before is gone. Pods whose grace period would overrun the node's deadline leave at once.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ _CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eviction:
-    """A pod that is to leave; past `deadline` its budgets and annotations do not count."""
+    """A pod to evict; after `deadline` its budgets and annotations no longer protect it."""
 
     pod: PodView
     deadline: datetime | None = None
 
 
 def needs_force(pod: PodView, deadline: datetime | None, now: datetime) -> bool:
-    """Tell whether a pod would outlive the node's deadline if it were left its time."""
+    """Tell whether a pod with its full grace period would outlive the node's deadline."""
     if deadline is None:
         return False
     if pod.deletion_timestamp is not None:
@@ -46,7 +45,7 @@ def needs_force(pod: PodView, deadline: datetime | None, now: datetime) -> bool:
 
 
 def latest_start(pod: PodView, deadline: datetime | None) -> datetime | None:
-    """Return until when a pod may begin to end and still have all of its grace period."""
+    """Return the latest time to delete a pod that leaves it all of its grace period."""
     grace = pod.shape.termination_grace_period_seconds
     if deadline is None or grace is None:
         return None
@@ -56,12 +55,12 @@ def latest_start(pod: PodView, deadline: datetime | None) -> datetime | None:
 def drain_wave(
     waiting: Sequence[PodView], *, deadline: datetime | None, now: datetime
 ) -> tuple[Eviction, ...]:
-    """Return the pods whose turn it is: all that are pressed for time, and the first group left."""
-    pressed = [pod for pod in waiting if needs_force(pod, deadline, now)]
+    """Return the pods to evict now: all that need force, and the first remaining group."""
+    forced = [pod for pod in waiting if needs_force(pod, deadline, now)]
     rest = [pod for pod in waiting if not needs_force(pod, deadline, now)]
     first = min((_group(pod) for pod in rest), default=0)
     turn = [pod for pod in rest if _group(pod) == first]
-    return tuple(Eviction(pod=pod, deadline=deadline) for pod in (*pressed, *turn))
+    return tuple(Eviction(pod=pod, deadline=deadline) for pod in (*forced, *turn))
 
 
 def _group(pod: PodView) -> int:

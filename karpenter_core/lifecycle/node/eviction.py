@@ -1,4 +1,4 @@
-"""One entry of the eviction queue: what to do with this pod now, and what its answer means."""
+"""Decides what to do with a queued pod, and interprets eviction answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import TRUE
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
 from karpenter_core.api.notices import Notice, ObjectRef
-from karpenter_core.lifecycle.changes import Fact
+from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.claim_status import condition_of
 from karpenter_core.lifecycle.node.drain import needs_force
 from karpenter_core.state.pod_rules import is_evictable, pod_ref
@@ -30,8 +30,8 @@ __all__ = [
     "EvictionVerdict",
     "disrupted_notice",
     "drain_reason",
+    "drained_pod_metric",
     "earlier_deadline",
-    "evicted_fact",
     "evicted_notice",
     "eviction_advice",
     "eviction_verdict",
@@ -53,15 +53,15 @@ _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 class EvictionAction(Enum):
     """What to do with a pod in the queue."""
 
-    DONE = "it is gone, ended or ending: forget it"
-    HOLD = "it may not be evicted now: look again after the back-off"
-    EVICT = "ask for its eviction"
-    DELETE = "delete it: its node has no time left"
+    DONE = "drop it from the queue: it is gone, ended or ending"
+    HOLD = "try again after the back-off: it must not be evicted now"
+    EVICT = "evict it"
+    DELETE = "delete it: its node's deadline is too near for its grace period"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionAdvice:
-    """What to do with a pod; a deletion leaves it `grace_seconds`, never zero."""
+    """The action for a pod; a deletion leaves it `grace_seconds`, never zero."""
 
     action: EvictionAction
     grace_seconds: int = 0
@@ -70,7 +70,7 @@ class EvictionAdvice:
 def eviction_advice(
     pod: PodView | None, *, uid: str, deadline: datetime | None, now: datetime
 ) -> EvictionAdvice:
-    """Say what to do with a pod that is to leave; `pod` is what the cluster has of that name."""
+    """Return the action for the queued pod with this UID; `pod` is what the cluster holds now."""
     if pod is None or pod.uid != uid:
         return EvictionAdvice(action=EvictionAction.DONE)
     if deadline is not None and needs_force(pod, deadline, now):
@@ -84,23 +84,23 @@ def eviction_advice(
 
 
 class EvictionVerdict(Enum):
-    """What the API server's answer to an eviction means."""
+    """The meaning of the API server's answer to an eviction."""
 
     EVICTED = "evicted"
     GONE = "gone"
-    BLOCKED = "a budget refuses it"
-    THROTTLED = "the API server has too much to do"
-    SEVERAL_BUDGETS = "several budgets watch over it"
+    BLOCKED = "a PodDisruptionBudget refuses it"
+    THROTTLED = "the API server is overloaded"
+    SEVERAL_BUDGETS = "several PodDisruptionBudgets select the pod"
     FAILED = "failed"
 
 
 def eviction_verdict(status: int, message: str = "", causes: Sequence[str] = ()) -> EvictionVerdict:
-    """Read the answer to an eviction; everything but the first two is tried again.
+    """Interpret the answer to an eviction; all but EVICTED and GONE are tried again.
 
-    A budget says that it is one by a cause in the Status. API Priority and Fairness, and webhooks,
-    answer 429 without.
+    A 429 from a PodDisruptionBudget carries a cause in its Status; a 429 from API Priority and
+    Fairness, or from a webhook, does not.
     """
-    if _OK <= status < 300:  # noqa: PLR2004 - the class of answers that say yes
+    if _OK <= status < 300:  # noqa: PLR2004 - the class of successful answers
         return EvictionVerdict.EVICTED
     if status in {_NOT_FOUND, _CONFLICT}:
         return EvictionVerdict.GONE
@@ -113,14 +113,14 @@ def eviction_verdict(status: int, message: str = "", causes: Sequence[str] = ())
 
 
 def earlier_deadline(first: datetime | None, second: datetime | None) -> datetime | None:
-    """Return the deadline of a pod that was queued twice: the tighter one; none is never."""
+    """Return the earlier deadline of a pod that was queued twice; None means no deadline."""
     if first is None or second is None:
         return second if first is None else first
     return min(first, second)
 
 
 def drain_reason(node: NodeView | None, claim: NodeClaim | None) -> str:
-    """Return why a node is being drained, for Events and metrics; empty when nobody knows."""
+    """Return why a node is drained, for Events and metrics; empty without Node or NodeClaim."""
     if node is None or claim is None:
         return ""
     condition = condition_of(claim, DISRUPTION_REASON)
@@ -130,7 +130,7 @@ def drain_reason(node: NodeView | None, claim: NodeClaim | None) -> str:
 
 
 def evicted_notice(pod: PodView, reason: str) -> Notice:
-    """Say on a pod that it was evicted."""
+    """Return the Event that a pod was evicted."""
     return Notice(
         regarding=pod_ref(pod),
         type="Normal",
@@ -140,13 +140,13 @@ def evicted_notice(pod: PodView, reason: str) -> Notice:
     )
 
 
-def evicted_fact(reason: str) -> Fact:
+def drained_pod_metric(reason: str) -> MetricUpdate:
     """Count a pod that was drained."""
-    return Fact(metric="pods_drained", labels={"reason": reason})
+    return MetricUpdate(metric=LifecycleMetric.PODS_DRAINED, labels={"reason": reason})
 
 
 def disrupted_notice(pod: PodView, deadline: datetime, grace_seconds: int) -> Notice:
-    """Say on a pod that it is deleted because its node has no time left."""
+    """Return the Event that a pod is deleted because its node's deadline is near."""
     granted = pod.shape.termination_grace_period_seconds
     until = f"{deadline.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return Notice(
@@ -166,7 +166,7 @@ def disrupted_notice(pod: PodView, deadline: datetime, grace_seconds: int) -> No
 def refused_notice(
     node: ObjectRef, pod: PodView, verdict: EvictionVerdict, *, budgets: Sequence[str] = ()
 ) -> Notice:
-    """Say on a node which pod's budgets, by `namespace/name`, hold its drain up."""
+    """Return the Event on a node that names the pod, and its budgets, that block the drain."""
     why = (
         "eviction does not support multiple PDBs"
         if verdict is EvictionVerdict.SEVERAL_BUDGETS
@@ -181,6 +181,6 @@ def refused_notice(
         type="Warning",
         reason="FailedDraining",
         message=message,
-        # Beside the line that counts the pods which are waited for, else nobody would see this one.
+        # Not merged with the Event that counts the waiting pods, which would hide this one.
         dedupe=(node.name, *(budgets or (pod.key,))),
     )

@@ -1,10 +1,10 @@
-"""Interruptions: a cloud says that a machine is going, and by when.
+"""Computes the effects of an interruption that a cloud announces.
 
-The claim is deleted, so that its node drains in the usual order, and its deadline is the cloud's if
-that comes before its own: pods that would outlive the machine are ended in time. What cannot be had
-any more is masked before anything is planned, so the replacement is not ordered from the shelf that
-has just been emptied. Everything here may be done twice: a message is acknowledged after it was
-handled, and a crash in between brings it back.
+The claim is deleted, so that its node drains in the usual order. Its deadline becomes the cloud's if
+that is earlier, so that no pod outlives the instance without a graceful end. The offering that the
+cloud took back is marked unavailable before anything is planned, so that the replacement is another
+one. All of this may happen twice: a message is acknowledged after it was handled, and a crash in
+between delivers it again.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, RESERVED, SP
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
 from karpenter_core.api.notices import Notice
 from karpenter_core.errors import BadInputError, OfferingKey
-from karpenter_core.lifecycle.changes import Fact
+from karpenter_core.lifecycle.changes import MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
     with_condition,
     without_condition,
 )
 from karpenter_core.lifecycle.node.termination import node_ref
-from karpenter_core.lifecycle.nodeclaim.disrupted import disrupted_facts
+from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["MESSAGE_TYPES", "Announcement", "InterruptionStep", "interruption_step"]
+__all__ = ["MESSAGE_TYPES", "InterruptionAnnouncement", "InterruptionStep", "interruption_step"]
 
 MESSAGE_TYPES: Final[Mapping[InterruptionKind, str]] = {
     InterruptionKind.SPOT_RECLAIM: "spot_interrupted",
@@ -47,7 +47,7 @@ MESSAGE_TYPES: Final[Mapping[InterruptionKind, str]] = {
     InterruptionKind.IRRELEVANT: "no_op",
     InterruptionKind.UNKNOWN: "unknown",
 }
-"""Labels of metrics by kind, as the AWS provider of Karpenter calls them; the last is our own."""
+"""Metric labels by kind, as in Karpenter's AWS provider; the last one is our own."""
 
 _EVENTS: Final[Mapping[InterruptionKind, tuple[Literal["Normal", "Warning"], str, str]]] = {
     InterruptionKind.SPOT_RECLAIM: (
@@ -76,8 +76,8 @@ _EVENTS: Final[Mapping[InterruptionKind, tuple[Literal["Normal", "Warning"], str
 }  # fmt: skip
 
 
-class Announcement(Protocol):
-    """What a cloud says about an instance, as a provider passes it on."""
+class InterruptionAnnouncement(Protocol):
+    """A cloud's announcement about an instance, as a provider passes it on."""
 
     @property
     def kind(self) -> InterruptionKind: ...  # noqa: D102 - as in the provider contract
@@ -89,47 +89,47 @@ class Announcement(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterruptionStep:
-    """What follows from an announcement for one claim: mask, write, then delete if so."""
+    """The effects of an announcement on one claim: mark offerings, write, then delete if set."""
 
     claim: NodeClaim
-    """As it should be; the very object given in when nothing changes."""
+    """The claim as it should be; the object passed in when nothing changes."""
     delete: bool = False
     exhausted: tuple[OfferingKey, ...] = ()
     notices: tuple[Notice, ...] = ()
-    """Events that hold in any case."""
+    """Events to publish in any case."""
     on_delete: tuple[Notice, ...] = ()
-    """Events, and numbers, for whoever deletes the claim: of two that try only one does."""
-    facts: tuple[Fact, ...] = ()
+    """Events, and metrics below, for the caller that deletes the claim: of two callers only one does."""
+    metric_updates: tuple[MetricUpdate, ...] = ()
 
 
 def interruption_step(
     snapshot: Snapshot,
     claim: NodeClaim,
-    said: Announcement,
+    announcement: InterruptionAnnouncement,
     *,
     now: datetime,
-    act_on_rebalance: bool = False,
+    act_on_rebalance: bool,
 ) -> InterruptionStep:
-    """Say what an announcement means for a claim.
+    """Return the effects of an announcement on a claim.
 
-    A claim that is going already keeps its reason, and its deadline unless the cloud's is earlier.
+    A claim that is already deleted keeps its reason, and its deadline unless the cloud's is earlier.
     """
-    kind = said.kind
+    kind = announcement.kind
     if kind in {InterruptionKind.IRRELEVANT, InterruptionKind.UNKNOWN}:
         return InterruptionStep(claim=claim)
-    notices = _notices(snapshot, claim, *_EVENTS[kind], said=said)
+    notices = _notices(snapshot, claim, *_EVENTS[kind], announcement=announcement)
     if kind is InterruptionKind.REBALANCE and not act_on_rebalance:
         return InterruptionStep(claim=claim, notices=notices)
-    wanted = _with_earlier_deadline(claim, said, now)
+    dated = _with_earlier_deadline(claim, announcement, now)
     if claim.is_deleting:
-        return InterruptionStep(claim=wanted, notices=notices)
+        return InterruptionStep(claim=dated, notices=notices)
     reason = str(kind)
-    earlier = condition_of(wanted, DISRUPTION_REASON)
+    earlier = condition_of(dated, DISRUPTION_REASON)
     if earlier is not None and earlier.reason not in INTERRUPTION_REASONS:
-        # What a command wrote gives way, so that the time of the condition is the interruption's.
-        wanted = without_condition(wanted, DISRUPTION_REASON)
+        # The reason that a command wrote is replaced, so that the condition dates the interruption.
+        dated = without_condition(dated, DISRUPTION_REASON)
     return InterruptionStep(
-        claim=with_condition(wanted, DISRUPTION_REASON, now=now, reason=reason, message=reason),
+        claim=with_condition(dated, DISRUPTION_REASON, now=now, reason=reason, message=reason),
         delete=True,
         exhausted=_exhausted(claim, kind),
         notices=notices,
@@ -140,27 +140,31 @@ def interruption_step(
             "TerminatingOnInterruption",
             f"Draining and terminating because of an interruption: {reason}",
         ),
-        facts=disrupted_facts(snapshot, claim, MESSAGE_TYPES[kind]),
+        metric_updates=disrupted_metrics(snapshot, claim, MESSAGE_TYPES[kind]),
     )
 
 
-def _with_earlier_deadline(claim: NodeClaim, said: Announcement, now: datetime) -> NodeClaim:
-    """Return the claim with the cloud's deadline, if none that it has already comes before."""
-    deadline = now if said.kind is InterruptionKind.INSTANCE_UNHEALTHY else said.deadline
+def _with_earlier_deadline(
+    claim: NodeClaim, announcement: InterruptionAnnouncement, now: datetime
+) -> NodeClaim:
+    """Return the claim with the cloud's deadline, unless its own deadline is earlier."""
+    deadline = (
+        now if announcement.kind is InterruptionKind.INSTANCE_UNHEALTHY else announcement.deadline
+    )
     if deadline is None:
         return claim
     try:
-        known = deadline_of(claim)
+        own = deadline_of(claim)
     except BadInputError:
-        known = None
+        own = None
     period = claim.spec.termination_grace_period
-    if known is None and period is not None:
-        known = (claim.metadata.deletion_timestamp or now) + period.timedelta
-    return claim if known is not None and known <= deadline else with_deadline(claim, deadline)
+    if own is None and period is not None:
+        own = (claim.metadata.deletion_timestamp or now) + period.timedelta
+    return claim if own is not None and own <= deadline else with_deadline(claim, deadline)
 
 
 def _exhausted(claim: NodeClaim, kind: InterruptionKind) -> tuple[OfferingKey, ...]:
-    """Return the offering that the cloud has just shown to be short of."""
+    """Return the offering that the cloud has taken back, which is unavailable for now."""
     assumed = {InterruptionKind.SPOT_RECLAIM: SPOT, InterruptionKind.RESERVATION_RECLAIM: RESERVED}
     if kind not in assumed:
         return ()
@@ -179,13 +183,13 @@ def _notices(
     reason: str,
     message: str,
     *,
-    said: Announcement | None = None,
+    announcement: InterruptionAnnouncement | None = None,
 ) -> tuple[Notice, ...]:
-    """Tell the claim and its Node."""
-    if said is not None and said.deadline is not None:
-        message += f" by {said.deadline.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    if said is not None and said.detail:
-        message += f": {said.detail}"
+    """Return the Event on the claim and on its Node."""
+    if announcement is not None and announcement.deadline is not None:
+        message += f" by {announcement.deadline.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if announcement is not None and announcement.detail:
+        message += f": {announcement.detail}"
     refs = (claim.ref, *(node_ref(node) for node in snapshot.nodes_of(claim)))
     return tuple(
         Notice(regarding=ref, type=severity, reason=reason, message=message, dedupe=(ref.uid,))

@@ -1,11 +1,10 @@
-"""Let the volumes of a dead node move (Kubernetes' non-graceful node shutdown).
+"""Taints dead nodes out-of-service so that their volumes move.
 
-A kubelet that is gone confirms nothing: its pods stay Terminating, their volumes attached, and a
-StatefulSet waits for both. The taint `node.kubernetes.io/out-of-service` tells the cluster's
-controllers that the machine is down for good; they then delete such pods and detach their volumes
-at once. It is a promise that nothing writes to those volumes any more, so it is given only for a
-node that is silent and whose instance is known to be gone or going, and only where a setting asks
-for it.
+When a kubelet is gone, its pods stay Terminating and their volumes attached, and a StatefulSet waits
+for both. The taint `node.kubernetes.io/out-of-service` tells the cluster's controllers that the node
+is down for good; they then delete such pods and detach their volumes at once. The taint promises that
+nothing writes to those volumes any more. It is therefore set only if a setting enables it, on a node
+that is not Ready and whose instance the provider reports as gone or terminating.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.records import Taint
 from karpenter_core.lifecycle.changes import NodePatch
-from karpenter_core.lifecycle.node.detachment import awaited_attachments
+from karpenter_core.lifecycle.node.detachment import pending_attachments
 from karpenter_core.scheduling.taints import first_untolerated
 from karpenter_core.state.taints import has_taint
 
@@ -36,11 +35,11 @@ OUT_OF_SERVICE: Final = Taint(
 """Key, value and effect as in Kubernetes' documentation of non-graceful shutdown."""
 
 DETACH_LIMIT: Final = timedelta(minutes=6)
-"""After so long the attach/detach controller gives up waiting for any node by itself."""
+"""After this time the attach/detach controller detaches volumes of any node by force."""
 
 
 def out_of_service_patch(node: NodeView, now: datetime) -> NodePatch | None:
-    """Return what marks a dead node; None when it is marked."""
+    """Return the patch that taints a dead node; None when it has the taint."""
     if has_taint(node.taints, OUT_OF_SERVICE):
         return None
     added = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -56,9 +55,9 @@ def out_of_service_patch(node: NodeView, now: datetime) -> NodePatch | None:
 def held_volumes(
     snapshot: Snapshot, node: NodeView, pods: tuple[PodView, ...], now: datetime
 ) -> tuple[str, ...]:
-    """Return the attachments for which a dead node is worth keeping; none after the time limit.
+    """Return the attachments for which a dead node is kept; none after DETACH_LIMIT.
 
-    Pods that tolerate the taint are not deleted, so nobody waits for their volumes.
+    Pods that tolerate the taint are not deleted, so their volumes are not waited for.
     """
     marked = _marked_since(node)
     if marked is not None and now - marked >= DETACH_LIMIT:
@@ -68,11 +67,11 @@ def held_volumes(
         for pod in pods
         if pod.is_mirror or first_untolerated((OUT_OF_SERVICE,), pod.shape.tolerations) is None
     )
-    return awaited_attachments(snapshot, node, staying=staying)
+    return pending_attachments(snapshot, node, staying_pods=staying)
 
 
 def _marked_since(node: NodeView) -> datetime | None:
-    """Return since when the node is marked; of a mark without a time, since its deletion."""
+    """Return when the node was tainted; if the taint has no time, when the node was deleted."""
     for taint in node.taints:
         if taint.key == OUT_OF_SERVICE.key and taint.effect == OUT_OF_SERVICE.effect:
             try:

@@ -1,12 +1,12 @@
-"""Repair: a Node that says for too long that it is broken is replaced, by force.
+"""Decides whether an unhealthy Node is replaced by force.
 
-What counts as broken, and for how long it is borne, are policies of the provider, and of the users
-(`lifecycle.node.health_rules`). A breaker keeps the medicine from being worse than the illness: when
-more Nodes of a pool are broken than a share of them, the cause is taken to be elsewhere (a
-network, a control plane, an image), and nothing is replaced. In a pool of a few Nodes that share
-is one, so a second broken Node would hold both for ever; there the Nodes are replaced one after
-the other instead, the next one when the pool has settled. Where several Nodes are all broken,
-nothing is replaced, however few they are: a stand-in would break as well.
+The policies of the provider, and of the users (`lifecycle.node.health_rules`), say which conditions
+are unhealthy and how long they are tolerated. A circuit breaker limits the damage: when more than a
+share of a pool's Nodes is unhealthy, the cause is probably elsewhere (a network, a control plane, an
+image), and nothing is replaced. In a pool of a few Nodes that share is one Node, so two unhealthy
+Nodes would block each other for ever; there they are replaced one after the other, the next one when
+the pool has no claim that is starting or ending. If all of several Nodes are unhealthy, nothing is
+replaced: a replacement would become unhealthy as well.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.api.notices import Notice
 from karpenter_core.errors import BadInputError
-from karpenter_core.lifecycle.changes import Fact
+from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.claim_status import metric_labels
 from karpenter_core.lifecycle.node.termination import node_ref
-from karpenter_core.lifecycle.nodeclaim.disrupted import disrupted_facts
+from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
-from karpenter_core.state.machines import is_only_held
+from karpenter_core.state.state_nodes import is_held_by_foreign_finalizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,28 +42,28 @@ __all__ = [
     "DEFAULT_LIMIT",
     "SMALL_POOL",
     "UNHEALTHY",
-    "Ailment",
-    "Census",
     "HealthPolicy",
-    "Repair",
+    "NodeHealthSummary",
     "RepairAction",
+    "RepairAdvice",
+    "UnhealthyCondition",
     "UnhealthyLimit",
-    "ailment_of",
+    "find_unhealthy_condition",
     "repair",
-    "take_census",
+    "summarise_node_health",
 ]
 
 UNHEALTHY: Final = "unhealthy"
 BLOCKED_RETRY: Final = timedelta(minutes=5)  # upstream default
 TURN_RETRY: Final = timedelta(seconds=30)
 SMALL_POOL: Final = 5
-"""Of fewer Nodes than this, the default share is never more than one."""
+"""In pools with fewer Nodes than this, the default share is at most one Node."""
 _BLOCKED_WINDOW: Final = timedelta(minutes=15)  # upstream default
 _HUNDRED: Final = 100
 
 
 class HealthPolicy(Protocol):
-    """A state of a Node that is borne for a while and then repaired."""
+    """A condition status of a Node that is tolerated for a while and then repaired."""
 
     @property
     def condition_type(self) -> str: ...  # noqa: D102 - as in the provider contract
@@ -75,7 +75,7 @@ class HealthPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnhealthyLimit:
-    """How many Nodes may be broken while repair goes on: a number, or a share in percent."""
+    """The limit of unhealthy Nodes up to which repair goes on: a number, or a share in percent."""
 
     amount: int
     is_percent: bool
@@ -92,13 +92,13 @@ class UnhealthyLimit:
             raise BadInputError(f'"{text}" is neither a number of nodes nor a share such as 20%')
         return cls(int(match[1]), bool(match[2]))
 
-    def of(self, nodes: int) -> int:
-        """Return how many of so many Nodes that is; a share is rounded up."""
+    def allowed_of(self, nodes: int) -> int:
+        """Return the limit for a pool of `nodes` Nodes; a share is rounded up."""
         return -(-self.amount * nodes // _HUNDRED) if self.is_percent else self.amount
 
     @property
     def is_everything(self) -> bool:
-        """Whether all Nodes may be broken, however many there are."""
+        """Whether repair goes on even if all Nodes are unhealthy."""
         return self.is_percent and self.amount == _HUNDRED
 
     def __str__(self) -> str:
@@ -109,73 +109,79 @@ DEFAULT_LIMIT: Final = UnhealthyLimit(20, is_percent=True)  # upstream's breaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ailment:
-    """The condition of a Node that is to be repaired first, and when."""
+class UnhealthyCondition:
+    """The unhealthy condition of a Node that is due for repair first, and when it is due."""
 
     condition_type: str
-    due: datetime
+    repair_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Census:
-    """How many Nodes there are in a pool, or in the cluster, and which of them are broken."""
+class NodeHealthSummary:
+    """The number of Nodes in a pool, or in the cluster, and the unhealthy ones among them."""
 
     nodes: int
-    broken: Mapping[str, Ailment] = field(default_factory=dict[str, Ailment])
+    unhealthy: Mapping[str, UnhealthyCondition] = field(
+        default_factory=dict[str, UnhealthyCondition]
+    )
     """By name of the Node."""
 
     @property
-    def is_hopeless(self) -> bool:
+    def is_all_unhealthy(self) -> bool:
         """Whether there are several Nodes and none of them is healthy."""
-        return 1 < self.nodes <= len(self.broken)
+        return 1 < self.nodes <= len(self.unhealthy)
 
 
 class RepairAction(Enum):
-    """What comes of a look at a Node."""
+    """The action for a Node."""
 
-    NONE = "the node is well, or not ours, or on its way out"
-    WAIT = "it is broken, and still borne; or others come first"
-    BLOCKED = "too many others are broken too"
-    REPAIR = "its claim goes"
+    NONE = "nothing: the node is healthy, unmanaged or already deleted"
+    WAIT = "wait: the condition is still tolerated, or other nodes come first"
+    BLOCKED = "do nothing: too many other nodes are unhealthy"
+    REPAIR = "delete its claim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
-    """What to do about a Node now: write `claim`, then delete it if the action says so."""
+class RepairAdvice:
+    """The action for a Node now: write `claim`, then delete it if the action is REPAIR."""
 
     action: RepairAction
     claim: NodeClaim | None = None
-    ailment: Ailment | None = None
+    unhealthy_condition: UnhealthyCondition | None = None
     notices: tuple[Notice, ...] = ()
-    facts: tuple[Fact, ...] = ()
+    metric_updates: tuple[MetricUpdate, ...] = ()
     requeue_after: timedelta | None = None
 
 
-def ailment_of(node: NodeView, policies: Iterable[HealthPolicy]) -> Ailment | None:
-    """Return what a Node suffers from; of several things the one that is due first."""
+def find_unhealthy_condition(
+    node: NodeView, policies: Iterable[HealthPolicy]
+) -> UnhealthyCondition | None:
+    """Return the unhealthy condition of a Node; of several, the one that is due first."""
     status = {condition.type: condition for condition in node.conditions}
-    found: list[Ailment] = []
+    unhealthy: list[UnhealthyCondition] = []
     for policy in policies:
         condition = status.get(policy.condition_type)
         if condition is None or condition.status != policy.condition_status:
             continue
         since = condition.last_transition_time or node.created or datetime.min.replace(tzinfo=UTC)
         due = since + policy.toleration
-        found.append(Ailment(condition_type=condition.type, due=due))
-    return min(found, key=lambda each: (each.due, each.condition_type), default=None)
+        unhealthy.append(UnhealthyCondition(condition_type=condition.type, repair_at=due))
+    return min(unhealthy, key=lambda each: (each.repair_at, each.condition_type), default=None)
 
 
-def take_census(snapshot: Snapshot, pool: str, policies: Sequence[HealthPolicy]) -> Census:
-    """Count the Nodes of a pool, or all of the cluster when the pool has no name."""
+def summarise_node_health(
+    snapshot: Snapshot, pool: str, policies: Sequence[HealthPolicy]
+) -> NodeHealthSummary:
+    """Count the Nodes of a pool, or of the whole cluster if `pool` is empty."""
     nodes = [
         node for node in snapshot.nodes.values() if not pool or node.labels.get(NODE_POOL) == pool
     ]
-    return Census(
+    return NodeHealthSummary(
         nodes=len(nodes),
-        broken={
-            node.name: ailment
+        unhealthy={
+            node.name: unhealthy_condition
             for node in nodes
-            if (ailment := ailment_of(node, policies)) is not None
+            if (unhealthy_condition := find_unhealthy_condition(node, policies)) is not None
         },
     )
 
@@ -186,38 +192,46 @@ def repair(
     policies: Sequence[HealthPolicy],
     *,
     now: datetime,
-    census: Census | None = None,
+    health_summary: NodeHealthSummary | None = None,
     limit: UnhealthyLimit = DEFAULT_LIMIT,
-) -> Repair:
-    """Say whether a Node's machine is to be replaced.
+) -> RepairAdvice:
+    """Decide whether a Node's claim is deleted, so that the Node is replaced.
 
-    Budgets, do-not-disrupt and grace periods do not count: the Node is broken. `census` is that
-    of the claim's pool, or of the cluster for a claim without one; None has it taken here.
+    Budgets, do-not-disrupt and grace periods do not count: the Node is unhealthy. `health_summary` is
+    that of the claim's pool, or of the cluster for a claim without a pool; None computes it here.
     """
     claims = snapshot.claims_of(node)
     if len(claims) != 1:
-        return Repair(action=RepairAction.NONE)
+        return RepairAdvice(action=RepairAction.NONE)
     (claim,) = claims
-    ailment = ailment_of(node, policies)
-    if ailment is None or claim.is_deleting:
-        return Repair(action=RepairAction.NONE)
-    if now < ailment.due:
-        return Repair(action=RepairAction.WAIT, ailment=ailment, requeue_after=ailment.due - now)
+    unhealthy_condition = find_unhealthy_condition(node, policies)
+    if unhealthy_condition is None or claim.is_deleting:
+        return RepairAdvice(action=RepairAction.NONE)
+    if now < unhealthy_condition.repair_at:
+        return RepairAdvice(
+            action=RepairAction.WAIT,
+            unhealthy_condition=unhealthy_condition,
+            requeue_after=unhealthy_condition.repair_at - now,
+        )
     pool = claim.metadata.labels.get(NODE_POOL, "")
-    census = census or take_census(snapshot, pool, policies)
-    allowed = limit.of(census.nodes)
-    if census.is_hopeless and allowed and not limit.is_everything:
-        return _blocked(snapshot, node, claim, ailment)
-    if len(census.broken) > allowed:
-        if not allowed or census.nodes >= SMALL_POOL:
-            return _blocked(snapshot, node, claim, ailment, limit)
-        if not _has_turn(snapshot, node, pool, census):
-            return Repair(action=RepairAction.WAIT, ailment=ailment, requeue_after=TURN_RETRY)
-    return Repair(
+    health_summary = health_summary or summarise_node_health(snapshot, pool, policies)
+    allowed = limit.allowed_of(health_summary.nodes)
+    if health_summary.is_all_unhealthy and allowed and not limit.is_everything:
+        return _blocked(snapshot, node, claim, unhealthy_condition)
+    if len(health_summary.unhealthy) > allowed:
+        if not allowed or health_summary.nodes >= SMALL_POOL:
+            return _blocked(snapshot, node, claim, unhealthy_condition, limit)
+        if not _is_next_in_small_pool(snapshot, node, pool, health_summary):
+            return RepairAdvice(
+                action=RepairAction.WAIT,
+                unhealthy_condition=unhealthy_condition,
+                requeue_after=TURN_RETRY,
+            )
+    return RepairAdvice(
         action=RepairAction.REPAIR,
         claim=_due_now(claim, now),
-        ailment=ailment,
-        facts=_facts(snapshot, claim, ailment),
+        unhealthy_condition=unhealthy_condition,
+        metric_updates=_repair_metrics(snapshot, claim, unhealthy_condition),
     )
 
 
@@ -225,12 +239,12 @@ def _blocked(
     snapshot: Snapshot,
     node: NodeView,
     claim: NodeClaim,
-    ailment: Ailment,
+    unhealthy_condition: UnhealthyCondition,
     limit: UnhealthyLimit | None = None,
-) -> Repair:
-    """Leave a Node as it is, and tell it, its claim and its pool why.
+) -> RepairAdvice:
+    """Leave a Node as it is, with Events on it, its claim and its pool.
 
-    It is the limit that is exceeded; None: no Node is healthy.
+    `limit` is the limit that is exceeded; None if no Node is healthy.
     """
     name = claim.metadata.labels.get(NODE_POOL, "")
     refs = [node_ref(node), claim.ref]
@@ -243,9 +257,9 @@ def _blocked(
     if name:
         pool = snapshot.node_pools.get(name)
         refs.extend([] if pool is None else [pool.ref])
-    return Repair(
+    return RepairAdvice(
         action=RepairAction.BLOCKED,
-        ailment=ailment,
+        unhealthy_condition=unhealthy_condition,
         notices=tuple(_notice(ref, message) for ref in refs),
         requeue_after=BLOCKED_RETRY,
     )
@@ -262,26 +276,32 @@ def _notice(ref: ObjectRef, message: str) -> Notice:
     )
 
 
-def _has_turn(snapshot: Snapshot, node: NodeView, pool: str, census: Census) -> bool:
-    """Tell whether a small pool has settled, and this Node is the next of its broken ones."""
+def _is_next_in_small_pool(
+    snapshot: Snapshot, node: NodeView, pool: str, health_summary: NodeHealthSummary
+) -> bool:
+    """Tell whether no claim of the pool starts or ends, and this Node is the next to repair."""
     waiting: list[tuple[datetime, str]] = []
     for claim in snapshot.node_claims.values():
         if pool and claim.metadata.labels.get(NODE_POOL) != pool:
             continue
-        if is_only_held(claim):
+        if is_held_by_foreign_finalizer(claim):
             continue
         if claim.is_deleting:
             return False
         names = [each.name for each in snapshot.nodes_of(claim)]
-        ailing = [(census.broken[name].due, name) for name in names if name in census.broken]
-        if not ailing and not is_true(claim.status.conditions, INITIALIZED):
-            return False  # it may be the stand-in of the one before
-        waiting.extend(ailing)
+        due = [
+            (health_summary.unhealthy[name].repair_at, name)
+            for name in names
+            if name in health_summary.unhealthy
+        ]
+        if not due and not is_true(claim.status.conditions, INITIALIZED):
+            return False  # it may be the replacement of the Node before
+        waiting.extend(due)
     return bool(waiting) and min(waiting)[1] == node.name
 
 
 def _due_now(claim: NodeClaim, now: datetime) -> NodeClaim:
-    """Return the claim with its deadline passed; one that lies in the future gives way."""
+    """Return the claim with a deadline that has passed; a later one is replaced."""
     try:
         deadline = deadline_of(claim)
     except BadInputError:
@@ -289,15 +309,17 @@ def _due_now(claim: NodeClaim, now: datetime) -> NodeClaim:
     return claim if deadline is not None and deadline < now else with_deadline(claim, now)
 
 
-def _facts(snapshot: Snapshot, claim: NodeClaim, ailment: Ailment) -> tuple[Fact, ...]:
+def _repair_metrics(
+    snapshot: Snapshot, claim: NodeClaim, unhealthy_condition: UnhealthyCondition
+) -> tuple[MetricUpdate, ...]:
     labels = {
-        "condition": _snake_case(ailment.condition_type),
+        "condition": _snake_case(unhealthy_condition.condition_type),
         **metric_labels(claim, "nodepool", "capacity_type"),
         "image_id": claim.status.image_id,
     }
     return (
-        *disrupted_facts(snapshot, claim, UNHEALTHY),
-        Fact(metric="nodeclaims_unhealthy_disrupted", labels=labels),
+        *disrupted_metrics(snapshot, claim, UNHEALTHY),
+        MetricUpdate(metric=LifecycleMetric.NODECLAIMS_UNHEALTHY_DISRUPTED, labels=labels),
     )
 
 

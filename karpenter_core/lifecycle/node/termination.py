@@ -1,8 +1,8 @@
-"""The end of a Node: taint, drain, detach, terminate, let go.
+"""Computes the next action to terminate a deleted Node.
 
-One function looks at a deleting Node and says how far it is. Where it needs to know something of
-the cloud (is the instance of this silent node still there? has its termination begun?) it says so
-and is asked again with the answer.
+One function takes a deleted Node and returns the next action. When it needs an answer from the cloud
+(does the instance of this silent node still exist? has its termination started?) it returns that
+question, and the caller calls it again with the answer.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ from karpenter_core.api.nodeclaim import (
 )
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import Taint
-from karpenter_core.lifecycle.changes import Fact, NodePatch
+from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate, NodePatch
 from karpenter_core.lifecycle.claim_status import (
-    CLOCKS_DIFFER,
     condition_of,
-    redated,
     with_condition,
+    with_past_transition_time,
 )
 from karpenter_core.lifecycle.node.detachment import (
-    awaited_attachments,
-    awaiting_notice,
-    enumerated,
+    names_text,
+    pending_attachments,
+    pending_attachments_notice,
 )
 from karpenter_core.lifecycle.node.drain import drain_wave
 from karpenter_core.lifecycle.node.out_of_service import held_volumes, out_of_service_patch
@@ -50,7 +49,7 @@ from karpenter_core.lifecycle.nodeclaim.termination import (
     deadline_of,
     expiring_notice,
 )
-from karpenter_core.state.pod_rules import is_drainable, waiting_pods
+from karpenter_core.state.pod_rules import is_drainable, undrained_pods
 from karpenter_core.state.taints import has_taint
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
-    "DISRUPTED",
-    "MINIMUM_DRAIN",
+    "DISRUPTED_NO_SCHEDULE",
+    "MIN_DRAIN_TIME",
     "InstanceState",
     "NodeTermination",
     "NodeTerminationAction",
@@ -74,77 +73,78 @@ __all__ = [
     "undisrupted_patch",
 ]
 
-MINIMUM_DRAIN: Final = timedelta(seconds=5)
+MIN_DRAIN_TIME: Final = timedelta(seconds=5)
 """Upstream default: a scheduler that has not seen the taint may still bind a pod."""
 _POLL: Final = timedelta(seconds=1)
 
-DISRUPTED: Final = Taint(key=DISRUPTED_TAINT, effect="NoSchedule")
-BALANCERS_TOLD: Final = "karpenter"
-"""Value of the label that takes a node out of balancing."""
+DISRUPTED_NO_SCHEDULE: Final = Taint(key=DISRUPTED_TAINT, effect="NoSchedule")
+EXCLUDED_BY_KARPENTER: Final = "karpenter"
+"""Value of the label that excludes a node from external load balancers."""
 
 
 class InstanceState(Enum):
-    """What the provider said about a node's instance."""
+    """The state of a node's instance, as its provider reports it."""
 
-    UNKNOWN = "not asked yet"
-    PRESENT = "there"
-    ENDING = "the cloud is taking it away"
-    TERMINATING = "its termination has been started"
+    UNKNOWN = "not fetched yet"
+    PRESENT = "it exists"
+    ENDING = "the cloud is terminating it"
+    TERMINATING = "this controller has started its termination"
     GONE = "gone"
 
 
 class NodeTerminationAction(Enum):
-    """What the end of a node waits for."""
+    """The next action in the termination of a node."""
 
-    NONE = "the node is not ours to end"
-    WAIT = "pods or volumes are still there"
-    FETCH_INSTANCE = "is the instance of this silent node there? ask, and come back"
-    TERMINATE_INSTANCE = "ask for the termination, and come back"
-    FINISH = "the finalizer may go: `finish` is the patch"
+    NONE = "nothing: the node is not deleted, or has no finalizer of ours"
+    WAIT = "wait for pods, volumes or the instance"
+    FETCH_INSTANCE = "fetch the instance of this silent node, then call again"
+    TERMINATE_INSTANCE = "terminate the instance, then call again"
+    FINISH = "remove the finalizer: `finish` is the patch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTermination:
-    """What to do now. The patch of the node comes before everything else."""
+    """The next action for a node and its writes; the patch of the node comes first."""
 
     action: NodeTerminationAction
     node: NodePatch | None = None
     claim: NodeClaim | None = None
-    """The claim as it should be; None when there is none to speak of."""
+    """The claim as it should be; None unless the node has exactly one."""
     delete_claim: bool = False
     evictions: tuple[Eviction, ...] = ()
     finish: NodePatch | None = None
     notices: tuple[Notice, ...] = ()
-    facts: tuple[Fact, ...] = ()
+    metric_updates: tuple[MetricUpdate, ...] = ()
     requeue_after: timedelta | None = None
 
 
 def disrupted_patch(node: NodeView) -> NodePatch:
-    """Return the taint and label of a node that is on its way out.
+    """Return the patch that taints a terminating node and excludes it from load balancers.
 
-    A label that somebody else has set says the same, and is not ours to take off again.
+    A label that the user or another controller has set stays, and is not removed again later.
     """
-    labels = {} if EXCLUDE_BALANCERS in node.labels else {EXCLUDE_BALANCERS: BALANCERS_TOLD}
+    labels = {} if EXCLUDE_BALANCERS in node.labels else {EXCLUDE_BALANCERS: EXCLUDED_BY_KARPENTER}
     return replace(tainted_patch(node), labels=labels)
 
 
 def tainted_patch(node: NodeView) -> NodePatch:
-    """Return the taint of a node that is to go; balancers are told when it really does."""
+    """Return the patch that taints a node whose disruption may still be rolled back."""
     others = tuple(
         taint
         for taint in node.taints
-        if taint.key == DISRUPTED_TAINT and taint.effect != DISRUPTED.effect
+        if taint.key == DISRUPTED_TAINT and taint.effect != DISRUPTED_NO_SCHEDULE.effect
     )
-    return NodePatch(add_taints=(DISRUPTED,), remove_taints=others)
+    return NodePatch(add_taints=(DISRUPTED_NO_SCHEDULE,), remove_taints=others)
 
 
 def undisrupted_patch(node: NodeView) -> NodePatch | None:
-    """Return what takes the marks of a disruption off; None for a node that has none or goes."""
-    if node.is_deleting or not has_taint(node.taints, DISRUPTED):
+    """Return the patch that removes the marks of a disruption; None without marks or if deleted."""
+    if node.is_deleting or not has_taint(node.taints, DISRUPTED_NO_SCHEDULE):
         return None
-    is_ours = node.labels.get(EXCLUDE_BALANCERS) == BALANCERS_TOLD
+    is_ours = node.labels.get(EXCLUDE_BALANCERS) == EXCLUDED_BY_KARPENTER
     return NodePatch(
-        remove_taints=(DISRUPTED,), remove_labels=(EXCLUDE_BALANCERS,) if is_ours else ()
+        remove_taints=(DISRUPTED_NO_SCHEDULE,),
+        remove_labels=(EXCLUDE_BALANCERS,) if is_ours else (),
     )
 
 
@@ -158,12 +158,12 @@ def node_termination(
     node: NodeView,
     *,
     now: datetime,
-    instance: InstanceState = InstanceState.UNKNOWN,
+    instance: InstanceState,
     out_of_service: bool = False,
 ) -> NodeTermination:
-    """Say how far a deleting node is and what comes next.
+    """Return the next action in the termination of a deleted node.
 
-    With `out_of_service`, a node that is dead for good is marked as such, so that its volumes move.
+    With `out_of_service`, a dead node gets the out-of-service taint, so that its volumes move.
 
     Raises:
         BadInputError: the claim's termination deadline cannot be read.
@@ -177,47 +177,49 @@ def node_termination(
         return NodeTermination(
             action=NodeTerminationAction.FETCH_INSTANCE, claim=claim, delete_claim=delete_claim
         )
-    walk = _Walk(
+    steps = _TerminationSteps(
         snapshot=snapshot,
         node=node,
         claim=claim,
         now=now,
-        is_dead=out_of_service and node.ready != "True" and instance in _DOWN,
+        is_dead=out_of_service and node.ready != "True" and instance in _STOPPING_STATES,
     )
     if node.ready != "True" and instance is InstanceState.GONE:
-        return _with(walk.let_go(), delete_claim=delete_claim)
-    return _with(walk.run(instance), delete_claim=delete_claim)
+        return _with_claim_deletion(steps.finish_without_instance(), delete_claim=delete_claim)
+    return _with_claim_deletion(steps.run(instance), delete_claim=delete_claim)
 
 
-_DOWN: Final = frozenset({InstanceState.ENDING, InstanceState.TERMINATING, InstanceState.GONE})
-"""Nothing runs on such an instance, or soon will not, once its node has fallen silent."""
+_STOPPING_STATES: Final = frozenset(
+    {InstanceState.ENDING, InstanceState.TERMINATING, InstanceState.GONE}
+)
+"""States in which a silent node's instance runs nothing, or soon will not."""
 
 
-def _with(outcome: NodeTermination, *, delete_claim: bool) -> NodeTermination:
+def _with_claim_deletion(outcome: NodeTermination, *, delete_claim: bool) -> NodeTermination:
     return replace(outcome, delete_claim=delete_claim) if delete_claim else outcome
 
 
 @dataclass(slots=True, kw_only=True)
-class _Walk:
-    """The steps of one look, in order; the first that has to wait ends it."""
+class _TerminationSteps:
+    """The steps of one reconcile, in order; the first that has to wait ends it."""
 
     snapshot: Snapshot
     node: NodeView
     claim: NodeClaim | None
     now: datetime
     is_dead: bool = False
-    """The node is to be marked as dead for good."""
+    """Whether the node gets the out-of-service taint."""
     notices: list[Notice] = field(default_factory=list[Notice])
-    facts: list[Fact] = field(default_factory=list[Fact])
+    metric_updates: list[MetricUpdate] = field(default_factory=list[MetricUpdate])
 
-    def let_go(self) -> NodeTermination:
-        """End a node whose machine is gone, once its volumes have been let go of."""
+    def finish_without_instance(self) -> NodeTermination:
+        """Finish a node whose instance is gone, once its volumes are detached."""
         pods = self.snapshot.pods_by_node.get(self.node.name, ())
         held = held_volumes(self.snapshot, self.node, pods, self.now) if self.is_dead else ()
         if not held:
             return _finished(self.node, self.claim, self.now)
-        self.notices.append(awaiting_notice(self.node, held))
-        self._note_volumes(UNKNOWN, AWAITING_VOLUME_DETACHMENT)
+        self.notices.append(pending_attachments_notice(self.node, held))
+        self._set_volumes_detached(UNKNOWN, AWAITING_VOLUME_DETACHMENT)
         return self._wait(INSTANCE_POLL)
 
     def run(self, instance: InstanceState) -> NodeTermination:
@@ -225,16 +227,16 @@ class _Walk:
         if deadline is not None:
             self.notices.append(expiring_notice(node_ref(self.node), deadline))
         pods = self.snapshot.pods_by_node.get(self.node.name, ())
-        waiting = waiting_pods(pods, self.now)
+        waiting = undrained_pods(pods, self.now, self.snapshot.ledger)
         if waiting:
             return self._drain(waiting, deadline)
         if not self._is_drained():
             return self._wait(_POLL)
         if not self._is_detached(pods, deadline):
             return self._wait(_POLL)
-        if self.claim is not None and not self._has_twin():
+        if self.claim is not None and not self._has_other_node():
             if instance not in {InstanceState.TERMINATING, InstanceState.GONE}:
-                return self._outcome(NodeTerminationAction.TERMINATE_INSTANCE)
+                return self._termination(NodeTerminationAction.TERMINATE_INSTANCE)
             if instance is InstanceState.TERMINATING:
                 self.claim = with_condition(self.claim, INSTANCE_TERMINATING, now=self.now)
                 return self._wait(INSTANCE_POLL)
@@ -244,13 +246,13 @@ class _Walk:
             claim=self.claim,
             finish=finished.finish,
             notices=tuple(self.notices),
-            facts=(*self.facts, *finished.facts),
+            metric_updates=(*self.metric_updates, *finished.metric_updates),
         )
 
-    def _has_twin(self) -> bool:
-        """Tell whether another Node of the same machine is still to be drained.
+    def _has_other_node(self) -> bool:
+        """Tell whether another Node of the same instance is still to be drained.
 
-        Two Nodes should never show one provider id. Where they do, the last one ends the machine.
+        Two Nodes should never have the same provider id. If they do, the last one ends the instance.
         """
         return self.claim is not None and any(
             other.name != self.node.name and TERMINATION_FINALIZER in other.finalizers
@@ -258,8 +260,8 @@ class _Walk:
         )
 
     def _drain(self, waiting: tuple[PodView, ...], deadline: datetime | None) -> NodeTermination:
-        self._note_draining()
-        names = enumerated([pod.key for pod in waiting])
+        self._set_draining()
+        names = names_text([pod.key for pod in waiting])
         text = f"{len(waiting)} pods are waiting to be evicted: {names}"
         self.notices.append(
             Notice(
@@ -272,7 +274,7 @@ class _Walk:
         )
         return self._wait(_POLL, drain_wave(waiting, deadline=deadline, now=self.now))
 
-    def _note_draining(self) -> None:
+    def _set_draining(self) -> None:
         if self.claim is not None and condition_of(self.claim, DRAINED) is None:
             self.claim = with_condition(
                 self.claim,
@@ -284,54 +286,65 @@ class _Walk:
             )
 
     def _is_drained(self) -> bool:
-        """Call the node drained once it has stayed empty long enough; without claim, at once.
+        """Set Drained once the node has been empty for MIN_DRAIN_TIME; without a claim, at once.
 
-        Of a node that a command had tainted before it was deleted, empty, it is known since when no
-        pod should have come: that it is "draining" would be one more write that says nothing.
+        For an empty node that a command had tainted, the time counts from the node's deletion: no
+        pod should have come since, and a condition "draining" would be a write without content.
         """
         if self.claim is None:
             return True
         condition = condition_of(self.claim, DRAINED)
         if condition is not None and condition.status == TRUE:
             return True
-        since = self._closed_at() if condition is None else condition.last_transition_time
+        since = (
+            self._tainted_node_deleted_at() if condition is None else condition.last_transition_time
+        )
         if since is None:
-            self._note_draining()
+            self._set_draining()
             since = self.now
-        elif since - self.now > CLOCKS_DIFFER:  # the clock was ahead, and has been put right
-            self.claim = redated(self.claim, DRAINED, self.now)
-            since = self.now
-        if self.now - since < MINIMUM_DRAIN:
+        corrected = with_past_transition_time(self.claim, DRAINED, self.now)
+        if corrected is not self.claim:
+            self.claim, since = corrected, self.now
+        if self.now - since < MIN_DRAIN_TIME:
             return False
         self.claim = with_condition(self.claim, DRAINED, now=self.now)
-        self.facts.append(Fact(metric="nodes_drained", labels=_pool_label(self.node)))
+        self.metric_updates.append(
+            MetricUpdate(metric=LifecycleMetric.NODES_DRAINED, labels=_pool_label(self.node))
+        )
         return True
 
-    def _closed_at(self) -> datetime | None:
-        """Return when a node that a command had tainted was deleted; None for any other.
+    def _tainted_node_deleted_at(self) -> datetime | None:
+        """Return when a node that a command had tainted was deleted; None for other nodes.
 
-        The API server dates a deletion. Where its clock is ahead of ours the time tells nothing.
+        The API server's clock dates a deletion; a time ahead of our clock is not used.
         """
         reason = None if self.claim is None else condition_of(self.claim, DISRUPTION_REASON)
-        if reason is None or reason.status != TRUE or not has_taint(self.node.taints, DISRUPTED):
+        if (
+            reason is None
+            or reason.status != TRUE
+            or not has_taint(self.node.taints, DISRUPTED_NO_SCHEDULE)
+        ):
             return None
         deleted = self.node.deletion_timestamp
         return None if deleted is None or deleted > self.now else deleted
 
     def _is_detached(self, pods: tuple[PodView, ...], deadline: datetime | None) -> bool:
-        staying = (pod for pod in pods if not is_drainable(pod, self.now))
-        attached = awaited_attachments(self.snapshot, self.node, staying=staying)
+        ledger = self.snapshot.ledger
+        staying = (pod for pod in pods if not is_drainable(pod, self.now, ledger))
+        attached = pending_attachments(self.snapshot, self.node, staying_pods=staying)
         if not attached:
-            self._note_volumes(TRUE, VOLUMES_DETACHED)
+            self._set_volumes_detached(TRUE, VOLUMES_DETACHED)
             return True
         if deadline is not None and self.now >= deadline:
-            self._note_volumes(FALSE, TERMINATION_GRACE_PERIOD_ELAPSED)
+            self._set_volumes_detached(FALSE, TERMINATION_GRACE_PERIOD_ELAPSED)
             return True
-        self.notices.append(awaiting_notice(self.node, attached))
-        self._note_volumes(UNKNOWN, AWAITING_VOLUME_DETACHMENT)
+        self.notices.append(pending_attachments_notice(self.node, attached))
+        self._set_volumes_detached(UNKNOWN, AWAITING_VOLUME_DETACHMENT)
         return False
 
-    def _note_volumes(self, status: Literal["True", "False", "Unknown"], reason: str) -> None:
+    def _set_volumes_detached(
+        self, status: Literal["True", "False", "Unknown"], reason: str
+    ) -> None:
         if self.claim is not None:
             message = "" if status == TRUE else reason
             self.claim = with_condition(
@@ -343,14 +356,16 @@ class _Walk:
                 now=self.now,
             )
 
-    def _marks(self) -> NodePatch:
+    def _disrupted_patch(self) -> NodePatch:
         marks = disrupted_patch(self.node)
         return marks.merged(out_of_service_patch(self.node, self.now)) if self.is_dead else marks
 
     def _wait(self, delay: timedelta, evictions: tuple[Eviction, ...] = ()) -> NodeTermination:
-        return self._outcome(NodeTerminationAction.WAIT, evictions=evictions, requeue_after=delay)
+        return self._termination(
+            NodeTerminationAction.WAIT, evictions=evictions, requeue_after=delay
+        )
 
-    def _outcome(
+    def _termination(
         self,
         action: NodeTerminationAction,
         *,
@@ -359,31 +374,40 @@ class _Walk:
     ) -> NodeTermination:
         return NodeTermination(
             action=action,
-            node=self._marks(),
+            node=self._disrupted_patch(),
             claim=self.claim,
             evictions=evictions,
             notices=tuple(self.notices),
-            facts=tuple(self.facts),
+            metric_updates=tuple(self.metric_updates),
             requeue_after=requeue_after,
         )
 
 
 def _finished(node: NodeView, claim: NodeClaim | None, now: datetime) -> NodeTermination:
     pool = _pool_label(node)
-    facts = [
-        Fact(metric="nodes_terminated", labels={**pool, "zone": node.labels.get(ZONE, "")}),
+    metric_updates = [
+        MetricUpdate(
+            metric=LifecycleMetric.NODES_TERMINATED,
+            labels={**pool, "zone": node.labels.get(ZONE, "")},
+        ),
     ]
     if node.deletion_timestamp is not None:
         seconds = max((now - node.deletion_timestamp).total_seconds(), 0.0)
-        facts.append(Fact(metric="nodes_termination_duration", labels=pool, value=seconds))
+        metric_updates.append(
+            MetricUpdate(
+                metric=LifecycleMetric.NODES_TERMINATION_DURATION, labels=pool, value=seconds
+            )
+        )
     if node.created is not None:
         seconds = max((now - node.created).total_seconds(), 0.0)
-        facts.append(Fact(metric="nodes_lifetime_duration", labels=pool, value=seconds))
+        metric_updates.append(
+            MetricUpdate(metric=LifecycleMetric.NODES_LIFETIME_DURATION, labels=pool, value=seconds)
+        )
     return NodeTermination(
         action=NodeTerminationAction.FINISH,
         claim=claim,
         finish=NodePatch(remove_finalizers=(TERMINATION_FINALIZER,)),
-        facts=tuple(facts),
+        metric_updates=tuple(metric_updates),
     )
 
 

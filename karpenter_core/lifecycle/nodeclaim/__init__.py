@@ -1,1 +1,1 @@
-"""Decides the next step in the life of a NodeClaim; pure functions."""
+"""Computes the next step in the life cycle of NodeClaims; pure functions."""

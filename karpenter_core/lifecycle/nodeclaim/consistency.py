@@ -1,7 +1,8 @@
-"""Whether a node is what its claim was launched as: the condition ConsistentStateFound.
+"""Sets the condition ConsistentStateFound: compares node and claim.
 
-A node that came up with far less memory or fewer devices than its instance type has is usually a
-fault of the image, the kubelet's settings or the catalogue. Nothing is done about it but saying so.
+A node that has far less memory or fewer devices than its instance type points to a fault of the
+image, the kubelet's settings or the catalogue. The condition and an Event report it; nothing else is
+done.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from karpenter_core.api.nodeclaim import (
 )
 from karpenter_core.api.notices import Notice
 from karpenter_core.api.quantities import format_resources, parse_resources
-from karpenter_core.lifecycle.changes import Step
+from karpenter_core.lifecycle.changes import LifecycleStep
 from karpenter_core.lifecycle.claim_status import with_condition
 
 if TYPE_CHECKING:
@@ -29,23 +30,25 @@ if TYPE_CHECKING:
 
 __all__ = ["consistency_step", "shape_issues"]
 
-LEAST_SHARE: Final = 0.9
-"""How much of what is expected a node must have (upstream default)."""
-REPEAT: Final = timedelta(minutes=10)
-"""How long the same is not said again; upstream looks every ten minutes."""
+MIN_SHARE: Final = 0.9
+"""The share of an expected resource that a node must have (upstream default)."""
+REPEAT_INTERVAL: Final = timedelta(minutes=10)
+"""How often the same Event is repeated; upstream checks every ten minutes."""
 
 
-def consistency_step(claim: NodeClaim, nodes: Sequence[NodeView], *, now: datetime) -> Step:
-    """Compare an initialised claim with its one node.
+def consistency_step(
+    claim: NodeClaim, nodes: Sequence[NodeView], *, now: datetime
+) -> LifecycleStep:
+    """Compare an initialised claim with its node.
 
-    Duplicate nodes and missing ones are for others to report.
+    Claims with no node or several nodes are reported elsewhere.
     """
     if claim.is_deleting or len(nodes) != 1 or not is_true(claim.status.conditions, INITIALIZED):
-        return Step(claim=claim)
+        return LifecycleStep(claim=claim)
     issues = shape_issues(claim, nodes[0])
     if not issues:
-        return Step(claim=with_condition(claim, CONSISTENT_STATE_FOUND, now=now))
-    return Step(
+        return LifecycleStep(claim=with_condition(claim, CONSISTENT_STATE_FOUND, now=now))
+    return LifecycleStep(
         claim=with_condition(
             claim,
             CONSISTENT_STATE_FOUND,
@@ -59,19 +62,19 @@ def consistency_step(claim: NodeClaim, nodes: Sequence[NodeView], *, now: dateti
 
 
 def shape_issues(claim: NodeClaim, node: NodeView) -> tuple[str, ...]:
-    """Return which of the resources that were asked for the node has far too little of."""
+    """Return a message for each requested resource that the node has far too little of."""
     requested = parse_resources(claim.spec.resources.requests)
     expected = parse_resources(claim.status.capacity)
     issues: list[str] = []
     for name in sorted(requested):
-        wanted = expected.get(name, 0)
-        if not requested[name] or not wanted:
+        amount = expected.get(name, 0)
+        if not requested[name] or not amount:
             continue
-        share = node.capacity.get(name, 0) / wanted
-        if share < LEAST_SHARE:
-            found = format_resources({name: node.capacity.get(name, 0)})[name]
+        share = node.capacity.get(name, 0) / amount
+        if share < MIN_SHARE:
+            actual = format_resources({name: node.capacity.get(name, 0)})[name]
             issues.append(
-                f"expected {claim.status.capacity[name]} of resource {name}, but found {found} "
+                f"expected {claim.status.capacity[name]} of resource {name}, but found {actual} "
                 f"({100 * share:.1f}% of expected)"
             )
     return tuple(issues)
@@ -84,5 +87,5 @@ def _notice(claim: NodeClaim, issue: str) -> Notice:
         reason="FailedConsistencyCheck",
         message=issue,
         dedupe=(claim.uid, issue),
-        window=REPEAT,
+        window=REPEAT_INTERVAL,
     )

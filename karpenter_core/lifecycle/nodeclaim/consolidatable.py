@@ -1,4 +1,4 @@
-"""The condition `Consolidatable`: the node has been left in peace for as long as its pool says."""
+"""Sets the condition Consolidatable after the pool's `consolidateAfter`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from karpenter_core.api.conditions import TRUE, is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE, INITIALIZED
-from karpenter_core.lifecycle.changes import Step
+from karpenter_core.lifecycle.changes import LifecycleStep
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
     with_condition,
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
 
-__all__ = ["consolidatable_step", "quiet_since", "settled_at"]
+__all__ = ["consolidatable_at", "consolidatable_step", "quiet_since"]
 
 
 def quiet_since(claim: NodeClaim) -> datetime | None:
-    """Return when the last pod came or went or, before any did, when the claim was initialised."""
+    """Return when the last pod came or went; before the first one, when the claim initialised."""
     if claim.status.last_pod_event_time is not None:
         return claim.status.last_pod_event_time
     condition = condition_of(claim, INITIALIZED)
@@ -34,12 +34,12 @@ def quiet_since(claim: NodeClaim) -> datetime | None:
     return condition.last_transition_time
 
 
-def settled_at(
+def consolidatable_at(
     claim: NodeClaim, pool: NodePool, *, latest: datetime | None = None
 ) -> datetime | None:
-    """Return when the claim's node has been quiet for `consolidateAfter`; None when it never is.
+    """Return when the claim's node will have been quiet for `consolidateAfter`; None if never.
 
-    Quiet is known to have begun at `latest`, if that is before the time that the claim says.
+    The quiet time began at `latest` at the latest, whatever later time the claim's status has.
     """
     window = pool.spec.disruption.consolidate_after.timedelta
     if window is None or not is_true(claim.status.conditions, INITIALIZED):
@@ -51,21 +51,25 @@ def settled_at(
 
 
 def consolidatable_step(
-    claim: NodeClaim, pool: NodePool | None, *, now: datetime, watched: timedelta = timedelta()
-) -> Step:
-    """Set or clear the condition; within the window look again exactly at its end.
+    claim: NodeClaim,
+    pool: NodePool | None,
+    *,
+    now: datetime,
+    observed_quiet_time: timedelta = timedelta(),
+) -> LifecycleStep:
+    """Set or clear the condition; before the quiet time is over, requeue for its end.
 
-    `watched` is for how long this process has seen no pod come or go. It counts where the start of
-    quiet lies in the future: the clock was ahead when that was noted, or is behind now.
-    Claims of static pools are never consolidatable; those without a pool are left as they are.
+    `observed_quiet_time` is for how long this process has seen no pod come or go. It counts if the
+    claim's start of quiet lies in the future, because a clock was ahead or is behind now. Claims of
+    static pools are never consolidatable; claims without a pool are left as they are.
     """
     if pool is None or claim.is_deleting or NODE_POOL not in claim.metadata.labels:
-        return Step(claim=claim)
+        return LifecycleStep(claim=claim)
     if pool.spec.replicas is not None:
-        return Step(claim=without_condition(claim, CONSOLIDATABLE))
-    at = settled_at(claim, pool, latest=now - watched)
+        return LifecycleStep(claim=without_condition(claim, CONSOLIDATABLE))
+    at = consolidatable_at(claim, pool, latest=now - observed_quiet_time)
     if at is None:
-        return Step(claim=without_condition(claim, CONSOLIDATABLE))
+        return LifecycleStep(claim=without_condition(claim, CONSOLIDATABLE))
     if at - now > timedelta():
-        return Step(claim=without_condition(claim, CONSOLIDATABLE), requeue_after=at - now)
-    return Step(claim=with_condition(claim, CONSOLIDATABLE, now=now))
+        return LifecycleStep(claim=without_condition(claim, CONSOLIDATABLE), requeue_after=at - now)
+    return LifecycleStep(claim=with_condition(claim, CONSOLIDATABLE, now=now))

@@ -1,12 +1,13 @@
-"""Drift: why a claim no longer is what its pool, the catalogue and its provider ask for.
+"""Detects drift: compares a claim with its pool, the catalogue and its NodeClass.
 
-Five questions, the first answer counts: has the pool's template changed (`NodePoolDrifted`), do the
-pool's requirements exclude the claim (`RequirementsDrifted`), is its kind of machine no longer sold
-at all (`InstanceTypeNotFound`), has the NodeClass changed (`NodeClassDrift`), and what does the
-provider say of the instance. All but the last are answered here; the provider is asked for many claims at once, by somebody else, in between.
+There are five checks, and the first that finds drift gives the reason: the pool's template changed
+(`NodePoolDrifted`), the pool's requirements exclude the claim (`RequirementsDrifted`), the catalogue no
+longer has an offering like the claim's (`InstanceTypeNotFound`), the NodeClass changed
+(`NodeClassDrift`), or the provider reports drift of the instance. The first four are made here; the
+drift controller asks the provider for many claims in one call.
 
-A condition that cannot be judged now stays as it is: a cloud that is down must neither replace
-nodes nor forget which ones are to be replaced.
+If drift cannot be determined now, the condition stays as it is: during an outage of the cloud nodes
+are neither replaced nor forgotten.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ __all__ = [
 ]
 
 TYPE_CHECK_AGE: Final = timedelta(hours=1)
-"""Younger claims are not looked up in the catalogue: they were made out of it (upstream)."""
+"""Younger claims are not looked up in the catalogue that they were made from (upstream)."""
 TYPE_CHECK_PERIOD: Final = timedelta(minutes=30)
 """How long a claim that was found in the catalogue is not looked up again (upstream)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftRules:
-    """The labels that the core and the loaded providers know about."""
+    """The well-known labels, and aliases of label keys, of the core and the loaded providers."""
 
     well_known: frozenset[str] = WELL_KNOWN
     aliases: Mapping[str, str] = field(default_factory=lambda: dict(ALIASES))
@@ -73,19 +74,19 @@ class DriftRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalDrift:
-    """What the core can say of a claim by itself."""
+    """The result of the checks that need no call to the provider."""
 
     reason: str = ""
-    is_settled: bool = False
-    """Whether the provider need not be asked."""
+    is_decided: bool = False
+    """Whether the provider need not be called."""
     is_type_found: bool = False
     """Whether the claim was looked up in the catalogue and found there."""
     is_type_unknown: bool = False
-    """Whether it was to be looked up while there was no catalogue."""
+    """Whether a look-up was due, but there was no catalogue."""
 
 
 def is_type_check_due(claim: NodeClaim, found_at: datetime | None, *, now: datetime) -> bool:
-    """Tell whether a claim is to be looked up in the catalogue, where it was last found then."""
+    """Tell whether a claim, last found at `found_at`, is due to be looked up in the catalogue."""
     created = claim.metadata.creation_timestamp
     if created is None or now - created <= TYPE_CHECK_AGE:
         return False
@@ -102,24 +103,24 @@ def local_drift(
     found_at: datetime | None = None,
     rules: DriftRules | None = None,
 ) -> LocalDrift:
-    """Compare a claim with its pool and, when that is due, with what is sold.
+    """Compare a claim with its pool, its NodeClass and, when that is due, the catalogue.
 
-    `instance_types` are those of the pool's catalogue by name, None while there is none; in
+    `instance_types` are those of the pool's catalogue by name, None while there is no catalogue; at
     `found_at` the claim was last found there.
     """
     rules = rules or DriftRules()
     if not is_true(claim.status.conditions, LAUNCHED):
-        return LocalDrift(is_settled=True)
+        return LocalDrift(is_decided=True)
     reason = _static_drift(claim, pool) or _requirements_drift(claim, pool, rules)
     if reason:
-        return LocalDrift(reason=reason, is_settled=True)
+        return LocalDrift(reason=reason, is_decided=True)
     is_due = is_type_check_due(claim, found_at, now=now)
     if is_due and instance_types is not None and not _is_sold(claim, instance_types, rules):
-        return LocalDrift(reason=INSTANCE_TYPE_NOT_FOUND, is_settled=True)
+        return LocalDrift(reason=INSTANCE_TYPE_NOT_FOUND, is_decided=True)
     reason = "" if node_class is None else node_class_drift(claim, node_class)
     return LocalDrift(
         reason=reason,
-        is_settled=bool(reason),
+        is_decided=bool(reason),
         is_type_found=is_due and instance_types is not None,
         is_type_unknown=is_due and instance_types is None,
     )
@@ -130,9 +131,9 @@ def with_drift(
 ) -> NodeClaim:
     """Return the claim with the condition set, cleared or left; the same object when nothing changed.
 
-    `provider_reason` is empty when the provider sees no drift, None when it could not tell.
+    `provider_reason` is empty if the provider sees no drift, None if it could not determine it.
     """
-    reason = local.reason if local.is_settled else provider_reason
+    reason = local.reason if local.is_decided else provider_reason
     if reason:
         return with_condition(claim, DRIFTED, now=now, reason=reason, message=reason)
     if reason is None or local.is_type_unknown:
@@ -141,35 +142,35 @@ def with_drift(
 
 
 def _static_drift(claim: NodeClaim, pool: NodePool) -> str:
-    """Compare hashes, which say nothing unless both are there and of one version."""
+    """Compare the hashes of pool and claim, if both exist and have the same version."""
     ours, theirs = claim.metadata.annotations, pool.metadata.annotations
     version = ours.get(NODE_POOL_HASH_VERSION)
     hashed = ours.get(NODE_POOL_HASH)
-    wanted = theirs.get(NODE_POOL_HASH)
-    if version is None or hashed is None or wanted is None:
+    current = theirs.get(NODE_POOL_HASH)
+    if version is None or hashed is None or current is None:
         return ""
-    if version != theirs.get(NODE_POOL_HASH_VERSION) or hashed == wanted:
+    if version != theirs.get(NODE_POOL_HASH_VERSION) or hashed == current:
         return ""
     return NODE_POOL_DRIFTED
 
 
 def _requirements_drift(claim: NodeClaim, pool: NodePool, rules: DriftRules) -> str:
-    """Compare the claim's labels, as strictly as a node's: one that is missing is no label."""
+    """Compare the pool's requirements with the claim's labels; a missing label has no value."""
     labels = Requirements.from_labels(claim.metadata.labels, aliases=rules.aliases)
-    wanted = Requirements.from_specs(pool.spec.template.spec.requirements, aliases=rules.aliases)
-    return "" if labels.compatible(wanted) else REQUIREMENTS_DRIFTED
+    required = Requirements.from_specs(pool.spec.template.spec.requirements, aliases=rules.aliases)
+    return "" if labels.compatible(required) else REQUIREMENTS_DRIFTED
 
 
 def _is_sold(claim: NodeClaim, types: Mapping[str, InstanceType], rules: DriftRules) -> bool:
-    """Tell whether some offering, available or not, is what the claim's labels say."""
+    """Tell whether an offering, available or not, matches the claim's labels."""
     labels = Requirements.from_labels(claim.metadata.labels, aliases=rules.aliases)
     instance_type = types.get(labels.single_value(INSTANCE_TYPE))
     if instance_type is None:
         return False
     undefined = rules.well_known
     if labels.single_value(CAPACITY_TYPE) == RESERVED:
-        # A reserved machine may be one that its reservation has let go of: it goes on as
-        # on-demand. Which reservation it is of is the provider's to compare.
+        # An instance whose reservation has ended goes on as on-demand. The provider compares
+        # reservations.
         reservation = _reservation_labels(instance_type)
         undefined |= reservation
         labels = labels.without(reservation).replace(
@@ -182,7 +183,7 @@ def _is_sold(claim: NodeClaim, types: Mapping[str, InstanceType], rules: DriftRu
 
 
 def _reservation_labels(instance_type: InstanceType) -> frozenset[str]:
-    """Return the labels that only reserved offerings have: those that name the reservation."""
+    """Return the labels that only reserved offerings have; they name the reservation."""
     reserved: set[str] = set()
     common = {ZONE, CAPACITY_TYPE}
     for offering in instance_type.offerings:

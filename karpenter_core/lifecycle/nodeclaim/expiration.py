@@ -1,7 +1,7 @@
-"""Expiry: a claim that has lived as long as it may is deleted, whatever stands in the way.
+"""Expires claims: deletes those older than `expireAfter` by force.
 
-Forceful on purpose: budgets, PodDisruptionBudgets and do-not-disrupt are not asked, and nothing is
-launched in advance. Who wants old nodes replaced gently changes the NodePool, and lets them drift.
+Forceful on purpose: budgets, PodDisruptionBudgets and do-not-disrupt do not count, and nothing is
+launched in advance. To replace old nodes gently, users change the NodePool and let its claims drift.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.nodeclaim import LAUNCHED
-from karpenter_core.lifecycle.changes import Fact, Step
-from karpenter_core.lifecycle.claim_status import CLOCKS_DIFFER, condition_of, disrupted_labels
-from karpenter_core.lifecycle.nodeclaim.launch import DISRUPTED
+from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate
+from karpenter_core.lifecycle.claim_status import condition_of, disrupted_labels, is_in_future
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,51 +24,53 @@ __all__ = ["EXPIRED", "expiration_step", "expires_at"]
 
 EXPIRED: Final = "expired"
 PAUSED_RETRY: Final = timedelta(minutes=1)
-LONGEST_LAUNCH: Final = timedelta(minutes=10)
-"""From creation to launch; a claim that is not launched is given up far sooner."""
+MAX_LAUNCH_TIME: Final = timedelta(minutes=10)
+"""Longest time from creation to launch; a claim that is not launched is given up far sooner."""
 
 
 def expires_at(claim: NodeClaim, now: datetime) -> datetime | None:
-    """Return when a claim has lived as long as it may; None for one that never has."""
+    """Return when a claim expires; None if it never does."""
     lifetime = claim.spec.expire_after.timedelta
-    born = _born_at(claim, now)
+    born = _created_at(claim, now)
     return None if lifetime is None or born is None else born + lifetime
 
 
-def _born_at(claim: NodeClaim, now: datetime) -> datetime | None:
-    """Return when a claim's life began: with its creation, which the API server's clock dates.
+def _created_at(claim: NodeClaim, now: datetime) -> datetime | None:
+    """Return when a claim's lifetime began: at its creation, which the API server's clock dates.
 
-    Where the controller launched it much later by its own clock, the clocks differ, and what passes by
-    the one does not begin by the other: else a claim would be expired as soon as it is launched.
+    If the launch, dated by the controller's clock, seems to be much later, the two clocks differ. The
+    lifetime then begins with the launch: otherwise the claim would expire as soon as it is launched.
     """
     created, launched = claim.metadata.creation_timestamp, condition_of(claim, LAUNCHED)
     since = None if launched is None else launched.last_transition_time
-    if created is None or since is None or since - created <= LONGEST_LAUNCH:
+    if created is None or since is None or since - created <= MAX_LAUNCH_TIME:
         return created
-    return created if since - now > CLOCKS_DIFFER else since  # of a clock that has been put right
+    return created if is_in_future(since, now) else since
 
 
 def expiration_step(
     claim: NodeClaim, pods: Iterable[PodView], *, now: datetime, paused: bool = False
-) -> Step:
-    """Delete a claim whose time is over, else look again when it is; `pods` are on its node.
+) -> LifecycleStep:
+    """Delete an expired claim, or requeue it for when it expires; `pods` run on its node.
 
-    While all disruption of its pool is `paused` its time is not over.
+    While all disruption of its pool is `paused`, the claim does not expire.
     """
     at = None if claim.is_deleting else expires_at(claim, now)
     if at is None:
-        return Step(claim=claim)
+        return LifecycleStep(claim=claim)
     if at - now > timedelta():
-        return Step(claim=claim, requeue_after=at - now)
+        return LifecycleStep(claim=claim, requeue_after=at - now)
     if paused:
-        return Step(claim=claim, requeue_after=PAUSED_RETRY)
+        return LifecycleStep(claim=claim, requeue_after=PAUSED_RETRY)
     labels = disrupted_labels(claim, EXPIRED)
     moving = sum(pod.is_reschedulable for pod in pods)
-    return Step(
+    return LifecycleStep(
         claim=claim,
-        facts=(
-            Fact(metric=DISRUPTED, labels=labels),
-            Fact(metric="pods_disruption_initiated", labels=labels, value=moving),
+        metric_updates=(
+            MetricUpdate(metric=LifecycleMetric.NODECLAIMS_DISRUPTED, labels=labels),
+            MetricUpdate(
+                metric=LifecycleMetric.PODS_DISRUPTION_INITIATED, labels=labels, value=moving
+            ),
         ),
         delete=EXPIRED,
     )

@@ -1,14 +1,14 @@
-"""Claims without an instance, and instances without a claim.
+"""Finds claims without an instance and instances without a claim.
 
-Deleting on the word of a listing is the most dangerous thing an autoscaler does, so each direction
-needs two witnesses. A claim goes when the cloud does not list its instance *and* its node does not
-report Ready. An instance goes when no claim has been known for it for a while, the listing and the
-cluster's state were complete each time, the others do not all look the same, and the API server
-itself, asked for its claims at the end, shows none for it: a watch may be silent for minutes.
+Deleting because of a listing is the most dangerous thing an autoscaler does, so each direction needs
+two conditions. A claim is deleted if the cloud does not list its instance *and* its node is not Ready.
+An instance is terminated if it has had no claim for a while, the listing and the cluster's state were
+complete each time, not too many instances are without a claim, and a list of the claims from the API
+server, made last, has none for it either: a watch may be silent for minutes.
 
-Many instances without claims look like a mistake: another cluster under the same name, or claims that were
-lost. They are held back, except those that are provably the surplus of our own launches: a launch may have
-been carried out twice. Surplus ends after a long grace, a few instances at each look.
+Many instances without claims look like a mistake: another cluster under the same name, or claims that
+were lost. They are held back, except the provable surplus of our own launches: a launch call may have
+been carried out twice. Surplus is terminated after a longer grace period, a few instances per pass.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.api.notices import Notice
-from karpenter_core.lifecycle.nodeclaim.disrupted import disrupted_facts
-from karpenter_core.state.pod_rules import waiting_pods
+from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
+from karpenter_core.state.pod_rules import undrained_pods
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView, PodView
-    from karpenter_core.lifecycle.changes import Fact
+    from karpenter_core.lifecycle.changes import MetricUpdate
+    from karpenter_core.state.ledger import LedgerView
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
@@ -41,38 +42,38 @@ __all__ = [
     "ORPHAN_GRACE",
     "ORPHAN_SHARE",
     "PERIOD",
-    "SURPLUS_AT_ONCE",
     "SURPLUS_GRACE",
-    "CloudInstance",
+    "SURPLUS_PER_PASS",
+    "ClaimWithoutInstance",
+    "ListedInstance",
     "OrphanReport",
-    "VanishedClaim",
-    "keeping_pods",
+    "blocking_pods",
+    "claims_without_instance",
+    "exclude_claimed",
     "orphaned_instances",
     "surplus_instances",
     "surplus_notice",
-    "vanished_claims",
-    "was_let_in",
-    "without_claimed",
+    "was_registered",
 ]
 
 PERIOD: Final = timedelta(minutes=2)  # upstream default
 GARBAGE_COLLECTED: Final = "garbage_collected"
 
 ORPHAN_GRACE: Final = timedelta(minutes=1)
-"""How long an instance must have been without a claim; a launch is written down far sooner."""
+"""How long an instance must have been without a claim; a launch is recorded far sooner."""
 ORPHAN_SHARE: Final = 0.5
-"""Of all instances listed, the share that may be orphans before it is taken for a mistake."""
+"""The share of the listed instances above which orphans are taken for a mistake."""
 ORPHAN_FLOOR: Final = 10
-"""So many orphans are never taken for a mistake."""
+"""Up to this number, orphans are never taken for a mistake."""
 DRAIN_LIMIT: Final = timedelta(hours=1)
-"""How long pods may keep an instance without a claim: there is no grace period of a claim to end it."""
+"""How long pods may keep an instance without a claim, for which no grace period is set."""
 SURPLUS_GRACE: Final = timedelta(minutes=15)
-"""How long surplus of our own launches must have been without a claim, where many are."""
-SURPLUS_AT_ONCE: Final = 5
-"""So many of it end at one look."""
+"""How long surplus must have been without a claim while other orphans are held back."""
+SURPLUS_PER_PASS: Final = 5
+"""The number of surplus instances terminated in one pass."""
 
 
-class CloudInstance(Protocol):
+class ListedInstance(Protocol):
     """An instance as a provider lists it."""
 
     @property
@@ -90,18 +91,18 @@ class CloudInstance(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VanishedClaim:
-    """A claim whose instance is gone; it is to be deleted."""
+class ClaimWithoutInstance:
+    """A claim whose instance is gone, to be deleted, with the metrics of its deletion."""
 
     claim: NodeClaim
-    facts: tuple[Fact, ...] = ()
+    metric_updates: tuple[MetricUpdate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanReport:
-    """Instances to terminate, and what to remember for the next look.
+    """Instances to terminate, and since when instances have had no claim, for the next pass.
 
-    `held_back` counts the ones that were spared because they were suspiciously many.
+    `held_back` counts the instances that were spared because they were suspiciously many.
     """
 
     terminate: tuple[str, ...] = ()
@@ -109,42 +110,42 @@ class OrphanReport:
     held_back: int = 0
 
 
-def vanished_claims(
+def claims_without_instance(
     snapshot: Snapshot,
-    instances: Iterable[CloudInstance],
+    instances: Iterable[ListedInstance],
     *,
     complete: bool,
-    served: frozenset[tuple[str, str]] | None = None,
-) -> tuple[VanishedClaim, ...]:
-    """Return the registered claims behind which there is no instance any more.
+    served_kinds: frozenset[tuple[str, str]] | None = None,
+) -> tuple[ClaimWithoutInstance, ...]:
+    """Return the registered claims whose instance is gone.
 
-    `served` are the NodeClass kinds of the provider that was asked; None means all managed ones.
-    Claims that never registered are left to liveness, nodes that still report Ready to themselves.
+    `served_kinds` are the NodeClass kinds of the provider that listed; None means all managed ones.
+    Claims that never registered are left to liveness; claims with a Ready node are kept.
     """
     if not complete or not snapshot.synced:
         return ()
-    there = {item.provider_id for item in instances if not item.terminating}
-    kinds = snapshot.managed_kinds if served is None else served
-    gone: list[VanishedClaim] = []
+    listed = {item.provider_id for item in instances if not item.terminating}
+    kinds = snapshot.managed_kinds if served_kinds is None else served_kinds
+    gone: list[ClaimWithoutInstance] = []
     for _, claim in sorted(snapshot.node_claims.items()):
         ref = claim.spec.node_class_ref
         if (
             (ref.group, ref.kind) not in kinds
             or claim.is_deleting
             or not claim.status.provider_id
-            or claim.status.provider_id in there
+            or claim.status.provider_id in listed
             or not is_true(claim.status.conditions, REGISTERED)
             or any(node.ready == "True" for node in snapshot.nodes_of(claim))
         ):
             continue
-        facts = disrupted_facts(snapshot, claim, GARBAGE_COLLECTED)
-        gone.append(VanishedClaim(claim=claim, facts=facts))
+        metric_updates = disrupted_metrics(snapshot, claim, GARBAGE_COLLECTED)
+        gone.append(ClaimWithoutInstance(claim=claim, metric_updates=metric_updates))
     return tuple(gone)
 
 
 def orphaned_instances(
     snapshot: Snapshot,
-    instances: Sequence[CloudInstance],
+    instances: Sequence[ListedInstance],
     *,
     complete: bool,
     now: datetime,
@@ -153,10 +154,10 @@ def orphaned_instances(
     share: float = ORPHAN_SHARE,
     floor: int = ORPHAN_FLOOR,
 ) -> OrphanReport:
-    """Return the instances that no claim stands for.
+    """Return the instances to terminate because no claim uses them.
 
-    One look never condemns: what is missing a claim now is remembered, and goes when it still
-    misses it after the grace time. An incomplete look tells nothing and remembers what was known.
+    An instance without a claim is first remembered, and terminated if it still has none after the
+    grace period. An incomplete listing changes nothing.
     """
     if not complete or not snapshot.synced:
         return OrphanReport(missing_since=dict(missing_since))
@@ -176,31 +177,31 @@ def orphaned_instances(
         and (not item.launched_for or _is_unused(item, users))
     ]
     since = {item.provider_id: missing_since.get(item.provider_id, now) for item in unclaimed}
-    condemned = tuple(sorted(name for name, first in since.items() if now - first >= grace))
-    if len(condemned) > max(floor, share * len(instances)):
-        return OrphanReport(missing_since=since, held_back=len(condemned))
-    return OrphanReport(terminate=condemned, missing_since=since)
+    to_terminate = tuple(sorted(name for name, first in since.items() if now - first >= grace))
+    if len(to_terminate) > max(floor, share * len(instances)):
+        return OrphanReport(missing_since=since, held_back=len(to_terminate))
+    return OrphanReport(terminate=to_terminate, missing_since=since)
 
 
 def surplus_instances(
     snapshot: Snapshot,
-    instances: Iterable[CloudInstance],
+    instances: Iterable[ListedInstance],
     *,
     known_uids: Container[str],
     now: datetime,
     missing_since: Mapping[str, datetime],
     grace: timedelta = SURPLUS_GRACE,
-    at_once: int = SURPLUS_AT_ONCE,
+    at_once: int = SURPLUS_PER_PASS,
 ) -> tuple[str, ...]:
-    """Return the first few instances that are surplus of launches of this cluster.
+    """Return the first few instances that are surplus of this cluster's launches.
 
-    `missing_since` is that of `orphaned_instances`, for the same complete listing; `known_uids` are UIDs
-    of claims that this process has seen in this cluster. An instance is surplus when it was launched
-    for claims of this cluster, each of them is gone or uses another instance, and no node of the
-    instance was ever let in.
+    `missing_since` is that of `orphaned_instances` for the same complete listing; `known_uids` are the
+    UIDs of the claims that this process has seen in this cluster. An instance is surplus if it was
+    launched for claims of this cluster, each of them is gone or uses another instance, and no node of
+    the instance was ever registered.
     """
     users = {claim.uid: claim.status.provider_id for claim in snapshot.node_claims.values()}
-    found = sorted(
+    surplus = sorted(
         item.provider_id
         for item in instances
         if item.provider_id in missing_since
@@ -213,15 +214,15 @@ def surplus_instances(
             for name in snapshot.nodes_by_provider_id.get(item.provider_id, ())
         )
     )
-    return tuple(found[:at_once])
+    return tuple(surplus[:at_once])
 
 
 def surplus_notice(
-    provider_id: str, instances: Iterable[CloudInstance], snapshot: Snapshot
+    provider_id: str, instances: Iterable[ListedInstance], snapshot: Snapshot
 ) -> Notice | None:
-    """Say of a NodeClaim that an instance ends that was launched for it beside its own.
+    """Return the Event on a NodeClaim that a second instance launched for it is terminated.
 
-    A call for several claims does not tell for which of them; one of them is told.
+    A launch call for several claims does not say which instance is whose; the first claim gets it.
     """
     item = next((each for each in instances if each.provider_id == provider_id), None)
     uids: frozenset[str] = frozenset() if item is None else _claims_of(item)
@@ -234,51 +235,53 @@ def surplus_notice(
         type="Warning",
         reason="SurplusInstanceTerminated",
         message=(
-            f"Instance {provider_id} was launched beside {claim.status.provider_id}, which this "
-            "NodeClaim uses: no NodeClaim uses it, and it is terminated"
+            f"Instance {provider_id} is terminated: it was launched beside "
+            f"{claim.status.provider_id}, which this NodeClaim uses, and no NodeClaim uses it"
         ),
         dedupe=(claim.uid, provider_id),
     )
 
 
-def was_let_in(node: NodeView) -> bool:
-    """Whether a Node was ever registered, so that pods may have been placed on it.
+def was_registered(node: NodeView) -> bool:
+    """Tell whether a Node was ever registered, so that pods may have been placed on it.
 
-    On others there are only pods that tolerate the taint of an unregistered Node. Nobody drains them.
+    Other Nodes only have pods that tolerate the taint of an unregistered Node; they are not drained.
     """
     return TERMINATION_FINALIZER in node.finalizers or node.labels.get(REGISTERED_LABEL) == "true"
 
 
-def keeping_pods(pods: Iterable[PodView], now: datetime) -> tuple[PodView, ...]:
-    """Return the pods that have to leave before an instance without a claim ends.
+def blocking_pods(
+    pods: Iterable[PodView], now: datetime, ledger: LedgerView
+) -> tuple[PodView, ...]:
+    """Return the pods that must leave before an instance without a claim is terminated.
 
-    Those are what a drain waits for but for daemons, which serve the others and end with the machine.
+    A drain waits for these pods, except daemons, which serve the others and end with the instance.
     """
-    return tuple(pod for pod in waiting_pods(pods, now) if not pod.is_daemon)
+    return tuple(pod for pod in undrained_pods(pods, now, ledger) if not pod.is_daemon)
 
 
-def _claims_of(item: CloudInstance) -> frozenset[str]:
+def _claims_of(item: ListedInstance) -> frozenset[str]:
     """Return the UIDs of the claims that an instance was launched for."""
     return frozenset(item.launched_for or ((item.token,) if item.token else ()))
 
 
-def _is_unused(item: CloudInstance, users: Mapping[str, str]) -> bool:
-    """Whether each claim of a launch is gone or names another instance; `users` are ids by UID."""
+def _is_unused(item: ListedInstance, users: Mapping[str, str]) -> bool:
+    """Tell whether each claim of a launch is gone or uses another instance; `users` is by UID."""
     named = [users[uid] for uid in _claims_of(item) if uid in users]
     return all(provider_id not in {"", item.provider_id} for provider_id in named)
 
 
-def without_claimed(
-    condemned: Iterable[str],
-    instances: Iterable[CloudInstance],
+def exclude_claimed(
+    to_terminate: Iterable[str],
+    instances: Iterable[ListedInstance],
     claims: Iterable[NodeClaim],
     *,
     unreadable: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
-    """Return the condemned instances for which none of these claims stands after all.
+    """Return the instances to terminate that none of these claims uses.
 
-    `claims` are all that the API server has, `unreadable` UIDs and names of those among them that
-    cannot be read; they count as claims too. An instance of a call for several claims is spared while
+    `claims` are all that the API server has; `unreadable` are the UIDs and names of claims that cannot
+    be parsed, which count as claims too. An instance of a launch call for several claims is kept while
     one of them names no instance yet.
     """
     present = tuple(claims)
@@ -291,7 +294,7 @@ def without_claimed(
     by_id = {item.provider_id: item for item in instances}
     return tuple(
         provider_id
-        for provider_id in condemned
+        for provider_id in to_terminate
         if provider_id not in ids
         and (item := by_id[provider_id])
         and (item.token not in uids if item.token else item.node_claim not in names)

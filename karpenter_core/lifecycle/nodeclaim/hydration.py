@@ -1,11 +1,11 @@
-"""The label that names the NodeClass, on claims and nodes that an older controller made."""
+"""Adds the NodeClass label to claims and nodes of older controllers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import node_class_label
-from karpenter_core.lifecycle.changes import NodePatch, Step
+from karpenter_core.lifecycle.changes import LifecycleStep, NodePatch
 from karpenter_core.lifecycle.claim_status import with_metadata
 
 if TYPE_CHECKING:
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["hydration_step"]
 
 
-def hydration_step(claim: NodeClaim, nodes: Sequence[NodeView]) -> Step:
-    """Put the label on a claim that lacks it or has another, and on its one node likewise."""
+def hydration_step(claim: NodeClaim, nodes: Sequence[NodeView]) -> LifecycleStep:
+    """Set the label on a claim, and on its node if it has exactly one."""
     ref = claim.spec.node_class_ref
     label = {node_class_label(ref.group, ref.kind): ref.name}
     patch = None
     if len(nodes) == 1 and not label.items() <= nodes[0].labels.items():
         patch = NodePatch(labels=label)
-    return Step(claim=with_metadata(claim, labels={**claim.metadata.labels, **label}), node=patch)
+    return LifecycleStep(
+        claim=with_metadata(claim, labels={**claim.metadata.labels, **label}), node=patch
+    )

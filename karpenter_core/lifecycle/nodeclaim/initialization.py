@@ -1,4 +1,4 @@
-"""Initialisation: the node is ready to be judged for what it really is."""
+"""Sets the condition Initialized once a node is Ready and usable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from karpenter_core.api.nodeclaim import (
     STARTUP_TAINTS_EXIST,
 )
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.lifecycle.changes import NodePatch, Step
+from karpenter_core.lifecycle.changes import LifecycleStep, NodePatch
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.scheduling.taints import taint_text
 from karpenter_core.state.taints import has_taint, is_ephemeral, taint_of
@@ -31,27 +31,29 @@ if TYPE_CHECKING:
 __all__ = ["initialization_step"]
 
 
-def initialization_step(claim: NodeClaim, nodes: Sequence[NodeView], *, now: datetime) -> Step:
-    """Call the machine initialised once it is Ready, bare of boot-time taints and whole.
+def initialization_step(
+    claim: NodeClaim, nodes: Sequence[NodeView], *, now: datetime
+) -> LifecycleStep:
+    """Set Initialized once the node is Ready, without startup taints and with all resources.
 
-    What it waits for is the first of its gates that is shut.
+    Until then the condition names the first requirement that is not met.
     """
     conditions = claim.status.conditions
     if not is_true(conditions, REGISTERED) or is_true(conditions, INITIALIZED):
-        return Step(claim=claim)
+        return LifecycleStep(claim=claim)
     if len(nodes) != 1:
         return _waiting(claim, NODE_NOT_FOUND, "Node not registered with cluster", now)
     node = nodes[0]
-    shut = _shut_gate(claim, node)
-    if shut is not None:
-        return _waiting(claim, *shut, now)
-    return Step(
+    unmet = _unmet_requirement(claim, node)
+    if unmet is not None:
+        return _waiting(claim, *unmet, now)
+    return LifecycleStep(
         claim=with_condition(claim, INITIALIZED, now=now),
         node=NodePatch(labels={INITIALIZED_LABEL: "true"}),
     )
 
 
-def _shut_gate(claim: NodeClaim, node: NodeView) -> tuple[str, str] | None:
+def _unmet_requirement(claim: NodeClaim, node: NodeView) -> tuple[str, str] | None:
     if node.ready != "True":
         return NODE_NOT_READY, "Node status is NotReady"
     for spec in claim.spec.startup_taints:
@@ -68,8 +70,8 @@ def _shut_gate(claim: NodeClaim, node: NodeView) -> tuple[str, str] | None:
     return None
 
 
-def _waiting(claim: NodeClaim, reason: str, message: str, now: datetime) -> Step:
-    return Step(
+def _waiting(claim: NodeClaim, reason: str, message: str, now: datetime) -> LifecycleStep:
+    return LifecycleStep(
         claim=with_condition(
             claim, INITIALIZED, status=UNKNOWN, reason=reason, message=message, now=now
         )

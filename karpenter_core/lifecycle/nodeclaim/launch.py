@@ -1,8 +1,8 @@
-"""Launching: from a claim to an instance, once.
+"""Decides whether to launch a claim, and applies the result of the launch.
 
-The provider is asked for a claim until it answers with an instance; the claim's UID is its token,
-so that asking again after a crash finds what was launched. While a call is open, or when its
-result is remembered, nobody is asked.
+The provider is called until it answers with an instance. The claim's UID is the idempotency token, so
+that a call after a crash finds the instance that was launched before. While a call is open, or its
+result is in the ledger, the provider is not called.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from karpenter_core.errors import (
     OfferingKey,
     ThrottledError,
 )
-from karpenter_core.lifecycle.changes import Fact, Step
+from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
-    cut,
     disrupted_labels,
+    truncate_message,
     with_condition,
     with_metadata,
 )
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
 INSUFFICIENT_CAPACITY: Final = "insufficient_capacity"
 NODE_CLASS_NOT_READY: Final = "nodeclass_not_ready"
 MAX_CONDITION_MESSAGE: Final = 32_768
-"""Of a condition (CustomResourceDefinition of NodeClaims)."""
+"""Longest message of a condition (CustomResourceDefinition of NodeClaims)."""
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
 __all__ = [
     "INSUFFICIENT_CAPACITY",
     "NODE_CLASS_NOT_READY",
+    "InstanceDescription",
     "LaunchAction",
     "LaunchAdvice",
-    "LaunchedMachine",
     "exhausted_offerings",
     "finalizer_step",
     "launch_advice",
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-class LaunchedMachine(Protocol):
+class InstanceDescription(Protocol):
     """An instance as a provider describes it."""
 
     @property
@@ -91,71 +91,71 @@ class LaunchedMachine(Protocol):
 
 
 class LaunchAction(Enum):
-    """What a claim needs next."""
+    """The next action for a claim's launch."""
 
-    NONE = "launched, or given up"
-    ADOPT = "take the result that is remembered"
-    CALL = "ask the provider"
-    WAIT = "a call is open"
+    NONE = "nothing: it is launched or given up"
+    ADOPT = "apply the result in the ledger"
+    CALL = "call the provider"
+    WAIT = "wait for the open call"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchAdvice:
-    """What to do about a claim's launch; `result` is there to adopt."""
+    """The next action for a claim's launch; with ADOPT, `result` is the launched claim."""
 
     action: LaunchAction
     result: NodeClaim | None = None
 
 
-def finalizer_step(claim: NodeClaim) -> Step | None:
-    """Put the finalizer on, which must be there before anything can be launched."""
+def finalizer_step(claim: NodeClaim) -> LifecycleStep | None:
+    """Add the finalizer, without which nothing is launched; None if the claim has it."""
     if TERMINATION_FINALIZER in claim.metadata.finalizers:
         return None
     finalizers = (*claim.metadata.finalizers, TERMINATION_FINALIZER)
-    return Step(claim=with_metadata(claim, finalizers=finalizers))
+    return LifecycleStep(claim=with_metadata(claim, finalizers=finalizers))
 
 
 def launch_advice(claim: NodeClaim, ledger: LedgerView) -> LaunchAdvice:
-    """Say whether the provider is to be asked for this claim."""
+    """Decide whether to call the provider for this claim."""
     if not is_unknown(claim.status.conditions, LAUNCHED):
         return LaunchAdvice(action=LaunchAction.NONE)
-    known = ledger.launches.get(claim.uid)
-    if known is not None:
-        return LaunchAdvice(action=LaunchAction.ADOPT, result=known.claim)
+    launch = ledger.launches.get(claim.uid)
+    if launch is not None:
+        return LaunchAdvice(action=LaunchAction.ADOPT, result=launch.claim)
     if claim.uid in ledger.open_launches:
         return LaunchAdvice(action=LaunchAction.WAIT)
     return LaunchAdvice(action=LaunchAction.CALL)
 
 
-def launched_claim(claim: NodeClaim, machine: LaunchedMachine) -> NodeClaim:
-    """Return the claim as the provider completed it: what a launch leaves to remember.
+def launched_claim(claim: NodeClaim, instance: InstanceDescription) -> NodeClaim:
+    """Return the claim completed with its instance, as the ledger keeps it.
 
-    Of labels the claim's own win, of annotations the provider's.
+    The claim's own labels win over the provider's, the provider's annotations over the claim's.
     """
     resolved = {
-        INSTANCE_TYPE: machine.instance_type,
-        ZONE: machine.zone,
-        CAPACITY_TYPE: machine.capacity_type,
+        INSTANCE_TYPE: instance.instance_type,
+        ZONE: instance.zone,
+        CAPACITY_TYPE: instance.capacity_type,
     }
     labels = {key: value for key, value in resolved.items() if value}
     completed = with_metadata(
         claim,
-        labels={**labels, **machine.labels, **claim.metadata.labels},
-        annotations={**claim.metadata.annotations, **machine.annotations},
+        labels={**labels, **instance.labels, **claim.metadata.labels},
+        annotations={**claim.metadata.annotations, **instance.annotations},
     )
     status = claim.status.model_copy(
         update={
-            "provider_id": machine.provider_id,
-            "image_id": machine.image_id,
-            "capacity": format_resources(machine.capacity),
-            "allocatable": format_resources(machine.allocatable),
+            "provider_id": instance.provider_id,
+            "image_id": instance.image_id,
+            "capacity": format_resources(instance.capacity),
+            "allocatable": format_resources(instance.allocatable),
         },
     )
     return completed.model_copy(update={"status": status})
 
 
-def launched_step(claim: NodeClaim, result: NodeClaim, now: datetime) -> Step:
-    """Take over what a launch brought, and say so."""
+def launched_step(claim: NodeClaim, result: NodeClaim, now: datetime) -> LifecycleStep:
+    """Apply the result of a launch to the claim and set Launched."""
     merged = with_metadata(
         claim,
         labels={**result.metadata.labels, **claim.metadata.labels},
@@ -170,7 +170,7 @@ def launched_step(claim: NodeClaim, result: NodeClaim, now: datetime) -> Step:
         },
     )
     merged = merged.model_copy(update={"status": status})
-    return Step(claim=with_condition(merged, LAUNCHED, now=now))
+    return LifecycleStep(claim=with_condition(merged, LAUNCHED, now=now))
 
 
 def launch_failed(
@@ -179,20 +179,20 @@ def launch_failed(
     *,
     now: datetime,
     instance_types: Iterable[InstanceType] = (),
-) -> Step:
-    """Answer a launch that brought nothing.
+) -> LifecycleStep:
+    """Return what follows from a failed launch.
 
-    Without capacity the claim goes, so that its pods are placed anew with the offering masked; so
-    it does when its NodeClass is not usable. Everything else is tried again until liveness ends it.
+    Without capacity the claim is deleted, and its pods are planned anew without the offering; if its
+    NodeClass is not ready it is deleted too. Other errors are retried until liveness gives up.
     """
     match error:
         case CallPendingError():
-            return Step(claim=claim)
+            return LifecycleStep(claim=claim)
         case InsufficientCapacityError():
-            return Step(
+            return LifecycleStep(
                 claim=claim,
                 notices=(_warning_notice(claim, error, reason="InsufficientCapacityError"),),
-                facts=(_disrupted(claim, INSUFFICIENT_CAPACITY),),
+                metric_updates=(_disrupted_metric(claim, INSUFFICIENT_CAPACITY),),
                 exhausted=exhausted_offerings(
                     error, instance_types, Requirements.from_specs(claim.spec.requirements)
                 ),
@@ -204,19 +204,19 @@ def launch_failed(
                 delete=INSUFFICIENT_CAPACITY,
             )
         case NodeClassNotReadyError():
-            return Step(
+            return LifecycleStep(
                 claim=claim,
                 notices=(_warning_notice(claim, error, reason="NodeClassNotReady"),),
-                facts=(_disrupted(claim, NODE_CLASS_NOT_READY),),
+                metric_updates=(_disrupted_metric(claim, NODE_CLASS_NOT_READY),),
                 delete=NODE_CLASS_NOT_READY,
             )
         case LaunchFailedError() | AuthError():
-            # A reason that the API server refuses would keep the whole status from being written.
+            # The API server would reject the whole status because of an invalid reason.
             reason = error.reason if _REASON.fullmatch(error.reason) else LAUNCH_FAILED
             message = str(error)[:MAX_CONDITION_MESSAGE]
         case _:
-            reason, message = LAUNCH_FAILED, cut(str(error))
-    return Step(
+            reason, message = LAUNCH_FAILED, truncate_message(str(error))
+    return LifecycleStep(
         claim=with_condition(
             claim, LAUNCHED, status=UNKNOWN, reason=reason, message=message, now=now
         ),
@@ -230,12 +230,12 @@ def exhausted_offerings(
     instance_types: Iterable[InstanceType],
     requirements: Requirements,
 ) -> tuple[OfferingKey, ...]:
-    """Return every offering that a stock-out reaches, out of the types that were asked for.
+    """Return all offerings of the requested types that an error makes unavailable.
 
-    A zone or region without capacity has none for any type under the same capacity type; which
-    types share a family's quota only the provider knows, who then names them all. An error that
-    names nothing is about all that the claim could have become: else the next plan would ask for
-    the same, again and again.
+    A zone or region without capacity has none for any type of the same capacity type. Only the
+    provider knows which types share a quota, so it names all of them. An error that names no offering
+    covers every offering that the claim could have used: otherwise the next plan would choose the same
+    ones again and again.
     """
     if not error.offerings:
         return tuple(
@@ -272,13 +272,12 @@ def _warning_notice(claim: NodeClaim, error: CloudProviderError, *, reason: str)
         regarding=claim.ref,
         type="Warning",
         reason=reason,
-        message=f"NodeClaim {claim.name} event: {cut(str(error))}",
+        message=f"NodeClaim {claim.name} event: {truncate_message(str(error))}",
         dedupe=(claim.uid,),
     )
 
 
-def _disrupted(claim: NodeClaim, reason: str) -> Fact:
-    return Fact(metric=DISRUPTED, labels=disrupted_labels(claim, reason))
-
-
-DISRUPTED: Final = "nodeclaims_disrupted"
+def _disrupted_metric(claim: NodeClaim, reason: str) -> MetricUpdate:
+    return MetricUpdate(
+        metric=LifecycleMetric.NODECLAIMS_DISRUPTED, labels=disrupted_labels(claim, reason)
+    )

@@ -1,4 +1,4 @@
-"""Liveness: a claim that comes to nothing is given up, so that its pods are placed anew."""
+"""Gives up claims that do not launch or register in time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import AWAITING_RECONCILIATION, is_true
 from karpenter_core.api.nodeclaim import LAUNCHED, REGISTERED
-from karpenter_core.lifecycle.changes import Fact, Step
+from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
-    CLOCKS_DIFFER,
     condition_of,
     disrupted_labels,
-    redated,
+    with_past_transition_time,
 )
-from karpenter_core.lifecycle.nodeclaim.launch import DISRUPTED
 from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of
 from karpenter_core.state.events import RegistrationSettled
 
@@ -45,15 +43,15 @@ def liveness_step(
     now: datetime,
     launch_timeout: timedelta = LAUNCH_TIMEOUT,
     registration_timeout: timedelta = REGISTRATION_TIMEOUT,
-) -> Step:
-    """Give a claim up that is not launched, or not registered, in time.
+) -> LifecycleStep:
+    """Delete a claim that was not launched, or did not register, in time.
 
-    Both limits run from the last transition of the condition, not from the claim's creation. Where the
-    clock was ahead when the transition was noted, and has been put right, they run from now.
+    Both limits run from the last transition of the condition, not from the claim's creation. If the
+    clock was ahead at that transition and has been corrected since, they run from now.
     """
     conditions = claim.status.conditions
     if is_true(conditions, REGISTERED):
-        return Step(claim=claim)
+        return LifecycleStep(claim=claim)
     if is_true(conditions, LAUNCHED):
         waits_for, limit, reason = REGISTERED, registration_timeout, REGISTRATION_TIMED_OUT
     else:
@@ -63,24 +61,29 @@ def liveness_step(
     if condition is not None:
         since = condition.last_transition_time
     if since is None:
-        return Step(claim=claim, requeue_after=limit)
-    if condition is not None and since - now > CLOCKS_DIFFER:
-        return Step(claim=redated(claim, waits_for, now), requeue_after=limit)
+        return LifecycleStep(claim=claim, requeue_after=limit)
+    corrected = with_past_transition_time(claim, waits_for, now)
+    if corrected is not claim:
+        return LifecycleStep(claim=corrected, requeue_after=limit)
     left = since + limit - now
     if left > timedelta():
-        return Step(claim=claim, requeue_after=left)
+        return LifecycleStep(claim=claim, requeue_after=left)
     owner = pool_uid_of(claim)
-    why: dict[str, str] = {}
+    failure: dict[str, str] = {}
     if condition is not None and waits_for == LAUNCHED and _was_tried(condition):
-        why = {"reason": condition.reason, "message": condition.message}
-    return Step(
+        failure = {"reason": condition.reason, "message": condition.message}
+    return LifecycleStep(
         claim=claim,
-        facts=(Fact(metric=DISRUPTED, labels=disrupted_labels(claim, reason)),),
-        events=(RegistrationSettled(pool_uid=owner, succeeded=False, **why),) if owner else (),
+        metric_updates=(
+            MetricUpdate(
+                metric=LifecycleMetric.NODECLAIMS_DISRUPTED, labels=disrupted_labels(claim, reason)
+            ),
+        ),
+        events=(RegistrationSettled(pool_uid=owner, succeeded=False, **failure),) if owner else (),
         delete=reason,
     )
 
 
 def _was_tried(launched: Condition) -> bool:
-    """Tell whether a launch was answered: else the condition has nothing to say of it."""
+    """Tell whether a launch was answered, so that the condition carries its error."""
     return launched.reason != AWAITING_RECONCILIATION

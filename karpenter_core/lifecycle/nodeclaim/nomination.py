@@ -1,7 +1,7 @@
-"""Which pods the scheduler is told of when a node is let in, and which place each is dealt.
+"""Chooses the nodes to nominate pending pods for when nodes register.
 
-The scheduler knows nothing of plans, but it tries the node first that a pod's status names, and
-keeps that node's room from other pods of the same or of lower priority.
+The scheduler knows nothing of plans, but it tries a pod's nominated node first, and reserves capacity
+on that node against other pods of the same or of lower priority.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
-    "deal_places",
-    "looks_around",
-    "meant_pods",
+    "choose_nominations",
+    "depends_on_other_pods",
+    "planned_pods",
     "pods_compete",
 ]
 
@@ -29,14 +29,14 @@ _HARD: Final = "DoNotSchedule"
 
 
 def pods_compete(snapshot: Snapshot) -> bool:
-    """Tell whether the pods that wait differ: equal ones may take each other's places."""
+    """Tell whether waiting pods differ; equal pods may take each other's places."""
     waiting = chain(snapshot.pending_pods.values(), snapshot.nominated_pods.values())
     first = next(waiting, None)
     return first is not None and any(pod.shape is not first.shape for pod in waiting)
 
 
-def looks_around(pod: PodView) -> bool:
-    """Tell whether where the pod may go depends on where other pods are."""
+def depends_on_other_pods(pod: PodView) -> bool:
+    """Tell whether the pod's placement depends on the placement of other pods."""
     shape = pod.shape
     return bool(
         shape.pod_affinity
@@ -45,8 +45,8 @@ def looks_around(pod: PodView) -> bool:
     )
 
 
-def meant_pods(snapshot: Snapshot, *, claim: str, node: str) -> Iterator[PodView]:
-    """Yield the waiting pods that a machine was planned for."""
+def planned_pods(snapshot: Snapshot, *, claim: str, node: str) -> Iterator[PodView]:
+    """Yield the waiting pods for which a claim and its node were planned."""
     for target in dict.fromkeys((claim, node)):
         for uid in snapshot.ledger.expected.get(target, ()):
             pod = snapshot.pending_pods.get(uid) or snapshot.nominated_pods.get(uid)
@@ -54,35 +54,35 @@ def meant_pods(snapshot: Snapshot, *, claim: str, node: str) -> Iterator[PodView
                 yield pod
 
 
-def deal_places(
-    snapshot: Snapshot, meant: Iterable[tuple[PodView, str]]
+def choose_nominations(
+    snapshot: Snapshot, planned: Iterable[tuple[PodView, str]]
 ) -> list[tuple[PodView, str]]:
-    """Return the pods whose status should name a node now, with the name.
+    """Return the pods to nominate now, with the name of the node for each.
 
-    `meant` are pods as they were when their nodes were let in, with the nodes that were planned
-    for them. Equal pods share their places: what one of them has taken is no longer there for the
-    others, and what it has left is. A pod whose status names a node is left alone.
+    `planned` are the pods as they were when their nodes registered, with the nodes planned for them.
+    Equal pods share their places: a place that one of them has taken is not nominated again, and a
+    place that it has left is. A pod that has a nomination is left alone.
     """
     by_shape: dict[int, list[tuple[PodView, str]]] = {}
-    for pod, node in meant:
+    for pod, node in planned:
         by_shape.setdefault(id(pod.shape), []).append((pod, node))
-    dealt: list[tuple[PodView, str]] = []
+    nominations: list[tuple[PodView, str]] = []
     for items in by_shape.values():
-        waiting, left, named = _where_they_are(snapshot, items)
+        waiting, left, named = _waiting_and_free(snapshot, items)
         spread = [
             each for each in items[0][0].shape.topology_spread if each.when_unsatisfiable == _HARD
         ]
         if spread:
-            dealt.extend(_deal_in_turn(snapshot, waiting, left, named, spread))
+            nominations.extend(_nominate_in_turn(snapshot, waiting, left, named, spread))
         else:
-            dealt.extend(_deal_planned(waiting, left))
-    return dealt
+            nominations.extend(_nominate_as_planned(waiting, left))
+    return nominations
 
 
-def _where_they_are(
+def _waiting_and_free(
     snapshot: Snapshot, items: Iterable[tuple[PodView, str]]
 ) -> tuple[list[tuple[PodView, str]], Counter[str], Counter[str]]:
-    """Return the pods without a node and their plans, the places left, and those being taken."""
+    """Return waiting pods with their planned nodes, the free places, and nominations, by node."""
     waiting: list[tuple[PodView, str]] = []
     left: Counter[str] = Counter()
     named: Counter[str] = Counter()
@@ -101,10 +101,10 @@ def _where_they_are(
     return waiting, left - taken - named, named
 
 
-def _deal_planned(
+def _nominate_as_planned(
     waiting: Iterable[tuple[PodView, str]], left: Counter[str]
 ) -> Iterator[tuple[PodView, str]]:
-    """Deal each pod its own place if that is left, and then the others what remains."""
+    """Nominate each pod for its planned node while it has places, the others for the rest."""
     rest: list[PodView] = []
     for pod, node in waiting:
         if left[node] > 0:
@@ -115,42 +115,42 @@ def _deal_planned(
     yield from zip(rest, sorted(left.elements()), strict=False)
 
 
-def _deal_in_turn(
+def _nominate_in_turn(
     snapshot: Snapshot,
     waiting: Iterable[tuple[PodView, str]],
     left: Counter[str],
     named: Counter[str],
     spread: Sequence[TopologySpread],
 ) -> Iterator[tuple[PodView, str]]:
-    """Deal places so that the scheduler can take them as they come.
+    """Nominate pods with a hard topology spread in an order that the scheduler can bind.
 
-    A pod that must be spread is refused a place while its domain is ahead of the others, although
-    all places together are even. The places are therefore dealt with the domains in turn, and to
-    the pods in the order in which the scheduler has them in its queue: that of its last word on
-    each. Nominated pods count on the node that is looked at but not on the others, so a node is
-    named to no more of them at once than the skew allows; the rest follow when those are bound.
+    The scheduler refuses such a pod a node while the node's domain is ahead of the others, although
+    all places together are even. Places are therefore taken from the domains in turn, and pods in the
+    order of the scheduler's queue, which follows its last writes to their status. The scheduler counts
+    nominated pods on the node that it tries, but not on the others, so no more pods are nominated for
+    a node at once than the skew allows; the rest follow when those are bound.
     """
-    most = min((each.max_skew for each in spread if each.topology_key != HOSTNAME), default=0)
+    max_skew = min((each.max_skew for each in spread if each.topology_key != HOSTNAME), default=0)
     keys = [each.topology_key for each in spread]
-    pods = sorted((pod for pod, _ in waiting), key=_last_word)
-    dealt = Counter(named)
+    pods = sorted((pod for pod, _ in waiting), key=_last_status_write)
+    nominated = Counter(named)
     for pod, node in zip(pods, _in_turn(left, keys, snapshot.nodes), strict=False):
-        if not most or dealt[node] < most:
-            dealt[node] += 1
+        if not max_skew or nominated[node] < max_skew:
+            nominated[node] += 1
             yield pod, node
 
 
-def _last_word(pod: PodView) -> tuple[int, str]:
-    """Order pods as the scheduler last wrote their status."""
+def _last_status_write(pod: PodView) -> tuple[int, str]:
+    """Return the sort key that orders pods by the last write to them."""
     return pod.resource_version, pod.uid
 
 
 def _in_turn(
     places: Counter[str], keys: Sequence[str], nodes: Mapping[str, NodeView]
 ) -> Iterator[str]:
-    """Yield the places, always next one of the domains that have the most places left.
+    """Yield the places in turn, each from the domains with the most places left.
 
-    In the end all domains are even; so the one with the most to come is behind.
+    All domains are even in the end, so the one with the most places left is the one behind.
     """
     left = +places
     domains = {name: _domains(name, keys, nodes) for name in left}

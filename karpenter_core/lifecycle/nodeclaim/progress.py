@@ -1,7 +1,7 @@
-"""A launched claim's way to an initialised node, as far as one look goes.
+"""Combines registration, initialisation and liveness of a claim into one step.
 
-Registration, initialisation and liveness run over one copy of the claim and add up to one patch of
-the Node and one of the claim's status: the API server is what sets the pace of a scale-up.
+They run over one copy of the claim and add up to one patch of the Node and one of the claim's status,
+because the number of API calls limits the speed of a scale-up.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.conditions import is_unknown
 from karpenter_core.api.nodeclaim import REGISTERED
-from karpenter_core.lifecycle.changes import Step, followed_by
-from karpenter_core.lifecycle.claim_status import restamped
+from karpenter_core.lifecycle.changes import LifecycleStep, merge_steps
+from karpenter_core.lifecycle.claim_status import with_current_generation
 from karpenter_core.lifecycle.nodeclaim.initialization import initialization_step
 from karpenter_core.lifecycle.nodeclaim.liveness import (
     LAUNCH_TIMEOUT,
@@ -40,22 +40,22 @@ def progress_step(
     gate_error: Exception | None = None,
     launch_timeout: timedelta = LAUNCH_TIMEOUT,
     registration_timeout: timedelta = REGISTRATION_TIMEOUT,
-) -> Step:
-    """Take a claim as far as its node allows.
+) -> LifecycleStep:
+    """Advance a claim as far as its node allows.
 
-    `nodes` are those that show its provider id, `pending` the gates that hold its registration. A
-    claim that is not launched has no node either, and says so.
+    `nodes` are those with the claim's provider id, `pending` the gates that hold its registration. A
+    claim that is not launched has no node, and its conditions say so.
     """
-    step = Step(claim=restamped(claim, now))
+    step = LifecycleStep(claim=with_current_generation(claim, now))
     if is_unknown(step.claim.status.conditions, REGISTERED):
-        step = followed_by(
+        step = merge_steps(
             step,
             registration_step(step.claim, nodes, now=now, pending=pending, gate_error=gate_error),
         )
     if step.node is not None:
         nodes = tuple(step.node.applied_to(node) for node in nodes)
-    step = followed_by(step, initialization_step(step.claim, nodes, now=now))
-    return followed_by(
+    step = merge_steps(step, initialization_step(step.claim, nodes, now=now))
+    return merge_steps(
         step,
         liveness_step(
             step.claim,

@@ -1,8 +1,7 @@
-"""Registration: the Node of a launched claim gets what it is to have and is let in.
+"""Registers Nodes: adds labels and taints, removes the unregistered taint.
 
-The machine boots with the taint `karpenter.sh/unregistered`, so that nothing lands on it before
-labels and taints are right. Taking that taint off is the last thing done here, in the same write
-that puts everything else on.
+A node boots with the taint `karpenter.sh/unregistered`, so that no pod is bound to it before its
+labels and taints are set. One patch sets them and removes that taint.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from karpenter_core.api.nodeclaim import (
 )
 from karpenter_core.api.notices import Notice
 from karpenter_core.api.records import OwnerView, Taint
-from karpenter_core.lifecycle.changes import Fact, NodePatch, Step
+from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate, NodePatch
 from karpenter_core.lifecycle.claim_status import metric_labels, with_condition
 from karpenter_core.state.events import RegistrationSettled
 from karpenter_core.state.taints import has_taint, taint_of
@@ -55,7 +54,7 @@ UNREGISTERED: Final = Taint(key=UNREGISTERED_TAINT, effect="NoExecute")
 
 
 class PendingGate(Protocol):
-    """Something of a provider that is not done with the machine yet."""
+    """A gate of a provider that does not let the node register yet."""
 
     @property
     def name(self) -> str: ...  # noqa: D102 - as in the provider contract
@@ -64,18 +63,18 @@ class PendingGate(Protocol):
 
 
 def awaits_registration(claim: NodeClaim) -> bool:
-    """Tell whether the claim is launched and its node has not been let in."""
+    """Tell whether the claim is launched and its node is not registered."""
     conditions = claim.status.conditions
     return is_true(conditions, LAUNCHED) and is_unknown(conditions, REGISTERED)
 
 
 def node_to_register(nodes: Sequence[NodeView]) -> NodeView | None:
-    """Return the node to ask the gates about: the only one that shows the provider id."""
+    """Return the node to pass to the gates; None unless exactly one has the provider id."""
     return nodes[0] if len(nodes) == 1 else None
 
 
 def synced_node(claim: NodeClaim, node: NodeView) -> NodeView:
-    """Return the node as it will be when it has all that the claim says, for the gates to see."""
+    """Return the node with the claim's labels, annotations and taints, to pass to the gates."""
     return _synced(claim, node).applied_to(node)
 
 
@@ -86,16 +85,16 @@ def registration_step(
     now: datetime,
     pending: Sequence[PendingGate] = (),
     gate_error: Exception | None = None,
-) -> Step:
-    """Let the node in, or say what that waits for.
+) -> LifecycleStep:
+    """Register the node, or set the condition that says what registration waits for.
 
-    `pending` are the gates that hold it. While any does, labels, annotations and taints are synced
-    already, but the unregistered taint stays.
+    `pending` are the gates that hold it. Meanwhile labels, annotations and taints are synced already,
+    but the unregistered taint stays.
     """
     if not nodes:
         return _waiting(claim, NODE_NOT_FOUND, "Node not registered with cluster", now=now)
     if len(nodes) > 1:
-        return Step(
+        return LifecycleStep(
             claim=with_condition(
                 claim,
                 REGISTERED,
@@ -106,11 +105,11 @@ def registration_step(
             )
         )
     node = nodes[0]
-    notices = () if _was_guarded(node) else (_taint_missing(claim),)
+    notices = () if _had_unregistered_taint(node) else (_taint_missing(claim),)
     if pending or gate_error is not None:
         names = ", ".join(gate.name for gate in pending)
         held = _waiting(claim, REGISTRATION_HOOK_PENDING, names or str(gate_error), now=now)
-        return Step(
+        return LifecycleStep(
             claim=held.claim,
             node=_synced(claim, node),
             notices=notices,
@@ -120,11 +119,16 @@ def registration_step(
     registered = with_condition(claim, REGISTERED, now=now)
     status = registered.status.model_copy(update={"node_name": node.name})
     owner = pool_uid_of(claim)
-    return Step(
+    return LifecycleStep(
         claim=registered.model_copy(update={"status": status}),
-        node=_let_in(claim, node),
+        node=_registered_patch(claim, node),
         notices=notices,
-        facts=(Fact(metric="nodes_created", labels=metric_labels(claim, "nodepool", "zone")),),
+        metric_updates=(
+            MetricUpdate(
+                metric=LifecycleMetric.NODES_CREATED,
+                labels=metric_labels(claim, "nodepool", "zone"),
+            ),
+        ),
         events=(RegistrationSettled(pool_uid=owner, succeeded=True),) if owner else (),
     )
 
@@ -137,21 +141,21 @@ def pool_uid_of(claim: NodeClaim) -> str:
     return ""
 
 
-def _waiting(claim: NodeClaim, reason: str, message: str, *, now: datetime) -> Step:
-    return Step(
+def _waiting(claim: NodeClaim, reason: str, message: str, *, now: datetime) -> LifecycleStep:
+    return LifecycleStep(
         claim=with_condition(
             claim, REGISTERED, status=UNKNOWN, reason=reason, message=message, now=now
         )
     )
 
 
-def _was_guarded(node: NodeView) -> bool:
-    """Tell whether the node came with the unregistered taint, now or before it was let in."""
+def _had_unregistered_taint(node: NodeView) -> bool:
+    """Tell whether the node has the unregistered taint, or is registered already."""
     return node.labels.get(REGISTERED_LABEL) == "true" or has_taint(node.taints, UNREGISTERED)
 
 
 def _synced(claim: NodeClaim, node: NodeView) -> NodePatch:
-    """Return what the node is to have of its claim; whoever manages its taints may say so on it."""
+    """Return the patch from claim to node; a label on either leaves the taints to their owner."""
     labels = claim.metadata.labels
     taints: tuple[Taint, ...] = ()
     if "true" not in {node.labels.get(DO_NOT_SYNC_TAINTS), labels.get(DO_NOT_SYNC_TAINTS)}:
@@ -172,7 +176,7 @@ def _synced(claim: NodeClaim, node: NodeView) -> NodePatch:
     )
 
 
-def _let_in(claim: NodeClaim, node: NodeView) -> NodePatch:
+def _registered_patch(claim: NodeClaim, node: NodeView) -> NodePatch:
     synced = _synced(claim, node)
     return NodePatch(
         labels={**synced.labels, REGISTERED_LABEL: "true"},

@@ -1,4 +1,4 @@
-"""The end of a claim: its nodes drain and go, its instance goes, then its finalizer."""
+"""Computes the next action to terminate a claim: nodes, instance, finalizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from karpenter_core.api.labels import TERMINATION_FINALIZER, TERMINATION_TIMESTA
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING, REGISTERED
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.errors import AuthError, BadInputError, TerminationRefusedError
-from karpenter_core.lifecycle.changes import Fact, Step
+from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
     metric_labels,
@@ -42,49 +42,50 @@ __all__ = [
     "termination_refused_notices",
     "with_deadline",
     "with_instance",
+    "with_late_launch",
 ]
 
 INSTANCE_POLL: Final = timedelta(seconds=5)  # upstream default
-REFUSAL_REPEATED: Final = timedelta(minutes=15)
-"""How often the same refusal to terminate an instance is told of one object."""
+REFUSAL_REPEAT_INTERVAL: Final = timedelta(minutes=15)
+"""How often the same refusal to terminate an instance is repeated as an Event."""
 
 
 class TerminationAction(Enum):
-    """What the end of a claim waits for."""
+    """The next action in the termination of a claim."""
 
-    NONE = "nothing to do: the finalizer is not there"
-    AWAIT_LAUNCH = "a launch is open, and may yet bring an instance"
-    AWAIT_NODES = "nodes are draining"
-    TERMINATE_INSTANCE = "the provider is to be asked"
-    FINISH = "there is no instance: the finalizer may go"
+    NONE = "nothing: it has no finalizer of ours"
+    AWAIT_LAUNCH = "wait for the open launch call, which may bring an instance"
+    AWAIT_NODES = "delete its nodes and wait until they have drained"
+    TERMINATE_INSTANCE = "terminate its instance"
+    FINISH = "remove the finalizer: there is no instance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimTermination:
-    """What to do next, after the step's writes; `delete_nodes` are names of Nodes."""
+    """The next action, after the writes of `step`; `delete_nodes` are names of Nodes."""
 
     action: TerminationAction
-    step: Step
+    step: LifecycleStep
     delete_nodes: tuple[str, ...] = ()
 
 
 def claim_termination(
     claim: NodeClaim, nodes: Sequence[NodeView], ledger: LedgerView, *, now: datetime
 ) -> ClaimTermination:
-    """Say what stands between a deleted claim and its end.
+    """Return the next action in the termination of a deleted claim; `nodes` are its instance's.
 
-    Only nodes that were registered are ours to delete; of the others the kubelet's lease is left
-    to whoever looks after nodes without machines. A node that we have let go of is not waited for,
-    however long the finalizer of somebody else keeps it.
+    Only registered nodes are deleted; the others are left to the controller that removes nodes without
+    an instance. A deleted node without our finalizer is not waited for, even if the finalizer of
+    another controller keeps it.
     """
     if TERMINATION_FINALIZER not in claim.metadata.finalizers:
-        return ClaimTermination(action=TerminationAction.NONE, step=Step(claim=claim))
-    step = _with_deadline(_with_late_launch(claim, ledger, now))
+        return ClaimTermination(action=TerminationAction.NONE, step=LifecycleStep(claim=claim))
+    step = _with_deadline(with_late_launch(claim, ledger, now))
     if claim.uid in ledger.open_launches:
         return ClaimTermination(action=TerminationAction.AWAIT_LAUNCH, step=step)
     is_registered = is_true(claim.status.conditions, REGISTERED)
     awaited = tuple(
-        node for node in nodes if (is_registered or _is_let_in(node)) and not _is_let_go(node)
+        node for node in nodes if (is_registered or _may_run_pods(node)) and not _is_released(node)
     )
     if awaited:
         names = tuple(node.name for node in awaited if not node.is_deleting)
@@ -95,47 +96,59 @@ def claim_termination(
 
 
 def with_instance(claim: NodeClaim, provider_id: str) -> NodeClaim:
-    """Return the claim with the instance that was found for it: it goes before the claim does."""
+    """Return the claim with the id of an instance found for it, which must end before the claim."""
     status = claim.status.model_copy(update={"provider_id": provider_id})
     return claim.model_copy(update={"status": status})
 
 
-def instance_terminating_step(claim: NodeClaim, *, now: datetime) -> Step:
-    """Note that the provider has begun; it is asked again until the instance is gone."""
-    return Step(
+def instance_terminating_step(claim: NodeClaim, *, now: datetime) -> LifecycleStep:
+    """Set InstanceTerminating; the provider is called again until the instance is gone."""
+    return LifecycleStep(
         claim=with_condition(claim, INSTANCE_TERMINATING, now=now), requeue_after=INSTANCE_POLL
     )
 
 
-def finished_step(claim: NodeClaim, *, now: datetime) -> Step:
-    """Take the finalizer off: nothing stands behind the claim any more."""
-    facts = [Fact(metric="nodeclaims_terminated", labels=_labels(claim))]
+def finished_step(claim: NodeClaim, *, now: datetime) -> LifecycleStep:
+    """Remove the finalizer, because the claim's instance is gone."""
+    metric_updates = [
+        MetricUpdate(metric=LifecycleMetric.NODECLAIMS_TERMINATED, labels=_labels(claim))
+    ]
     pool = metric_labels(claim, "nodepool")
     if claim.status.provider_id:
-        begun = condition_of(claim, INSTANCE_TERMINATING)
-        since = None if begun is None or begun.status != TRUE else begun.last_transition_time
+        started_at = condition_of(claim, INSTANCE_TERMINATING)
+        since = (
+            None
+            if started_at is None or started_at.status != TRUE
+            else started_at.last_transition_time
+        )
         seconds = 0.0 if since is None else (now - since).total_seconds()  # gone when first asked
-        facts.append(
-            Fact(
-                metric="nodeclaims_instance_termination_duration",
+        metric_updates.append(
+            MetricUpdate(
+                metric=LifecycleMetric.NODECLAIMS_INSTANCE_TERMINATION_DURATION,
                 labels=pool,
                 value=max(seconds, 0.0),
             )
         )
     if claim.metadata.deletion_timestamp is not None:
         seconds = (now - claim.metadata.deletion_timestamp).total_seconds()
-        facts.append(
-            Fact(metric="nodeclaims_termination_duration", labels=pool, value=max(seconds, 0.0))
+        metric_updates.append(
+            MetricUpdate(
+                metric=LifecycleMetric.NODECLAIMS_TERMINATION_DURATION,
+                labels=pool,
+                value=max(seconds, 0.0),
+            )
         )
     finalizers = tuple(f for f in claim.metadata.finalizers if f != TERMINATION_FINALIZER)
-    return Step(claim=with_metadata(claim, finalizers=finalizers), facts=tuple(facts))
+    return LifecycleStep(
+        claim=with_metadata(claim, finalizers=finalizers), metric_updates=tuple(metric_updates)
+    )
 
 
 def deadline_of(claim: NodeClaim | None) -> datetime | None:
-    """Return when the machine goes in any case; None when that was never said.
+    """Return the deadline after which the instance ends in any case; None without one.
 
     Raises:
-        BadInputError: somebody wrote an annotation that is no instant.
+        BadInputError: the annotation is not an instant.
     """
     text = None if claim is None else claim.metadata.annotations.get(TERMINATION_TIMESTAMP)
     if text is None or claim is None:
@@ -150,14 +163,25 @@ def deadline_of(claim: NodeClaim | None) -> datetime | None:
     return deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)
 
 
+def with_late_launch(claim: NodeClaim, ledger: LedgerView, now: datetime) -> NodeClaim:
+    """Apply a launch that the claim does not name yet: its instance must end too.
+
+    It ended after the claim was deleted, or its result could not be written.
+    """
+    launch = ledger.launches.get(claim.uid)
+    if launch is None or claim.status.provider_id:
+        return claim
+    return launched_step(claim, launch.claim, now).claim
+
+
 def with_deadline(claim: NodeClaim, deadline: datetime) -> NodeClaim:
-    """Return the claim with the moment written down at which its machine goes in any case."""
+    """Return the claim with the deadline after which its instance ends in any case."""
     annotations = {**claim.metadata.annotations, TERMINATION_TIMESTAMP: _rfc3339(deadline)}
     return with_metadata(claim, annotations=annotations)
 
 
 def expiring_notice(ref: ObjectRef, deadline: datetime) -> Notice:
-    """Say until when a node or claim has time."""
+    """Return the Event that names the termination deadline of a node or claim."""
     return Notice(
         regarding=ref,
         type="Warning",
@@ -170,7 +194,7 @@ def expiring_notice(ref: ObjectRef, deadline: datetime) -> Notice:
 def termination_refused_notices(
     error: CloudProviderError, provider_id: str, *, refs: Iterable[ObjectRef]
 ) -> tuple[Notice, ...]:
-    """Say of NodeClaim and Node why an instance stays; nothing of errors that pass by themselves."""
+    """Return the Events on why an instance cannot be terminated; none for temporary errors."""
     if not isinstance(error, TerminationRefusedError | AuthError):
         return ()
     return tuple(
@@ -183,39 +207,31 @@ def termination_refused_notices(
                 "the cloud permits it"
             ),
             dedupe=(ref.kind, ref.uid),
-            window=REFUSAL_REPEATED,
+            window=REFUSAL_REPEAT_INTERVAL,
         )
         for ref in refs
     )
 
 
-def _is_let_in(node: NodeView) -> bool:
-    """Tell whether pods may run on a node, although its claim does not say so yet.
+def _may_run_pods(node: NodeView) -> bool:
+    """Tell whether a node is registered, although its claim may not say so yet.
 
-    The node is written first: the claim may have been deleted, or we may have died, in between.
+    The node is written first; the claim may be deleted, or the process may end, in between.
     """
     return node.labels.get(REGISTERED_LABEL) == "true"
 
 
-def _is_let_go(node: NodeView) -> bool:
+def _is_released(node: NodeView) -> bool:
     return node.is_deleting and TERMINATION_FINALIZER not in node.finalizers
 
 
-def _with_late_launch(claim: NodeClaim, ledger: LedgerView, now: datetime) -> NodeClaim:
-    """Take over a launch that came back after the claim was deleted: its instance must go too."""
-    known = ledger.launches.get(claim.uid)
-    if known is None or claim.status.provider_id:
-        return claim
-    return launched_step(claim, known.claim, now).claim
-
-
-def _with_deadline(claim: NodeClaim) -> Step:
+def _with_deadline(claim: NodeClaim) -> LifecycleStep:
     period = claim.spec.termination_grace_period
     deleted = claim.metadata.deletion_timestamp
     if period is None or deleted is None or TERMINATION_TIMESTAMP in claim.metadata.annotations:
-        return Step(claim=claim)
+        return LifecycleStep(claim=claim)
     deadline = deleted + period.timedelta
-    return Step(
+    return LifecycleStep(
         claim=with_deadline(claim, deadline),
         notices=(expiring_notice(claim.ref, deadline),),
     )

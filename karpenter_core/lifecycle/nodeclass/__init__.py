@@ -1,1 +1,1 @@
-"""Decides when claims drift from their NodeClass; pure functions."""
+"""Detects drift of claims from their NodeClass; pure functions."""

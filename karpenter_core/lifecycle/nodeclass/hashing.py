@@ -1,15 +1,15 @@
-"""Static drift of a NodeClass: its hash on the NodeClass, and on the claims launched from it.
+"""Detects static drift by the hashes of a NodeClass and of its claims.
 
-The provider computes the hash; the annotations have the names that Karpenter's providers use,
-`<group>/<kind>-hash` and `<group>/<kind>-hash-version`, so that a cluster can change hands. Hashes of
-different versions are never compared: what another controller wrote makes no node look drifted.
+The provider computes the hash. The annotations have the names that Karpenter's providers use,
+`<group>/<kind>-hash` and `<group>/<kind>-hash-version`, so that a cluster can move from one controller
+to the other. Hashes of different versions are never compared, so such a move causes no drift.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.lifecycle.claim_status import with_metadata
 
@@ -32,13 +32,13 @@ NODE_CLASS_DRIFT: Final = "NodeClassDrift"
 
 
 def hash_annotations(node_class: NodeClass, *, value: str, version: str) -> dict[str, str]:
-    """Return what a NodeClass, and claims launched from it, are to be annotated with."""
+    """Return the hash annotations of a NodeClass and of the claims launched from it."""
     hash_key, version_key = _keys(node_class)
     return {hash_key: value, version_key: version}
 
 
 def is_hash_current(node_class: NodeClass, annotations: Mapping[str, str]) -> bool:
-    """Tell whether the version that a NodeClass was stamped by is that of these annotations."""
+    """Tell whether the NodeClass has a hash of the same version as these annotations."""
     _, version_key = _keys(node_class)
     return node_class.metadata.annotations.get(version_key) == annotations[version_key]
 
@@ -46,24 +46,26 @@ def is_hash_current(node_class: NodeClass, annotations: Mapping[str, str]) -> bo
 def with_migrated_hash(
     claim: NodeClaim, node_class: NodeClass, annotations: Mapping[str, str]
 ) -> NodeClaim:
-    """Return a claim stamped by the current hash function; the same object when it is.
+    """Return the claim with a hash of the current version; the same object when it has one.
 
-    One that has drifted keeps its old hash, so that it stays drifted.
+    A drifted claim keeps its old hash, so that it stays drifted.
     """
     hash_key, version_key = _keys(node_class)
     if claim.metadata.annotations.get(version_key) == annotations[version_key]:
         return claim
-    stamp = dict(annotations)
-    if find(claim.status.conditions, DRIFTED) is not None:
-        del stamp[hash_key]
-    return with_metadata(claim, annotations={**claim.metadata.annotations, **stamp})
+    migrated = dict(annotations)
+    if find_condition(claim.status.conditions, DRIFTED) is not None:
+        del migrated[hash_key]
+    return with_metadata(claim, annotations={**claim.metadata.annotations, **migrated})
 
 
 def node_class_drift(claim: NodeClaim, node_class: NodeClass) -> str:
     """Return the reason why a claim has drifted from its NodeClass; empty when it has not."""
     ours, theirs = claim.metadata.annotations, node_class.metadata.annotations
     hash_key, version_key = _keys(node_class)
-    if not all(key in stamp for key in (hash_key, version_key) for stamp in (ours, theirs)):
+    if not all(
+        key in annotations for key in (hash_key, version_key) for annotations in (ours, theirs)
+    ):
         return ""
     if ours[version_key] != theirs[version_key] or ours[hash_key] == theirs[hash_key]:
         return ""

@@ -1,1 +1,1 @@
-"""What becomes of NodePools: hash, validation, readiness, usage; pure functions of models."""
+"""Computes NodePools' hash, conditions and usage; pure functions of models."""

@@ -1,8 +1,8 @@
-"""The condition that says that a NodePool's prices cannot be compared: no exchange rate.
+"""Sets the condition PricesComparable: False while a price has no exchange rate.
 
-A price in another currency than the reporting one counts as unknown without a rate. Launches go on,
-by weight and by the order of prices in the pool; but no node is replaced to save money, which a user
-would not notice otherwise.
+A price in another currency than the reporting one counts as unknown without a rate. Launches go on, by
+weight and by the order of prices in the pool, but no node is replaced to save money; without the
+condition, users would not notice.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ NO_EXCHANGE_RATE: Final = "NoExchangeRate"
 def with_exchange_rates(
     pool: NodePool, unrated: AbstractSet[str], *, currency: str, now: datetime
 ) -> NodePool:
-    """Say which currencies of a pool's prices have no exchange rate to the reporting one."""
+    """Return the pool with the condition if `unrated` currencies have no rate to the reporting one."""
     if unrated:
-        named = sorted(unrated)
+        currencies = sorted(unrated)
         return with_condition(
             pool,
             type=PRICES_COMPARABLE,
             status=FALSE,
             reason=NO_EXCHANGE_RATE,
-            message=f"no exchange rate from {', '.join(named)} to {currency}: nodes of this "
+            message=f"no exchange rate from {', '.join(currencies)} to {currency}: nodes of this "
             "NodePool are not replaced to save money, and costs leave them out; set "
-            f"--exchange-rates (EXCHANGE_RATES) with {','.join(f'{n}=RATE' for n in named)}, or "
-            "--currency (CURRENCY) to what is paid in",
+            f"--exchange-rates (EXCHANGE_RATES) with {','.join(f'{n}=RATE' for n in currencies)}, "
+            "or --currency (CURRENCY) to the currency of the prices",
             now=now,
         )
     return without_condition(pool, PRICES_COMPARABLE)

@@ -1,11 +1,11 @@
-"""The condition that says on a NodePool that a controller fails again and again."""
+"""Sets the condition PassesSucceed: False while a controller keeps failing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import FALSE
-from karpenter_core.lifecycle.claim_status import cut
+from karpenter_core.lifecycle.claim_status import truncate_message
 from karpenter_core.lifecycle.nodepool.status import with_condition, without_condition
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ PASSES_SUCCEED: Final = "PassesSucceed"
 def with_failing_passes(pool: NodePool, problem: str, *, now: datetime) -> NodePool:
     """Return the pool with the condition while there is a problem, and without it otherwise.
 
-    The passes of a controller are about all pools, so each of them says it.
+    A controller's passes serve all pools, so every pool has the condition.
     """
     if not problem:
         return without_condition(pool, PASSES_SUCCEED)
@@ -31,6 +31,6 @@ def with_failing_passes(pool: NodePool, problem: str, *, now: datetime) -> NodeP
         type=PASSES_SUCCEED,
         status=FALSE,
         reason="PassFailing",
-        message=cut(problem),
+        message=truncate_message(problem),
         now=now,
     )

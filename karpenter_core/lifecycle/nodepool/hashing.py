@@ -1,9 +1,9 @@
-"""The hash of a pool's template: how a claim is known to have been made from an older one.
+"""Hashes a NodePool's template, to find claims made from an older one.
 
-The value is Karpenter's own, bit for bit (a structural FNV-1 hash, version `v3`), so that a cluster
-can change hands between controllers without every node looking drifted. It covers what can only be
-changed by replacing a node: labels, annotations, taints, NodeClass, expiry and grace period. It
-leaves out requirements, which are compared with each node instead, and all outside the template.
+The value equals Karpenter's, bit for bit (a structural FNV-1 hash, version `v3`), so that a cluster
+can move between the controllers without drift. It covers the fields that only a new node can change:
+labels, annotations, taints, NodeClass, expiry and grace period. It leaves out requirements, which are
+compared with each node instead, and everything outside the template.
 
 How values are hashed: a text by its bytes; a whole number by eight bytes; a struct by its name and
 its fields that are not empty, in order; a map and a list regardless of order. Names are those of the
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.labels import NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.api.nodeclaim import DRIFTED
 
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef, TaintSpec
-    from karpenter_core.api.nodepool import NodePool, Template, TemplateMetadata, TemplateSpec
+    from karpenter_core.api.nodepool import (
+        NodeClaimTemplate,
+        NodePool,
+        TemplateMetadata,
+        TemplateSpec,
+    )
 
 __all__ = ["HASH_VERSION", "node_pool_hash", "with_current_hash", "with_hash"]
 
@@ -38,14 +43,14 @@ _YEAR_ONE: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def node_pool_hash(pool: NodePool) -> str:
-    """Return the hash of the pool's template, as its annotation has it."""
+    """Return the hash of the pool's template, as in its annotation."""
     return str(_template(pool.spec.template))
 
 
 def with_hash(pool: NodePool) -> NodePool:
     """Return the pool with its hash annotations up to date; the same object when they are."""
-    wanted = {NODE_POOL_HASH: node_pool_hash(pool), NODE_POOL_HASH_VERSION: HASH_VERSION}
-    annotations = {**pool.metadata.annotations, **wanted}
+    current = {NODE_POOL_HASH: node_pool_hash(pool), NODE_POOL_HASH_VERSION: HASH_VERSION}
+    annotations = {**pool.metadata.annotations, **current}
     if annotations == pool.metadata.annotations:
         return pool
     metadata = pool.metadata.model_copy(update={"annotations": annotations})
@@ -53,22 +58,22 @@ def with_hash(pool: NodePool) -> NodePool:
 
 
 def with_current_hash(claim: NodeClaim, pool: NodePool) -> NodeClaim:
-    """Return a claim of the pool stamped by the current hash function.
+    """Return a claim of the pool with a hash of the current version.
 
-    Only claims stamped by another version change, and one that had drifted keeps its old hash, so
-    that it stays drifted. To be called when the pool's own version is another one too.
+    Only claims with a hash of another version change, and a drifted claim keeps its old hash, so that
+    it stays drifted. Call this only when the pool's hash has another version too.
     """
     annotations = dict(claim.metadata.annotations)
     if annotations.get(NODE_POOL_HASH_VERSION) == HASH_VERSION:
         return claim
     annotations[NODE_POOL_HASH_VERSION] = HASH_VERSION
-    if find(claim.status.conditions, DRIFTED) is None:
+    if find_condition(claim.status.conditions, DRIFTED) is None:
         annotations[NODE_POOL_HASH] = node_pool_hash(pool)
     metadata = claim.metadata.model_copy(update={"annotations": annotations})
     return claim.model_copy(update={"metadata": metadata})
 
 
-def _template(template: Template) -> int:
+def _template(template: NodeClaimTemplate) -> int:
     return _struct(
         "NodeClaimTemplate",
         ObjectMeta=_metadata(template.metadata),
@@ -113,7 +118,7 @@ def _node_class_ref(ref: NodeClassRef) -> int | None:
 
 
 def _taints(taints: Iterable[TaintSpec], *, is_given: bool) -> int | None:
-    """Hash taints as a set; an empty list that was written down is not the same as none."""
+    """Hash taints as a set; an explicit empty list differs from an absent one."""
     hashes = [_taint(taint) for taint in taints]
     if not hashes and not is_given:
         return None
@@ -140,7 +145,7 @@ def _struct(name: str, **fields: int | None) -> int:
 
 
 def _struct_or_none(name: str, **fields: int | None) -> int | None:
-    """Hash a struct that counts as absent when all its fields do."""
+    """Hash a struct; None when all its fields are absent."""
     if all(hashed is None for hashed in fields.values()):
         return None
     return _struct(name, **fields)

@@ -1,10 +1,10 @@
-"""Whether a NodePool's NodeClass lets machines be launched: the condition NodeClassReady."""
+"""Sets a NodePool's condition NodeClassReady from its NodeClass."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, find
+from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, find_condition
 from karpenter_core.api.nodepool import (
     NODE_CLASS_NOT_FOUND,
     NODE_CLASS_READINESS_UNKNOWN,
@@ -25,20 +25,20 @@ __all__ = ["with_readiness"]
 def with_readiness(pool: NodePool, node_class: NodeClass | None, *, now: datetime) -> NodePool:
     """Return the pool with NodeClassReady set; the same object when nothing changed.
 
-    None stands for a NodeClass that is not there. Its own reason and message are passed on, so
-    that a user who looks at the pool sees what is wrong with the class.
+    `node_class` is None if it does not exist. The reason and message of the class are copied, so that
+    users see on the pool what is wrong with the class.
     """
     if node_class is None:
         return _not_ready(pool, NODE_CLASS_NOT_FOUND, "NodeClass not found on cluster", now=now)
     if node_class.is_deleting:
         return _not_ready(pool, NODE_CLASS_TERMINATING, "NodeClass is Terminating", now=now)
-    ready = find(node_class.status.conditions, READY)
+    ready = find_condition(node_class.status.conditions, READY)
     if ready is None or ready.status == UNKNOWN:
         return _not_ready(
             pool, NODE_CLASS_READINESS_UNKNOWN, "Node Class Readiness Unknown", now=now
         )
     if ready.status == FALSE:
-        # A class of a foreign kind may say nothing; the reason of a pool's condition may not.
+        # A NodeClass of a foreign kind may have no reason; a pool's condition must have one.
         return _not_ready(pool, ready.reason or NODE_CLASS_READY, ready.message, now=now)
     return with_condition(
         pool, type=NODE_CLASS_READY, status=TRUE, reason=NODE_CLASS_READY, now=now

@@ -1,7 +1,7 @@
-"""Whether the machines of a pool come to register: the condition NodeRegistrationHealthy. Pure.
+"""Sets the condition NodeRegistrationHealthy from a pool's last launches.
 
-The last four results count; two failures among them make the pool unhealthy. It is for people:
-nothing is decided by it. A change of the pool or of its NodeClass starts the account anew.
+The last four results count; two failures among them make the pool unhealthy. The condition is for
+users only: no decision depends on it. A change of the pool or of its NodeClass resets the results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from karpenter_core.api.conditions import (
     FALSE,
     TRUE,
     UNKNOWN,
-    find,
+    find_condition,
     is_false,
 )
 from karpenter_core.api.nodepool import NODE_REGISTRATION_HEALTHY, REGISTRATION_FAILED
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
 
-__all__ = ["HealthStep", "with_registration_health"]
+__all__ = ["RegistrationHealthStep", "with_registration_health"]
 
 UNHEALTHY_FAILURES: Final = 2  # upstream default: half of the last four
 DID_NOT_REGISTER: Final = (REGISTRATION_FAILED, "Failed to register node")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HealthStep:
-    """The pool as it should be, and how the remembered results are to be corrected, if at all."""
+class RegistrationHealthStep:
+    """The pool as it should be, and the reset of the results in the ledger, if any."""
 
     pool: NodePool
     reset: RegistrationHealthReset | None = None
@@ -48,13 +48,13 @@ def with_registration_health(
     *,
     now: datetime,
     failure: tuple[str, str] = ("", ""),
-) -> HealthStep:
-    """Say what the last registrations amount to.
+) -> RegistrationHealthStep:
+    """Return the pool with the condition for the last registrations.
 
-    `results` are the last four, oldest first, None when nothing is remembered; `failure` is reason
-    and message of the last launch that failed, empty for what was launched and did not register.
+    `results` are the last four, oldest first, None if the ledger has none; `failure` is the reason and
+    message of the last failed launch, empty for an instance that launched and did not register.
     """
-    condition = find(pool.status.conditions, NODE_REGISTRATION_HEALTHY)
+    condition = find_condition(pool.status.conditions, NODE_REGISTRATION_HEALTHY)
     generation = node_class.metadata.generation
     changed = (
         condition is None
@@ -73,15 +73,17 @@ def with_registration_health(
             message="object is awaiting reconciliation",
             now=now,
         )
-        return HealthStep(pool=unknown, reset=RegistrationHealthReset(pool_uid=pool.uid))
-    if results is None:
-        known = {TRUE: (True,), FALSE: (False, False)}.get(condition.status if condition else "")
-        if known is None:
-            return HealthStep(pool=pool)
-        return HealthStep(
-            pool=pool, reset=RegistrationHealthReset(pool_uid=pool.uid, results=known)
+        return RegistrationHealthStep(
+            pool=unknown, reset=RegistrationHealthReset(pool_uid=pool.uid)
         )
-    return HealthStep(pool=_judged(pool, results, failure, now))
+    if results is None:
+        implied = {TRUE: (True,), FALSE: (False, False)}.get(condition.status if condition else "")
+        if implied is None:
+            return RegistrationHealthStep(pool=pool)
+        return RegistrationHealthStep(
+            pool=pool, reset=RegistrationHealthReset(pool_uid=pool.uid, results=implied)
+        )
+    return RegistrationHealthStep(pool=_judged(pool, results, failure, now))
 
 
 def _judged(
@@ -89,9 +91,8 @@ def _judged(
 ) -> NodePool:
     """Set the condition by the last result that changed it.
 
-    A success makes a pool healthy only once failures are few, and a failure makes it unhealthy
-    only once they are many; each of the results is judged with those before it, as if the pool had
-    been looked at when it came in.
+    A success makes a pool healthy only if failures are few, and a failure makes it unhealthy only if
+    they are many. Each result counts with those before it, as if evaluated when it came in.
     """
     for count in range(len(results), 0, -1):
         healthy = results[:count].count(False) < UNHEALTHY_FAILURES
@@ -105,7 +106,7 @@ def _judged(
             )
         if not healthy and not results[count - 1]:
             if is_false(pool.status.conditions, NODE_REGISTRATION_HEALTHY):
-                return pool  # the first of them said why
+                return pool  # the first failure gave the reason
             reason, message = failure if failure[0] else DID_NOT_REGISTER
             return with_condition(
                 pool,

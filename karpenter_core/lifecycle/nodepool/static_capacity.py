@@ -1,7 +1,7 @@
-"""The condition that says that `spec.replicas` of a NodePool is ignored: static pools are not built.
+"""Sets the condition ReplicasIgnored on static NodePools (unsupported).
 
-Such a pool is neither provisioned for nor shrunk: somebody wants a fixed number of nodes, and what
-cannot be replaced must not be taken away (`state.pause.why_kept`).
+Such a pool is neither provisioned nor shrunk: its user wants a fixed number of nodes, and a node that
+would not be replaced must not be removed (`state.pause`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def with_replicas_ignored(pool: NodePool, *, now: datetime) -> NodePool:
 
 
 def static_notices(pool: NodePool) -> tuple[Notice, ...]:
-    """Return the Event about a static pool; none for another one."""
+    """Return the Event for a static pool; none for any other pool."""
     if pool.spec.replicas is None:
         return ()
     return (

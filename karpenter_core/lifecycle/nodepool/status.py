@@ -1,4 +1,4 @@
-"""Conditions of NodePools, and the patch that writes a NodePool's status."""
+"""Sets and removes NodePools' conditions; computes their status patch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def with_condition(
     message: str = "",
     now: datetime,
 ) -> NodePool:
-    """Return the pool with one condition set; the same object when it is so already."""
+    """Return the pool with one condition set; the same object when nothing changes."""
     metadata = pool.metadata
     conditions = NODE_POOL_CONDITIONS.initialise(
         pool.status.conditions,
@@ -47,7 +47,7 @@ def with_condition(
 
 
 def without_condition(pool: NodePool, type: str) -> NodePool:  # noqa: A002 - the field's name in the API
-    """Return the pool without one condition; the same object when it has none of the type."""
+    """Return the pool without one condition; the same object when it has none of that type."""
     kept = tuple(each for each in pool.status.conditions if each.type != type)
     return pool if len(kept) == len(pool.status.conditions) else _with_conditions(pool, kept)
 
@@ -60,9 +60,9 @@ def _with_conditions(pool: NodePool, conditions: tuple[Condition, ...]) -> NodeP
 
 
 def node_pool_status_patch(old: NodePool, new: NodePool) -> MergePatch | None:
-    """Return what to send so that the status becomes the new one; None when it is.
+    """Return the patch of a pool's status; None when nothing changed.
 
-    Conditions replace a list that others write to, so they go under the optimistic lock.
+    Conditions replace a list that has other writers, so the patch carries the resource version.
     """
     before = old.status.model_dump(mode="json", exclude_none=True)
     after = new.status.model_dump(mode="json", exclude_none=True)

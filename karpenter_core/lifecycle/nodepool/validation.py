@@ -1,8 +1,8 @@
-"""What the API server cannot judge of a NodePool: the condition ValidationSucceeded.
+"""Validates NodePools beyond the CRD; sets the condition ValidationSucceeded.
 
-Lengths of names, label domains, taints that are there twice, comparisons and values that no
-machine can have. A pool that fails is left out of scheduling until somebody mends it; what is
-doubtful but harmless is a warning, and the pool stays in use.
+It checks lengths of names, label domains, duplicate taints, comparisons, and values that no node can
+have. A pool with errors is left out of scheduling until its user corrects it; harmless doubts are
+warnings, and the pool stays in use.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import RequirementSpec, TaintSpec
     from karpenter_core.api.nodepool import NodePool
 
-__all__ = ["Findings", "LabelRules", "validate_node_pool", "with_validation"]
+__all__ = ["LabelRules", "NodePoolFindings", "validate_node_pool", "with_validation"]
 
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 _COMPARISONS: Final = frozenset({"Gt", "Lt", "Gte", "Lte"})
 _EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute", ""})
 _KNOWN_VALUES: Final = {CAPACITY_TYPE: frozenset(CAPACITY_TYPES)}
 _LONGEST_MESSAGE: Final = 4096
-"""Characters of a condition's message; the API server refuses far longer ones."""
+"""Longest message of the condition; the API server rejects far longer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelRules:
-    """The labels that the core and the loaded providers know about.
+    """The rules on labels of the core and the loaded providers.
 
-    Under a restricted domain, and below it, users may only set well-known labels.
+    In a restricted domain and its subdomains, users may only set well-known labels.
     """
 
     well_known: AbstractSet[str] = WELL_KNOWN
@@ -60,10 +60,10 @@ class LabelRules:
     known_values: Mapping[str, AbstractSet[str]] = field(
         default_factory=dict[str, "AbstractSet[str]"]
     )
-    """By key: all values that there are, beside those of the core's own labels."""
+    """All valid values by label key, beside those of the core's own labels."""
 
     def restriction(self, key: str) -> str:
-        """Say why users may not set a label; empty when they may."""
+        """Return why users may not set a label; empty if they may."""
         if key in self.well_known:
             return ""
         domain = key.partition("/")[0] if "/" in key else ""
@@ -81,8 +81,8 @@ class LabelRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """What is wrong with a pool, and what is merely doubtful; each text names its field."""
+class NodePoolFindings:
+    """The errors and warnings about a pool; each text names its field."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -101,8 +101,8 @@ def with_validation(pool: NodePool, *, now: datetime, rules: LabelRules | None =
     )
 
 
-def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> Findings:
-    """Judge a NodePool's template by the rules that its CRD cannot express."""
+def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> NodePoolFindings:
+    """Check a NodePool's template by the rules that its CRD cannot express."""
     rules = rules or LabelRules()
     template = pool.spec.template
     errors = list(_label_errors(template.metadata.labels, rules))
@@ -111,8 +111,8 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> Fi
     for index, requirement in enumerate(template.spec.requirements):
         place = f"requirements[{index}]"
         key = rules.aliases.get(requirement.key, requirement.key)
-        found = _requirement_errors(requirement, key, rules)
-        errors += (f"{place}: {text}" for text in found)
+        problems = _requirement_errors(requirement, key, rules)
+        errors += (f"{place}: {text}" for text in problems)
         known = _KNOWN_VALUES.get(key) or rules.known_values.get(key, frozenset())
         unknown = _unknown_values(requirement, known)
         if unknown:
@@ -120,7 +120,7 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> Fi
             (errors if _too_few_known(requirement, unknown) else warnings).append(
                 f"{place}: {text}"
             )
-    return Findings(errors=tuple(errors), warnings=tuple(warnings))
+    return NodePoolFindings(errors=tuple(errors), warnings=tuple(warnings))
 
 
 def _annotation_warnings(pool: NodePool) -> Iterator[str]:
@@ -128,9 +128,9 @@ def _annotation_warnings(pool: NodePool) -> Iterator[str]:
     if value is not None and value != DETECT_ONLY:
         yield f'annotation {DRIFT}: "{value}" is not "{DETECT_ONLY}" and is ignored'
     if problem := savings_floor_error(pool):
-        yield f"{problem}; until that is mended no node is replaced to save money"
+        yield f"{problem}; until it is corrected no node is replaced to save money"
     if problem := return_rule_error(pool):
-        yield f"{problem}; until that is mended no node returns to what the pool prefers"
+        yield f"{problem}; until it is corrected no node returns to what the pool prefers"
 
 
 def _label_errors(labels: Mapping[str, str], rules: LabelRules) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _label_errors(labels: Mapping[str, str], rules: LabelRules) -> Iterator[str]
 def _taint_errors(
     taints: Sequence[TaintSpec], startup_taints: Sequence[TaintSpec]
 ) -> Iterator[str]:
-    """Judge both lists together: they end up on one node."""
+    """Check both lists together: they end up on one node."""
     seen: dict[tuple[str, str], str] = {}
     for name, listed in (("taints", taints), ("startupTaints", startup_taints)):
         for index, taint in enumerate(listed):
@@ -204,7 +204,7 @@ def _value_errors(requirement: RequirementSpec, key: str) -> Iterator[str]:
 
 
 def _unknown_values(requirement: RequirementSpec, known: AbstractSet[str]) -> list[str]:
-    """Return the values that a label with a closed list of values cannot have."""
+    """Return the values that are not in the label's list of valid values."""
     if not known or requirement.operator != "In":
         return []
     return [value for value in requirement.values if value not in known]

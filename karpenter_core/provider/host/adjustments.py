@@ -1,4 +1,4 @@
-"""What other plug-ins make of a provider's catalogue: other prices, rated risks.
+"""Applies price and risk adjustments of other plug-ins to a catalogue.
 
 Applied once when a catalogue is built, never per scheduling pass.
 """
@@ -7,32 +7,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar
 
-from karpenter_core.api.prices import Price
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import CatalogueOffering
 from karpenter_core.provider.host.catalogue_check import price_problem
-from karpenter_core.provider.host.dispatch import checked_list
+from karpenter_core.provider.host.hooks import ADJUST_PRICES, RATE_RISK, OfferingArguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from karpenter_core.api.prices import Price
     from karpenter_core.provider.host.dispatch import Dispatcher
-    from karpenter_core.provider.host.manager import Plugins
+    from karpenter_core.provider.host.hooks import Hook
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
 
 __all__ = ["adjust_catalogue"]
 
-_PRICES = "karpenter_adjust_prices"
-_RISKS = "karpenter_rate_risk"
+T = TypeVar("T")
 
 
 async def adjust_catalogue(
     instance_types: tuple[InstanceType, ...],
     *,
     provider: str,
-    plugins: Plugins,
     dispatcher: Dispatcher,
 ) -> tuple[InstanceType, ...]:
     """Return the catalogue with the prices and risks that plug-ins give it.
@@ -40,7 +38,7 @@ async def adjust_catalogue(
     Raises:
         CloudProviderError: a plug-in failed or answered nonsense; the catalogue is not to be used.
     """
-    pricing, rating = plugins.implementers(_PRICES), plugins.implementers(_RISKS)
+    pricing, rating = dispatcher.implementers(ADJUST_PRICES), dispatcher.implementers(RATE_RISK)
     if not pricing and not rating:
         return instance_types
     lines = [
@@ -49,31 +47,22 @@ async def adjust_catalogue(
         for offering in it.offerings
     ]
     for name in pricing:
-        prices = await _ask(dispatcher, _PRICES, name, lines, Price)
-        lines = [
-            _with_price(line, cast("Price | None", price), name)
-            for line, price in zip(lines, prices, strict=True)
-        ]
+        prices = await _ask(dispatcher, ADJUST_PRICES, name, lines)
+        lines = [_with_price(line, price, name) for line, price in zip(lines, prices, strict=True)]
     for name in rating:
-        risks = await _ask(dispatcher, _RISKS, name, lines, float, int)
-        lines = [
-            _with_risk(line, cast("float | None", risk), name)
-            for line, risk in zip(lines, risks, strict=True)
-        ]
+        risks = await _ask(dispatcher, RATE_RISK, name, lines)
+        lines = [_with_risk(line, risk, name) for line, risk in zip(lines, risks, strict=True)]
     return _with_offerings(instance_types, lines)
 
 
 async def _ask(
-    dispatcher: Dispatcher, hook: str, name: str, lines: list[CatalogueOffering], *types: type
-) -> Sequence[object]:
-    answer = await dispatcher.ask(hook, name, {"offerings": tuple(lines)})
-    # a hook open to all plug-ins answers with a list of answers, empty when the one asked gave None
-    answers = cast("list[object]", answer)
-    if not answers:
-        return [None] * len(lines)
-    return checked_list(
-        answers[0], count=len(lines), types=(*types, type(None)), hook=hook, name=name
-    )
+    dispatcher: Dispatcher,
+    hook: Hook[OfferingArguments, tuple[T | None, ...] | None],
+    name: str,
+    lines: list[CatalogueOffering],
+) -> Sequence[T | None]:
+    answers = await dispatcher.ask(hook, name, OfferingArguments(offerings=tuple(lines)))
+    return [None] * len(lines) if answers is None else answers
 
 
 def _with_price(line: CatalogueOffering, price: Price | None, name: str) -> CatalogueOffering:
@@ -81,7 +70,7 @@ def _with_price(line: CatalogueOffering, price: Price | None, name: str) -> Cata
         return line
     if problem := price_problem(price):
         raise CloudProviderError(
-            f'plug-in "{name}": {_PRICES}: instance type "{line.instance_type.name}": {problem}'
+            f'plug-in "{name}": {ADJUST_PRICES.name}: instance type "{line.instance_type.name}": {problem}'
         )
     return replace(line, offering=replace(line.offering, price=price))
 
@@ -91,7 +80,7 @@ def _with_risk(line: CatalogueOffering, risk: float | None, name: str) -> Catalo
         return line
     if not 0 <= risk <= 1:
         raise CloudProviderError(
-            f'plug-in "{name}": {_RISKS} rated {line.instance_type.name} with {risk}, '
+            f'plug-in "{name}": {RATE_RISK.name} rated {line.instance_type.name} with {risk}, '
             "which is not between 0 and 1"
         )
     highest = max(line.offering.interruption_risk, float(risk))

@@ -36,7 +36,7 @@ from karpenter_core.scheduling.requirements import Requirements
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["CatalogueCheck", "check_catalogue", "price_problem"]
+__all__ = ["CatalogueValidator", "check_catalogue", "price_problem"]
 
 _LISTING: Final = "karpenter_list_instance_types"
 _UNITS: Final = {CPU: "milli-cores", MEMORY: "bytes", EPHEMERAL_STORAGE: "bytes"}
@@ -54,7 +54,7 @@ _REMEMBERED: Final = 8
 
 
 @final
-class CatalogueCheck:
+class CatalogueValidator:
     """Checks what is listed, but not the very objects again that it has found sound."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def _are_same(known: Sequence[InstanceType], listed: Sequence[InstanceType]) -> 
     return len(known) == len(listed) and all(map(is_, known, listed))
 
 
-class _Problem(Exception):  # noqa: N818 - becomes a CloudProviderError, with what it is about
+class _InvalidValue(Exception):  # noqa: N818 - becomes a CloudProviderError, with what it is about
     """What is wrong with a value: the field, what it must be, and what it is."""
 
 
@@ -86,7 +86,7 @@ def check_catalogue(instance_types: Sequence[InstanceType], *, plugin: str) -> N
     Raises:
         CloudProviderError: names plug-in, instance type, field and value.
     """
-    check = _Check()
+    check = _CatalogueRun()
     seen: set[str] = set()
     for number, it in enumerate(instance_types, start=1):
         name = it.name
@@ -100,7 +100,7 @@ def check_catalogue(instance_types: Sequence[InstanceType], *, plugin: str) -> N
         seen.add(name)
         try:
             check.instance_type(it)
-        except _Problem as problem:
+        except _InvalidValue as problem:
             raise CloudProviderError(
                 f'plug-in "{plugin}": {_LISTING}: instance type "{name}": {problem}'
             ) from problem
@@ -110,13 +110,13 @@ def price_problem(price: Price) -> str:
     """Return what is wrong with a price; empty when nothing is."""
     try:
         _check_price(price)
-    except _Problem as problem:
+    except _InvalidValue as problem:
         return str(problem)
     return ""
 
 
 @final
-class _Check:
+class _CatalogueRun:
     """Checks one catalogue; remembers what many of its offerings share."""
 
     def __init__(self) -> None:
@@ -126,15 +126,15 @@ class _Check:
     def instance_type(self, it: InstanceType) -> None:
         """Check one type, its amounts first."""
         if not isinstance(_raw(it.requirements), Requirements):
-            raise _Problem(f"requirements must be Requirements, not {_shown(it.requirements)}")
+            raise _InvalidValue(f"requirements must be Requirements, not {_shown(it.requirements)}")
         _check_labels(it.requirements)
-        _check_machine(it)
+        _check_node_amounts(it)
         if not isinstance(_raw(it.offerings), tuple):
-            raise _Problem(f"offerings must be a tuple, not {_shown(it.offerings)}")
+            raise _InvalidValue(f"offerings must be a tuple, not {_shown(it.offerings)}")
         allowed: set[tuple[str, str]] = set()
         for offering in it.offerings:
             if not isinstance(_raw(offering), Offering):
-                raise _Problem(f"offerings must hold Offerings, not {_shown(offering)}")
+                raise _InvalidValue(f"offerings must hold Offerings, not {_shown(offering)}")
             place = self._checked(offering)
             if place not in allowed:
                 _check_allowed(it, offering, place)
@@ -146,11 +146,11 @@ class _Check:
         if place is not None and _is_usual(offering):
             return place
         try:
-            place = self._places[id(offering.requirements)] = _place(offering)
+            place = self._places[id(offering.requirements)] = _zone_and_capacity_type(offering)
             _check_price(offering.price)
             _check_rest(offering)
-        except _Problem as problem:
-            raise _Problem(f"{_words(offering)}: {problem}") from problem
+        except _InvalidValue as problem:
+            raise _InvalidValue(f"{_offering_text(offering)}: {problem}") from problem
         return place
 
 
@@ -158,24 +158,24 @@ def _check_labels(requirements: Requirements) -> None:
     for requirement in requirements.values():
         if not _TEXT.issuperset(map(type, requirement.values)):
             odd = next(v for v in requirement.values if not isinstance(_raw(v), str))
-            raise _Problem(
+            raise _InvalidValue(
                 f"requirements: {requirement.key} must have texts as values, not {odd!r}"
             )
 
 
-def _check_machine(it: InstanceType) -> None:
+def _check_node_amounts(it: InstanceType) -> None:
     """Check what a type holds, and what its nodes keep for themselves."""
     _check_amounts(it.capacity, "capacity")
     for resource, least in _LEAST.items():
         amount = it.capacity.get(resource, 0)
         if 0 < amount < least:
-            raise _Problem(
+            raise _InvalidValue(
                 f"capacity.{resource} must be in {_UNITS[resource]}: {amount} is too little "
                 "for any machine"
             )
     overhead = it.overhead
     if not isinstance(_raw(overhead), Overhead):
-        raise _Problem(f"overhead must be an Overhead, not {_shown(overhead)}")
+        raise _InvalidValue(f"overhead must be an Overhead, not {_shown(overhead)}")
     _check_amounts(overhead.kube_reserved, "overhead.kube_reserved")
     _check_amounts(overhead.system_reserved, "overhead.system_reserved")
     _check_amounts(overhead.eviction_threshold, "overhead.eviction_threshold")
@@ -184,8 +184,8 @@ def _check_machine(it: InstanceType) -> None:
 def _check_allowed(it: InstanceType, offering: Offering, place: tuple[str, str]) -> None:
     for key, value in zip((ZONE, CAPACITY_TYPE), place, strict=True):
         if not it.requirements.get(key).has(value):
-            raise _Problem(
-                f"{_words(offering)}: {key} {value!r} is excluded by the requirements of the type"
+            raise _InvalidValue(
+                f"{_offering_text(offering)}: {key} {value!r} is excluded by the requirements of the type"
             )
 
 
@@ -208,26 +208,26 @@ def _is_usual(offering: Offering) -> bool:
 
 def _check_price(price: object) -> None:
     if not isinstance(price, Price):
-        raise _Problem(f"price must be a Price, not {_shown(price)}")
+        raise _InvalidValue(f"price must be a Price, not {_shown(price)}")
     amount = price.amount
     if not _is_number(amount):
-        raise _Problem(f"price.amount must be a number, not {_shown(amount)}")
+        raise _InvalidValue(f"price.amount must be a number, not {_shown(amount)}")
     if not isfinite(amount):
-        raise _Problem(f"price.amount must be a finite number, not {amount!r}")
+        raise _InvalidValue(f"price.amount must be a finite number, not {amount!r}")
     if amount < 0:
-        raise _Problem(f"price.amount must not be negative, not {amount!r}")
+        raise _InvalidValue(f"price.amount must not be negative, not {amount!r}")
     currency = _raw(price.currency)
     if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):
-        raise _Problem(f"price.currency must be three capital letters, not {currency!r}")
+        raise _InvalidValue(f"price.currency must be three capital letters, not {currency!r}")
 
 
 def _check_rest(offering: Offering) -> None:
     if offering.available is not True and offering.available is not False:
-        raise _Problem(f"available must be True or False, not {_shown(offering.available)}")
+        raise _InvalidValue(f"available must be True or False, not {_shown(offering.available)}")
     _check_amount(offering.reservation_capacity, "reservation_capacity", "machines")
     risk = offering.interruption_risk
     if not _is_number(risk) or not 0 <= risk <= 1:
-        raise _Problem(f"interruption_risk must be from 0 to 1, not {_shown(risk)}")
+        raise _InvalidValue(f"interruption_risk must be from 0 to 1, not {_shown(risk)}")
     if offering.capacity_override is not None:
         _check_amounts(offering.capacity_override, "capacity_override")
     if offering.overhead_override is not None:
@@ -236,10 +236,10 @@ def _check_rest(offering: Offering) -> None:
 
 def _check_amounts(amounts: object, field: str) -> None:
     if not isinstance(amounts, Mapping):
-        raise _Problem(f"{field} must be a mapping, not {_shown(amounts)}")
+        raise _InvalidValue(f"{field} must be a mapping, not {_shown(amounts)}")
     for resource, amount in cast("Mapping[object, object]", amounts).items():
         if resource not in _PLAIN_RESOURCES and not _is_resource(resource):
-            raise _Problem(
+            raise _InvalidValue(
                 f'{field} names the unknown resource "{resource}"; known are cpu (milli-cores), '
                 "memory and ephemeral-storage (bytes), pods, hugepages-SIZE (bytes), and names "
                 "with a domain such as nvidia.com/gpu"
@@ -250,23 +250,23 @@ def _check_amounts(amounts: object, field: str) -> None:
 
 def _check_amount(amount: object, field: str, unit: str) -> None:
     if not isinstance(amount, int) or isinstance(amount, bool):
-        raise _Problem(f"{field} must be a whole number of {unit}, not {_shown(amount)}")
+        raise _InvalidValue(f"{field} must be a whole number of {unit}, not {_shown(amount)}")
     if amount < 0:
-        raise _Problem(f"{field} must not be negative, not {amount}")
+        raise _InvalidValue(f"{field} must not be negative, not {amount}")
     if amount > LARGEST_AMOUNT:
-        raise _Problem(f"{field} must be at most {LARGEST_AMOUNT}, not {amount}")
+        raise _InvalidValue(f"{field} must be at most {LARGEST_AMOUNT}, not {amount}")
 
 
-def _place(offering: Offering) -> tuple[str, str]:
+def _zone_and_capacity_type(offering: Offering) -> tuple[str, str]:
     """Return an offering's zone and capacity type, once they are known to be sound."""
     requirements = offering.requirements
     if not isinstance(_raw(requirements), Requirements):
-        raise _Problem(f"requirements must be Requirements, not {_shown(requirements)}")
+        raise _InvalidValue(f"requirements must be Requirements, not {_shown(requirements)}")
     zone, kind = _one_value(requirements, ZONE), _one_value(requirements, CAPACITY_TYPE)
     if len(requirements) > len((ZONE, CAPACITY_TYPE)):
         _check_labels(requirements)
     if kind not in CAPACITY_TYPES:
-        raise _Problem(f"{CAPACITY_TYPE} must be reserved, spot or on-demand, not {kind!r}")
+        raise _InvalidValue(f"{CAPACITY_TYPE} must be reserved, spot or on-demand, not {kind!r}")
     return zone, kind
 
 
@@ -275,10 +275,10 @@ def _one_value(requirements: Requirements, key: str) -> str:
     values = cast("frozenset[object]", frozenset() if found.complement else found.values)
     if len(values) != 1:
         listed = ", ".join(sorted(map(repr, values))) or "none"
-        raise _Problem(f"requirements must have one value of {key}, not {listed}")
+        raise _InvalidValue(f"requirements must have one value of {key}, not {listed}")
     (value,) = values
     if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
-        raise _Problem(f"requirements: {key} must be a label value, not {value!r}")
+        raise _InvalidValue(f"requirements: {key} must be a label value, not {value!r}")
     return value
 
 
@@ -302,7 +302,7 @@ def _shown(value: object) -> str:
     return f"the text {value!r}" if isinstance(value, str) else repr(value)
 
 
-def _words(offering: Offering) -> str:
+def _offering_text(offering: Offering) -> str:
     """Name an offering, as far as it says what it is."""
     requirements = offering.requirements
     if not isinstance(_raw(requirements), Requirements):

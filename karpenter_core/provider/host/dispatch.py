@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar, cast, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from karpenter_core.errors import CallPendingError, CloudProviderError, KarpenterError
+from karpenter_core.errors import CloudProviderError, KarpenterError
 from karpenter_core.provider.contract import BatchLimits
-from karpenter_core.provider.host.calls import OpenCalls
 from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.host.metrics import ProviderMetrics
-from karpenter_core.provider.kit.one_by_one import CALLED_PLUGIN, ItemCalls
+from karpenter_core.provider.host.open_calls import OpenCalls
+from karpenter_core.provider.host.timed_calls import TimedCalls
+from karpenter_core.provider.kit.one_by_one import CALLED_PLUGIN, ItemCallMode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
@@ -26,32 +26,23 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.contract import Fence
+    from karpenter_core.provider.contract import LeaderFence
     from karpenter_core.provider.host.executor import Executor
+    from karpenter_core.provider.host.hooks import Hook
     from karpenter_core.provider.host.manager import Plugins
 
-__all__ = ["Dispatcher", "Measurement", "checked_list"]
+__all__ = ["CallMeasurement", "Dispatcher"]
 
 T = TypeVar("T")
-
-FENCED_HOOKS: Final = frozenset(
-    {
-        "karpenter_launch_instances",
-        "karpenter_terminate_instances",
-        "karpenter_resolve_node_class",
-        "karpenter_finalize_node_class",
-        "karpenter_sync_instance",
-        "karpenter_acknowledge_interruptions",
-    }
-)
-"""Hooks that may change something in a cloud: called only while this process leads."""
+Request = TypeVar("Request", bound="Mapping[str, object]")
+Result = TypeVar("Result")
 
 _NO_LIMITS: Final = BatchLimits()
 _INLINE: Final = InlineExecutor()
 _ANY_NUMBER: Final = sys.maxsize
 
 
-class Measurement:
+class CallMeasurement:
     """What a measured call came to; an outcome that is an error counts as one."""
 
     __slots__ = ("error",)
@@ -76,7 +67,7 @@ class Dispatcher:
         *,
         executor: Executor,
         clock: Clock,
-        fence: Fence,
+        fence: LeaderFence,
         registry: CollectorRegistry,
     ) -> None:
         self.clock: Final = clock
@@ -84,13 +75,14 @@ class Dispatcher:
         self._executor: Final = executor
         self._fence: Final = fence
         self._metrics: Final = ProviderMetrics(registry)
-        self._calls: Final[dict[str, OpenCalls]] = {}
-        self._shared: Final[dict[Hashable, asyncio.Future[object]]] = {}
+        self._calls: Final[dict[str, TimedCalls]] = {}
+        self._open: Final[dict[tuple[str, str], OpenCalls[Mapping[str, object], object]]] = {}
+        """By hook and plug-in."""
 
-    def calls_of(self, name: str) -> OpenCalls:
-        """Return the open calls of a plug-in."""
+    def timed_calls(self, name: str) -> TimedCalls:
+        """Return the calls of a plug-in that run now, with their time limits."""
         if name not in self._calls:
-            self._calls[name] = OpenCalls(
+            self._calls[name] = TimedCalls(
                 self.clock, on_change=lambda count: self._metrics.set_overdue(name, count)
             )
         return self._calls[name]
@@ -99,34 +91,40 @@ class Dispatcher:
         """How many calls have passed their limit and are still open, over all plug-ins."""
         return sum(calls.overdue for calls in self._calls.values())
 
-    def limits(self, hook: str, name: str) -> BatchLimits:
+    def limits(self, hook: Hook[Request, Result], name: str) -> BatchLimits:
         """Return the limits a provider declares for a hook."""
         provider = self._plugins.providers.get(name)
-        return provider.info.batch_limits.get(hook, _NO_LIMITS) if provider else _NO_LIMITS
+        return provider.info.batch_limits.get(hook.name, _NO_LIMITS) if provider else _NO_LIMITS
 
-    def item_width(self, hook: str, name: str) -> int | None:
+    def item_width(self, hook: Hook[Request, Result], name: str) -> int | None:
         """Return how many items of a hook are called for side by side, each in a call of its own.
 
         None: the hook takes many items at once. A quarter of the lane's threads is left to other
         calls, so that a listing does not wait for a wave of launches.
         """
-        calls = self._plugins.item_calls(hook, name)
+        calls = self._plugins.item_call_mode(hook.name, name)
         if calls is None:
             return None
         threads = self._executor.threads
-        if calls is ItemCalls.COROUTINES or threads is None:
+        if calls is ItemCallMode.COROUTINES or threads is None:
             return _ANY_NUMBER
         return max(threads * 3 // 4, 1)
 
-    def implements(self, hook: str, name: str) -> bool:
+    def implementers(self, hook: Hook[Request, Result]) -> tuple[str, ...]:
+        """Return the plug-ins that implement a hook, in the order they are asked."""
+        return self._plugins.implementers(hook.name)
+
+    def implements(self, hook: Hook[Request, Result], name: str) -> bool:
         """Whether a plug-in implements a hook."""
-        return self._plugins.caller(hook, name) is not None
+        return self._plugins.caller(hook.name, name) is not None
 
     @contextmanager
-    def measure(self, method: str, provider: str) -> Generator[Measurement, None, None]:
-        """Measure a call of the façade, waiting for its batch included."""
+    def measure(
+        self, hook: Hook[Request, Result], provider: str
+    ) -> Generator[CallMeasurement, None, None]:
+        """Measure a call of the façade under the hook's method, waiting for its batch included."""
         start = self.clock.monotonic()
-        measurement = Measurement()
+        measurement = CallMeasurement()
         try:
             yield measurement
         except (Exception, asyncio.CancelledError) as error:
@@ -134,28 +132,64 @@ class Dispatcher:
             raise
         finally:
             seconds = self.clock.monotonic() - start
-            self._metrics.observe(method, provider, seconds, measurement.error)
+            self._metrics.observe(hook.measured_as, provider, seconds, measurement.error)
 
     async def ask(
-        self,
-        hook: str,
-        name: str,
-        arguments: Mapping[str, object] = MappingProxyType({}),
-        *,
-        inline: bool = False,
-    ) -> object:
+        self, hook: Hook[Request, Result], name: str, request: Request, *, inline: bool = False
+    ) -> Result:
         """Call a hook of one plug-in that implements it, without a time limit.
 
         Raises:
             FencedError: the hook changes the cloud, and this process does not lead.
             KarpenterError: the plug-in's own error; CloudProviderError for anything unexpected.
         """
-        caller = self._plugins.caller(hook, name)
+        answer = await self._ask(hook, name, request, inline=inline)
+        return hook.read(answer, request=request, where=f'plug-in "{name}"')
+
+    async def call(
+        self, hook: Hook[Request, Result], name: str, request: Request, *, key: Hashable = ()
+    ) -> Result:
+        """Call a hook of one plug-in within its time limit; equal calls meanwhile share one.
+
+        Raises:
+            CallPendingError: the limit passed, now or before, and the call is still open.
+        """
+        answer = await self._open_calls(hook, name).add(request, key)
+        return hook.read(answer, request=request, where=f'plug-in "{name}"')
+
+    def _open_calls(
+        self, hook: Hook[Request, Result], name: str
+    ) -> OpenCalls[Mapping[str, object], object]:
+        """Return the open calls of one hook of one plug-in."""
+        identity = (hook.name, name)
+        if identity not in self._open:
+
+            async def ask(requests: Sequence[Mapping[str, object]]) -> Sequence[object]:
+                return [await self._ask(hook, name, request) for request in requests]
+
+            self._open[identity] = OpenCalls(
+                ask,
+                what=f'{hook.name} of plug-in "{name}"',
+                limit=self.limits(hook, name).timeout,
+                calls=self.timed_calls(name),
+            )
+        return self._open[identity]
+
+    async def _ask(
+        self,
+        hook: Hook[Request, Result],
+        name: str,
+        arguments: Mapping[str, object],
+        *,
+        inline: bool = False,
+    ) -> object:
+        """Return what a plug-in answers, unchecked."""
+        caller = self._plugins.caller(hook.name, name)
         if caller is None:
-            raise CloudProviderError(f'plug-in "{name}" does not implement {hook}')
+            raise CloudProviderError(f'plug-in "{name}" does not implement {hook.name}')
 
         def call() -> object:
-            if hook in FENCED_HOOKS:
+            if hook.fenced:
                 self._fence.check()  # as late as can be: a call may have waited for its thread
             return caller(**arguments)
 
@@ -166,41 +200,11 @@ class Dispatcher:
         except KarpenterError:
             raise
         except (Exception, SystemExit) as error:
-            raise CloudProviderError(f'plug-in "{name}" failed in {hook}: {error!r}') from error
+            raise CloudProviderError(
+                f'plug-in "{name}" failed in {hook.name}: {error!r}'
+            ) from error
         finally:
             CALLED_PLUGIN.reset(called)
-
-    async def call(
-        self,
-        hook: str,
-        name: str,
-        arguments: Mapping[str, object] = MappingProxyType({}),
-        *,
-        key: Hashable = (),
-    ) -> object:
-        """Call a hook of one plug-in within its time limit; equal calls meanwhile share one.
-
-        Raises:
-            CallPendingError: the limit passed, now or before, and the call is still open.
-        """
-        identity = (hook, name, key)
-        calls = self.calls_of(name)
-        if calls.is_overdue(identity):
-            raise CallPendingError(f'{hook} of plug-in "{name}" is still open from an earlier call')
-        running = self._shared.get(identity)
-        if running is None:
-            running = asyncio.ensure_future(
-                calls.run(
-                    identity,
-                    self.ask(hook, name, arguments),
-                    limit=self.limits(hook, name).timeout,
-                    what=f'{hook} of plug-in "{name}"',
-                )
-            )
-            self._shared[identity] = running
-            running.add_done_callback(lambda _: self._shared.pop(identity, None))
-            running.add_done_callback(_look_at)
-        return await asyncio.shield(running)
 
     async def run_task(
         self, run: Callable[[], T | Awaitable[T]], *, lane: str, leader_only: bool
@@ -221,33 +225,3 @@ class Dispatcher:
     def close(self) -> None:
         """Take no more calls."""
         self._executor.close()
-
-
-def checked_list(
-    answer: object, *, count: int | None, types: tuple[type, ...], hook: str, name: str
-) -> Sequence[object]:
-    """Return a plural hook's answer if it is one: as many items as asked for, of these types.
-
-    Raises:
-        CloudProviderError: it is not, naming plug-in and hook.
-    """
-    if not isinstance(answer, list | tuple):
-        raise CloudProviderError(f'plug-in "{name}": {hook} must return a list, not {answer!r}')
-    items = cast("Sequence[object]", answer)
-    if count is not None and len(items) != count:
-        raise CloudProviderError(
-            f'plug-in "{name}": {hook} returned {len(items)} outcomes for {count} items'
-        )
-    for item in items:
-        if not isinstance(item, types):
-            wanted = " or ".join(t.__name__ for t in types)
-            raise CloudProviderError(
-                f'plug-in "{name}": {hook} must return {wanted} for each item, not {item!r}'
-            )
-    return items
-
-
-def _look_at(finished: asyncio.Future[object]) -> None:
-    """Take note of an error whose callers are all gone, so that asyncio does not complain."""
-    if not finished.cancelled():
-        finished.exception()

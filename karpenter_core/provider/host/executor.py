@@ -54,7 +54,7 @@ class InlineExecutor:
     async def run(self, call: Callable[[], T | Awaitable[T]], *, lane: str = "") -> T:
         """Run the call now."""
         del lane
-        return await _settle(call())
+        return await _await_result(call())
 
     def close(self) -> None:
         """Nothing is held."""
@@ -66,7 +66,7 @@ class ThreadExecutor:
 
     def __init__(self, max_workers: int = DEFAULT_MAX_WORKERS) -> None:
         self._max_workers: Final = max_workers
-        self._lanes: Final[dict[str, _Lane]] = {}
+        self._lanes: Final[dict[str, _ThreadLane]] = {}
         self._closed = False
 
     @property
@@ -81,7 +81,7 @@ class ThreadExecutor:
             raise RuntimeError(message)
         workers = self._lanes.get(lane)
         if workers is None:
-            workers = self._lanes[lane] = _Lane(lane, self._max_workers)
+            workers = self._lanes[lane] = _ThreadLane(lane, self._max_workers)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T | Awaitable[T]] = loop.create_future()
         context = contextvars.copy_context()
@@ -90,12 +90,12 @@ class ThreadExecutor:
             try:
                 result = context.run(call)
             except BaseException as error:  # handed to the caller, whatever it is
-                _tell(loop, future, None, error)
+                _deliver(loop, future, None, error)
             else:
-                _tell(loop, future, result, None)
+                _deliver(loop, future, result, None)
 
         workers.submit(work)
-        return await _settle(await future)
+        return await _await_result(await future)
 
     def close(self) -> None:
         """Let idle threads end."""
@@ -105,7 +105,7 @@ class ThreadExecutor:
 
 
 @final
-class _Lane:
+class _ThreadLane:
     """A queue and the threads that empty it, started as they are needed."""
 
     def __init__(self, name: str, max_workers: int) -> None:
@@ -147,13 +147,13 @@ class _Lane:
             work()
 
 
-async def _settle(result: T | Awaitable[T]) -> T:
+async def _await_result(result: T | Awaitable[T]) -> T:
     if inspect.isawaitable(result):
         return await cast("Awaitable[T]", result)
     return cast("T", result)
 
 
-def _tell(
+def _deliver(
     loop: asyncio.AbstractEventLoop,
     future: asyncio.Future[T],
     result: T | None,

@@ -1,4 +1,4 @@
-"""The plug-ins behind one typed door.
+"""Offers the loaded plug-ins to controllers as one typed interface.
 
 Controllers know only this: no hook name, no plug-in object and no thread appears above it. A call
 goes to the provider that owns the NodeClass kind; many calls become few batches; what a provider
@@ -9,30 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar, cast, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import structlog
 
 from karpenter_core.errors import CloudProviderError, KarpenterError, PluginError
 from karpenter_core.provider.contract import (
-    DriftFinding,
     Finding,
-    InstanceListing,
-    Interruption,
     LabelClasses,
-    NodeClassHash,
     NodeClassResolution,
-    PeriodicTask,
-    RegistrationGate,
     Severity,
 )
+from karpenter_core.provider.host import hooks
 from karpenter_core.provider.host.adjustments import adjust_catalogue
-from karpenter_core.provider.host.catalogue_check import CatalogueCheck
-from karpenter_core.provider.host.dispatch import Dispatcher, checked_list
-from karpenter_core.provider.host.instances import InstanceCalls
+from karpenter_core.provider.host.catalogue_check import CatalogueValidator
+from karpenter_core.provider.host.dispatch import Dispatcher
+from karpenter_core.provider.host.instances import BatchedInstanceCalls
 from karpenter_core.provider.host.labels import merge_label_classes
 from karpenter_core.provider.host.status_check import status_problems
-from karpenter_core.scheduling.instance_types import InstanceType
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -48,24 +42,32 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import (
         Decision,
         DriftOutcome,
-        Fence,
         FetchOutcome,
+        InstanceListing,
+        Interruption,
         LaunchOutcome,
         LaunchRequest,
+        LeaderFence,
+        NodeClassHash,
+        PeriodicTask,
         ProviderContext,
         ProviderInfo,
+        RegistrationGate,
         SettingSpec,
         TerminateOutcome,
     )
     from karpenter_core.provider.host.executor import Executor
+    from karpenter_core.provider.host.hooks import Hook
     from karpenter_core.provider.host.manager import Plugins
+    from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import StateNode
 
 __all__ = ["PluginTask", "Providers"]
 
-T = TypeVar("T")
+Request = TypeVar("Request", bound="Mapping[str, object]")
+Result = TypeVar("Result")
 
-TOLD_PROBLEMS: Final = 1000
+MAX_REPORTED_PROBLEMS: Final = 1000
 """How many places in statuses are remembered, to log each once."""
 
 
@@ -93,7 +95,7 @@ class Providers:
         *,
         executor: Executor,
         clock: Clock,
-        fence: Fence,
+        fence: LeaderFence,
         registry: CollectorRegistry,
     ) -> None:
         self._plugins: Final = plugins
@@ -105,11 +107,11 @@ class Providers:
         """Plug-ins that could not start and are done without, and why."""
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
-        self._catalogues: Final = CatalogueCheck()
+        self._catalogues: Final = CatalogueValidator()
         self._told: Final[dict[tuple[str, str, str], None]] = {}
         """Plug-in, kind and place of what is wrong with a status, the oldest first; logged once."""
         self._instances: Final = {
-            name: InstanceCalls(name, self._dispatcher) for name in plugins.providers
+            name: BatchedInstanceCalls(name, self._dispatcher) for name in plugins.providers
         }
 
     # -- who is there ----------------------------------------------------------------------------
@@ -217,44 +219,41 @@ class Providers:
             calls.close()
         while self._started:
             name = self._started.pop()
-            if self._dispatcher.implements("karpenter_stop", name):
+            if self._dispatcher.implements(hooks.STOP, name):
                 try:
-                    await self._dispatcher.call("karpenter_stop", name)
+                    await self._dispatcher.call(hooks.STOP, name, hooks.NoArguments())
                 except KarpenterError as error:
                     _log().warning("plug-in did not stop cleanly", plugin=name, error=str(error))
         self._dispatcher.close()
 
     async def _start_one(self, name: str, context_for: Callable[[str], ProviderContext]) -> None:
         self._started.append(name)
-        if not self._dispatcher.implements("karpenter_start", name):
+        if not self._dispatcher.implements(hooks.START, name):
             return
         try:
-            await self._dispatcher.call("karpenter_start", name, {"context": context_for(name)})
+            await self._dispatcher.call(
+                hooks.START, name, hooks.StartArguments(context=context_for(name))
+            )
         except CloudProviderError as error:
             origin = self._plugins.origin(name)
             raise PluginError(f'plug-in "{name}" ({origin}) could not start: {error}') from error
 
     async def _classify_labels(self) -> Mapping[str, LabelClasses]:
-        hook = "karpenter_classify_labels"
         return {
-            name: _expect(await self._dispatcher.call(hook, name), LabelClasses, hook, name)
-            for name in self._there(hook)
+            name: await self._dispatcher.call(hooks.CLASSIFY_LABELS, name, hooks.NoArguments())
+            for name in self._implementers(hooks.CLASSIFY_LABELS)
         }
 
-    def _there(self, hook: str) -> tuple[str, ...]:
+    def _implementers(self, hook: Hook[Request, Result]) -> tuple[str, ...]:
         """Return the plug-ins that implement a hook, but for those left out."""
-        names = self._plugins.implementers(hook)
+        names = self._dispatcher.implementers(hook)
         return tuple(name for name in names if name not in self.left_out)
 
     async def _declared_tasks(self) -> tuple[PluginTask, ...]:
-        hook = "karpenter_declare_tasks"
         found: list[PluginTask] = []
-        for name in self._there(hook):
-            answer = await self._dispatcher.call(hook, name)
-            declared = checked_list(answer, count=None, types=(PeriodicTask,), hook=hook, name=name)
-            found.extend(
-                self._task(name, task) for task in cast("Sequence[PeriodicTask]", declared)
-            )
+        for name in self._implementers(hooks.DECLARE_TASKS):
+            declared = await self._dispatcher.call(hooks.DECLARE_TASKS, name, hooks.NoArguments())
+            found.extend(self._task(name, task) for task in declared)
         return tuple(found)
 
     def _task(self, plugin: str, task: PeriodicTask) -> PluginTask:
@@ -280,11 +279,11 @@ class Providers:
 
     def resolves(self, node_class: NodeClass) -> bool:
         """Tell whether the provider of a NodeClass finds out what it refers to."""
-        return self._dispatcher.implements("karpenter_resolve_node_class", self._owner(node_class))
+        return self._dispatcher.implements(hooks.RESOLVE_NODE_CLASS, self._owner(node_class))
 
     def finalizes(self, node_class: NodeClass) -> bool:
         """Tell whether the provider of a NodeClass has something to remove at its end."""
-        return self._dispatcher.implements("karpenter_finalize_node_class", self._owner(node_class))
+        return self._dispatcher.implements(hooks.FINALIZE_NODE_CLASS, self._owner(node_class))
 
     async def resolve_node_class(self, node_class: NodeClass) -> NodeClassResolution:
         """Return what the NodeClass refers to; nothing when the provider resolves nothing.
@@ -292,11 +291,10 @@ class Providers:
         Raises:
             FencedError: this process does not lead; nothing was called.
         """
-        hook, name = "karpenter_resolve_node_class", self._owner(node_class)
-        if not self._dispatcher.implements(hook, name):
+        name = self._owner(node_class)
+        resolution = await self._call_for_node_class(hooks.RESOLVE_NODE_CLASS, name, node_class)
+        if resolution is None:
             return NodeClassResolution()
-        answer = await self._about(hook, name, node_class)
-        resolution = _expect(answer, NodeClassResolution, hook, name)
         kind = type(node_class).resource.kind
         for problem in status_problems(node_class, resolution.status):
             if self._is_new(name, kind, problem.path):
@@ -313,17 +311,14 @@ class Providers:
         if (plugin, kind, path) in self._told:
             return False
         self._told[plugin, kind, path] = None
-        if len(self._told) > TOLD_PROBLEMS:
+        if len(self._told) > MAX_REPORTED_PROBLEMS:
             del self._told[next(iter(self._told))]
         return True
 
     async def hash_node_class(self, node_class: NodeClass) -> NodeClassHash | None:
         """Return the digest for static drift; None when the provider has none."""
-        hook, name = "karpenter_hash_node_class", self._owner(node_class)
-        if not self._dispatcher.implements(hook, name):
-            return None
-        answer = await self._about(hook, name, node_class)
-        return _expect(answer, NodeClassHash, hook, name)
+        name = self._owner(node_class)
+        return await self._call_for_node_class(hooks.HASH_NODE_CLASS, name, node_class)
 
     async def finalize_node_class(self, node_class: NodeClass) -> None:
         """Remove what was made for a NodeClass; raises while something is left.
@@ -331,28 +326,23 @@ class Providers:
         Raises:
             FencedError: this process does not lead; nothing was called.
         """
-        hook, name = "karpenter_finalize_node_class", self._owner(node_class)
-        if self._dispatcher.implements(hook, name):
-            await self._about(hook, name, node_class)
+        name = self._owner(node_class)
+        await self._call_for_node_class(hooks.FINALIZE_NODE_CLASS, name, node_class)
 
     async def list_instance_types(
         self, node_pool: NodePool, node_class: NodeClass
     ) -> tuple[InstanceType, ...]:
         """Return the catalogue for a NodePool, with what plug-ins make of prices and risks."""
-        hook, name = "karpenter_list_instance_types", self._owner(node_class)
-        with self._dispatcher.measure("GetInstanceTypes", name):
-            answer = await self._dispatcher.call(
+        hook, name = hooks.LIST_INSTANCE_TYPES, self._owner(node_class)
+        with self._dispatcher.measure(hook, name):
+            types = await self._dispatcher.call(
                 hook,
                 name,
-                {"node_pool": node_pool, "node_class": node_class},
+                hooks.InstanceTypesArguments(node_pool=node_pool, node_class=node_class),
                 key=(_version(node_pool), _version(node_class)),
             )
-            listed = checked_list(answer, count=None, types=(InstanceType,), hook=hook, name=name)
-            types = tuple(cast("Sequence[InstanceType]", listed))
             self._catalogues.check(types, plugin=name)
-            return await adjust_catalogue(
-                types, provider=name, plugins=self._plugins, dispatcher=self._dispatcher
-            )
+            return await adjust_catalogue(types, provider=name, dispatcher=self._dispatcher)
 
     # -- instances -----------------------------------------------------------------------------
 
@@ -366,13 +356,13 @@ class Providers:
             FencedError: this process does not lead; nothing was sent.
         """
         name = self.provider_of(request.node_claim.spec.node_class_ref)
-        with self._dispatcher.measure("Create", name) as measured:
+        with self._dispatcher.measure(hooks.LAUNCH_INSTANCES, name) as measured:
             return measured.note(await self._instances[name].launch(request))
 
     async def fetch(self, ref: NodeClassRef, provider_id: str) -> FetchOutcome:
         """Look one instance up; NodeClaimNotFoundError as outcome when it is gone."""
         name = self.provider_of(ref)
-        with self._dispatcher.measure("Get", name) as measured:
+        with self._dispatcher.measure(hooks.FETCH_INSTANCES, name) as measured:
             return measured.note(await self._instances[name].fetch(provider_id))
 
     async def terminate(self, ref: NodeClassRef, provider_id: str) -> TerminateOutcome:
@@ -389,29 +379,23 @@ class Providers:
         Raises:
             FencedError: this process does not lead; nothing was sent.
         """
-        with self._dispatcher.measure("Delete", provider) as measured:
+        with self._dispatcher.measure(hooks.TERMINATE_INSTANCES, provider) as measured:
             return measured.note(await self._instances[provider].terminate(provider_id))
 
     async def list_instances(self, provider: str) -> InstanceListing:
         """List a provider's instances; look at `complete` before missing something."""
-        hook = "karpenter_list_instances"
-        with self._dispatcher.measure("List", provider):
-            answer = await self._dispatcher.call(hook, provider)
-            return _expect(answer, InstanceListing, hook, provider)
+        with self._dispatcher.measure(hooks.LIST_INSTANCES, provider):
+            return await self._dispatcher.call(hooks.LIST_INSTANCES, provider, hooks.NoArguments())
 
     async def gate_registration(
         self, node_claim: NodeClaim, node: NodeView
     ) -> RegistrationGate | None:
         """Ask whether a node may register; None lets it pass."""
-        hook, name = "karpenter_gate_registration", self._owner_of_claim(node_claim)
-        if not self._dispatcher.implements(hook, name):
-            return None
-        answer = await self._about_node(hook, name, node_claim, node)
-        return None if answer is None else _expect(answer, RegistrationGate, hook, name)
+        return await self._call_for_node(hooks.GATE_REGISTRATION, node_claim, node)
 
     def syncs(self, ref: NodeClassRef) -> bool:
         """Tell whether the provider of a NodeClass keeps instances in line in place."""
-        return self._dispatcher.implements("karpenter_sync_instance", self.provider_of(ref))
+        return self._dispatcher.implements(hooks.SYNC_INSTANCE, self.provider_of(ref))
 
     async def sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
         """Bring an instance in line with its claim and Node.
@@ -419,9 +403,7 @@ class Providers:
         Raises:
             FencedError: this process does not lead; nothing was called.
         """
-        hook, name = "karpenter_sync_instance", self._owner_of_claim(node_claim)
-        if self._dispatcher.implements(hook, name):
-            await self._about_node(hook, name, node_claim, node)
+        await self._call_for_node(hooks.SYNC_INSTANCE, node_claim, node)
 
     async def detect_drift(
         self, node_claims: Sequence[NodeClaim], node_class: NodeClass
@@ -431,7 +413,7 @@ class Providers:
         Asks for as many at once as the provider takes. What a call fails with is the outcome of
         each of its claims; never raises for some of them.
         """
-        hook, name = "karpenter_detect_drift", self._owner(node_class)
+        hook, name = hooks.DETECT_DRIFT, self._owner(node_class)
         if not self._dispatcher.implements(hook, name):
             return (None,) * len(node_claims)
         width = self._dispatcher.item_width(hook, name)
@@ -441,7 +423,7 @@ class Providers:
         async def detect(claims: tuple[NodeClaim, ...]) -> Sequence[DriftOutcome]:
             async with turns:
                 try:
-                    return await self._detect_drift(hook, name, claims, node_class)
+                    return await self._detect_drift(name, claims, node_class)
                 except CloudProviderError as error:
                     return [error] * len(claims)
 
@@ -450,36 +432,34 @@ class Providers:
         return tuple(outcome for part in await asyncio.gather(*found) for outcome in part)
 
     async def _detect_drift(
-        self, hook: str, name: str, claims: tuple[NodeClaim, ...], node_class: NodeClass
+        self, name: str, claims: tuple[NodeClaim, ...], node_class: NodeClass
     ) -> Sequence[DriftOutcome]:
-        with self._dispatcher.measure("IsDrifted", name):
-            answer = await self._dispatcher.call(
-                hook,
+        with self._dispatcher.measure(hooks.DETECT_DRIFT, name):
+            return await self._dispatcher.call(
+                hooks.DETECT_DRIFT,
                 name,
-                {"node_claims": claims, "node_class": node_class},
+                hooks.DriftArguments(node_claims=claims, node_class=node_class),
                 key=(_version(node_class), tuple(_version(claim) for claim in claims)),
             )
-            types = (DriftFinding, CloudProviderError, type(None))
-            listed = checked_list(answer, count=len(claims), types=types, hook=hook, name=name)
-            return cast("Sequence[DriftOutcome]", listed)
 
     # -- interruptions -------------------------------------------------------------------------
 
     def polls_interruptions(self, provider: str) -> bool:
         """Tell whether a provider announces anything when it is asked."""
-        return self._dispatcher.implements("karpenter_poll_interruptions", provider)
+        return self._dispatcher.implements(hooks.POLL_INTERRUPTIONS, provider)
 
     def reads_interruptions(self, provider: str) -> bool:
         """Tell whether a provider finds announcements in Nodes."""
-        return self._dispatcher.implements("karpenter_read_interruptions", provider)
+        return self._dispatcher.implements(hooks.READ_INTERRUPTIONS, provider)
 
     async def poll_interruptions(self, provider: str) -> tuple[Interruption, ...]:
         """Fetch what a provider announces and nobody has acknowledged."""
-        hook = "karpenter_poll_interruptions"
-        if not self._dispatcher.implements(hook, provider):
+        if not self._dispatcher.implements(hooks.POLL_INTERRUPTIONS, provider):
             return ()
-        answer = await self._dispatcher.call(hook, provider)
-        return _interruptions(answer, hook, provider)
+        return (
+            await self._dispatcher.call(hooks.POLL_INTERRUPTIONS, provider, hooks.NoArguments())
+            or ()
+        )
 
     async def acknowledge_interruptions(self, provider: str, ids: Sequence[str]) -> None:
         """Tell a provider that these announcements were handled.
@@ -487,61 +467,63 @@ class Providers:
         Raises:
             FencedError: this process does not lead; nothing was called.
         """
-        hook = "karpenter_acknowledge_interruptions"
+        hook = hooks.ACKNOWLEDGE_INTERRUPTIONS
         if ids and self._dispatcher.implements(hook, provider):
-            await self._dispatcher.call(hook, provider, {"ids": tuple(ids)}, key=tuple(ids))
+            await self._dispatcher.call(
+                hook, provider, hooks.InterruptionIdArguments(ids=tuple(ids)), key=tuple(ids)
+            )
 
     async def read_interruptions(
         self, ref: NodeClassRef, node: NodeView
     ) -> tuple[Interruption, ...]:
         """Read announcements from a Node; runs at once, since the hook does no I/O."""
-        hook, name = "karpenter_read_interruptions", self.provider_of(ref)
+        hook, name = hooks.READ_INTERRUPTIONS, self.provider_of(ref)
         if not self._dispatcher.implements(hook, name):
             return ()
-        answer = await self._dispatcher.ask(hook, name, {"node": node}, inline=True)
-        return _interruptions(answer, hook, name)
+        return (
+            await self._dispatcher.ask(hook, name, hooks.NodeArguments(node=node), inline=True)
+            or ()
+        )
 
     # -- open to any plug-in -------------------------------------------------------------------
 
     async def check(self) -> Mapping[str, tuple[Finding, ...]]:
         """Return the preflight findings of each plug-in; a check that fails is one too."""
-        return {name: await self._check_one(name) for name in self._there("karpenter_check")}
+        return {name: await self._check_one(name) for name in self._implementers(hooks.CHECK)}
 
     async def _check_one(self, name: str) -> tuple[Finding, ...]:
-        hook = "karpenter_check"
         try:
-            answer = await self._dispatcher.call(hook, name)
-            listed = checked_list(answer, count=None, types=(Finding,), hook=hook, name=name)
+            return await self._dispatcher.call(hooks.CHECK, name, hooks.NoArguments())
         except KarpenterError as error:
             return (Finding(severity=Severity.ERROR, message=f"the check failed: {error}"),)
-        return tuple(cast("Sequence[Finding]", listed))
 
     async def vetoes(self, candidate: StateNode) -> Mapping[str, str]:
         """Return why plug-ins keep a node from being disrupted, by plug-in; empty when none does.
 
         A plug-in whose veto fails keeps the node: it cannot be known what it would have said.
         """
-        hook = "karpenter_veto_candidate"
+        hook = hooks.VETO_CANDIDATE
         reasons: dict[str, str] = {}
-        for name in self._there(hook):
+        for name in self._implementers(hook):
             try:
-                answer = await self._dispatcher.ask(
-                    hook, name, {"candidate": candidate}, inline=True
+                reason = await self._dispatcher.ask(
+                    hook, name, hooks.CandidateArguments(candidate=candidate), inline=True
                 )
             except KarpenterError as error:
                 reasons[name] = str(error)
             else:
-                reason = next(iter(cast("list[object]", answer)), None)
                 if reason is not None:
-                    reasons[name] = str(reason)
+                    reasons[name] = reason
         return reasons
 
     async def observe_decision(self, decision: Decision) -> None:
         """Show a decision to every plug-in that watches; never raises."""
-        hook = "karpenter_observe_decision"
-        for name in self._there(hook):
+        hook = hooks.OBSERVE_DECISION
+        for name in self._implementers(hook):
             try:
-                await self._dispatcher.call(hook, name, {"decision": decision}, key=decision.id)
+                await self._dispatcher.call(
+                    hook, name, hooks.DecisionArguments(decision=decision), key=decision.id
+                )
             except KarpenterError as error:
                 _log().warning("plug-in failed to observe", plugin=name, error=str(error))
 
@@ -551,21 +533,30 @@ class Providers:
         resource = type(node_class).resource
         return self._serving(resource.group, resource.kind)
 
-    def _owner_of_claim(self, node_claim: NodeClaim) -> str:
-        return self.provider_of(node_claim.spec.node_class_ref)
-
-    async def _about(self, hook: str, name: str, node_class: NodeClass) -> object:
+    async def _call_for_node_class(
+        self, hook: Hook[hooks.NodeClassArguments, Result], name: str, node_class: NodeClass
+    ) -> Result | None:
+        """Call a hook about a NodeClass; None where its provider does not implement it."""
+        if not self._dispatcher.implements(hook, name):
+            return None
         return await self._dispatcher.call(
-            hook, name, {"node_class": node_class}, key=_version(node_class)
+            hook, name, hooks.NodeClassArguments(node_class=node_class), key=_version(node_class)
         )
 
-    async def _about_node(
-        self, hook: str, name: str, node_claim: NodeClaim, node: NodeView
-    ) -> object:
+    async def _call_for_node(
+        self,
+        hook: Hook[hooks.RegisteringNodeArguments, Result],
+        node_claim: NodeClaim,
+        node: NodeView,
+    ) -> Result | None:
+        """Call a hook about a claim and its Node; None where its provider does not implement it."""
+        name = self.provider_of(node_claim.spec.node_class_ref)
+        if not self._dispatcher.implements(hook, name):
+            return None
         return await self._dispatcher.call(
             hook,
             name,
-            {"node_claim": node_claim, "node": node},
+            hooks.RegisteringNodeArguments(node_claim=node_claim, node=node),
             key=(_version(node_claim), node.uid, node.resource_version),
         )
 
@@ -576,18 +567,3 @@ def _log() -> structlog.typing.FilteringBoundLogger:
 
 def _version(item: NodeClaim | NodeClass | NodePool) -> Hashable:
     return (item.uid, item.name, item.metadata.resource_version)
-
-
-def _expect(answer: object, wanted: type[T], hook: str, name: str) -> T:
-    if not isinstance(answer, wanted):
-        raise CloudProviderError(
-            f'plug-in "{name}": {hook} must return {wanted.__name__}, not {answer!r}'
-        )
-    return answer
-
-
-def _interruptions(answer: object, hook: str, name: str) -> tuple[Interruption, ...]:
-    if answer is None:
-        return ()
-    listed = checked_list(answer, count=None, types=(Interruption,), hook=hook, name=name)
-    return tuple(cast("Sequence[Interruption]", listed))

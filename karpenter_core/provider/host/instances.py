@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar, cast, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.contract import (
-    Instance,
-    LaunchedInstance,
-    LaunchRequest,
-    Termination,
+from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
+from karpenter_core.provider.host.batching import HookBatcher
+from karpenter_core.provider.host.hooks import (
+    FETCH_INSTANCES,
+    LAUNCH_INSTANCES,
+    TERMINATE_INSTANCES,
+    LaunchArguments,
+    ProviderIdArguments,
 )
-from karpenter_core.provider.host.batching import Batcher
-from karpenter_core.provider.host.dispatch import checked_list
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 
     from karpenter_core.provider.contract import FetchOutcome, LaunchOutcome, TerminateOutcome
     from karpenter_core.provider.host.dispatch import Dispatcher
+    from karpenter_core.provider.host.hooks import Hook
 
-__all__ = ["InstanceCalls"]
+__all__ = ["BatchedInstanceCalls"]
 
 T = TypeVar("T")
+Request = TypeVar("Request", bound="Mapping[str, object]")
 Item = TypeVar("Item", LaunchRequest, str)
 
 
 @final
-class InstanceCalls:
+class BatchedInstanceCalls:
     """The batched calls to one provider; what fails for one item is its outcome, never raised."""
 
     def __init__(self, provider: str, dispatcher: Dispatcher) -> None:
@@ -35,22 +38,23 @@ class InstanceCalls:
         self._dispatcher: Final = dispatcher
         self.on_late_launch: Callable[[LaunchRequest, LaunchOutcome], None] | None = None
         self._launches: Final = self._batcher(
-            "karpenter_launch_instances",
-            "requests",
-            LaunchedInstance,
+            LAUNCH_INSTANCES,
+            lambda requests: LaunchArguments(requests=requests),
             identity=_token,
             key=_node_class_name,
             on_late=self._late_launch,
         )
         self._fetches: Final = self._batcher(
-            "karpenter_fetch_instances", "provider_ids", Instance, identity=_itself, key=_same
+            FETCH_INSTANCES,
+            _of_provider_ids,
+            identity=_provider_id,
+            key=_one_key,
         )
         self._terminations: Final = self._batcher(
-            "karpenter_terminate_instances",
-            "provider_ids",
-            Termination,
-            identity=_itself,
-            key=_same,
+            TERMINATE_INSTANCES,
+            _of_provider_ids,
+            identity=_provider_id,
+            key=_one_key,
         )
 
     @property
@@ -87,32 +91,23 @@ class InstanceCalls:
 
     def _batcher(
         self,
-        hook: str,
-        argument: str,
-        wanted: type[T],
+        hook: Hook[Request, tuple[T | CloudProviderError, ...]],
+        request_of: Callable[[tuple[Item, ...]], Request],
         *,
         identity: Callable[[Item], Hashable],
         key: Callable[[LaunchRequest | str], Hashable],
         on_late: Callable[[Item, T | CloudProviderError | BaseException], None] | None = None,
-    ) -> Batcher[Item, T | CloudProviderError]:
+    ) -> HookBatcher[Item, T | CloudProviderError]:
         async def call(items: Sequence[Item]) -> Sequence[T | CloudProviderError]:
-            answer = await self._dispatcher.ask(hook, self._provider, {argument: tuple(items)})
-            listed = checked_list(
-                answer,
-                count=len(items),
-                types=(wanted, CloudProviderError),
-                hook=hook,
-                name=self._provider,
-            )
-            return cast("Sequence[T | CloudProviderError]", listed)
+            return await self._dispatcher.ask(hook, self._provider, request_of(tuple(items)))
 
         limits = self._dispatcher.limits(hook, self._provider)
-        return Batcher[Item, "T | CloudProviderError"](
+        return HookBatcher[Item, "T | CloudProviderError"](
             call,
-            what=f'{hook} of plug-in "{self._provider}"',
+            what=f'{hook.name} of plug-in "{self._provider}"',
             limits=limits,
             clock=self._dispatcher.clock,
-            calls=self._dispatcher.calls_of(self._provider),
+            calls=self._dispatcher.timed_calls(self._provider),
             identity=identity,
             key=limits.key or key,
             on_late=on_late,
@@ -128,11 +123,15 @@ async def _as_outcome(waiting: Awaitable[T | CloudProviderError]) -> T | CloudPr
         return error
 
 
+def _of_provider_ids(provider_ids: tuple[str, ...]) -> ProviderIdArguments:
+    return ProviderIdArguments(provider_ids=provider_ids)
+
+
 def _token(request: LaunchRequest) -> Hashable:
     return request.token
 
 
-def _itself(provider_id: str) -> Hashable:
+def _provider_id(provider_id: str) -> Hashable:
     return provider_id
 
 
@@ -142,5 +141,5 @@ def _node_class_name(item: LaunchRequest | str) -> Hashable:
     return type(item.node_class).resource.kind, item.node_class.name
 
 
-def _same(_item: LaunchRequest | str) -> Hashable:
+def _one_key(_item: LaunchRequest | str) -> Hashable:
     return ""

@@ -12,15 +12,22 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import pluggy
 
-from karpenter_core.errors import PluginError
+from karpenter_core.errors import CloudProviderError, PluginError
 from karpenter_core.provider import hookspecs
-from karpenter_core.provider.contract import CONTRACT_VERSION, ProviderInfo, SettingSpec
-from karpenter_core.provider.kit.one_by_one import item_calls
+from karpenter_core.provider.contract import CONTRACT_VERSION
+from karpenter_core.provider.host.hooks import (
+    ADD_COMMANDS,
+    ADD_SETTINGS,
+    HOOKS,
+    PROVIDER_INFO,
+    CommandArguments,
+    NoArguments,
+)
+from karpenter_core.provider.kit.one_by_one import item_call_mode
 from karpenter_core.provider.kit.spelling import did_you_mean, hook_problems
 from karpenter_core.provider.markers import PROJECT
 
@@ -29,43 +36,24 @@ if TYPE_CHECKING:
 
     import typer
 
-    from karpenter_core.provider.kit.one_by_one import ItemCalls
+    from karpenter_core.provider.contract import ProviderInfo, SettingSpec
+    from karpenter_core.provider.host.hooks import Hook
+    from karpenter_core.provider.kit.one_by_one import ItemCallMode
 
-__all__ = ["MANDATORY_HOOKS", "OPEN_HOOKS", "LoadedProvider", "Plugins", "load_plugins"]
+__all__ = ["MANDATORY_HOOKS", "LoadedProvider", "Plugins", "load_plugins"]
 
-MANDATORY_HOOKS: Final = (
-    "karpenter_provider_info",
-    "karpenter_list_instance_types",
-    "karpenter_launch_instances",
-    "karpenter_fetch_instances",
-    "karpenter_list_instances",
-    "karpenter_terminate_instances",
-)
+Request = TypeVar("Request", bound="Mapping[str, object]")
+Result = TypeVar("Result")
+
+MANDATORY_HOOKS: Final = tuple(hook.name for hook in HOOKS if hook.mandatory)
 """What every provider implements."""
 
-OPEN_HOOKS: Final = frozenset(
-    {
-        "karpenter_add_settings",
-        "karpenter_add_commands",
-        "karpenter_adjust_prices",
-        "karpenter_rate_risk",
-        "karpenter_veto_candidate",
-        "karpenter_observe_decision",
-    },
-)
-"""What is asked of every plug-in at once."""
-
-_WITHOUT_KIND: Final = OPEN_HOOKS | {
-    "karpenter_start",
-    "karpenter_stop",
-    "karpenter_declare_tasks",
-    "karpenter_check",
-}
+_WITHOUT_KIND: Final = frozenset(hook.name for hook in HOOKS if hook.open or hook.any_plugin)
 """What a plug-in may implement without being a provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
+class _PluginSource:
     """A plug-in and where it came from."""
 
     name: str
@@ -98,7 +86,7 @@ class Plugins:
 
     __slots__ = ("_callers", "_names", "_pm", "_sources", "owners", "providers")
 
-    def __init__(self, pm: pluggy.PluginManager, sources: Sequence[_Source]) -> None:
+    def __init__(self, pm: pluggy.PluginManager, sources: Sequence[_PluginSource]) -> None:
         self._pm: Final = pm
         self._sources: Final = {source.name: source for source in sources}
         self._names: Final = tuple(source.name for source in sources)
@@ -127,12 +115,12 @@ class Plugins:
             )
         return self._callers[key]
 
-    def item_calls(self, hook: str, name: str) -> ItemCalls | None:
+    def item_call_mode(self, hook: str, name: str) -> ItemCallMode | None:
         """Return how a plug-in's hook is called for one item; None when it takes many at once."""
         chosen = self._sources[name].plugin
         for found in getattr(self._pm.hook, hook).get_hookimpls():
             if found.plugin is chosen:
-                return item_calls(found.function)
+                return item_call_mode(found.function)
         return None
 
     def implementers(self, hook: str) -> tuple[str, ...]:
@@ -145,8 +133,8 @@ class Plugins:
         Raises:
             PluginError: a plug-in could not.
         """
-        for name in self.implementers("karpenter_add_commands"):
-            self._ask("karpenter_add_commands", name, {"app": app})
+        for name in self.implementers(ADD_COMMANDS.name):
+            self._ask(ADD_COMMANDS, name, CommandArguments(app=app))
 
     def settings(self) -> Mapping[str, tuple[SettingSpec, ...]]:
         """Return the settings of each plug-in.
@@ -159,55 +147,52 @@ class Plugins:
         """
         result: dict[str, tuple[SettingSpec, ...]] = {}
         taken: dict[str, tuple[str, SettingSpec]] = {}
-        for name in self.implementers("karpenter_add_settings"):
-            result[name] = tuple(
-                cast("Sequence[SettingSpec]", self._ask("karpenter_add_settings", name))
-            )
+        for name in self.implementers(ADD_SETTINGS.name):
+            result[name] = self._ask(ADD_SETTINGS, name, NoArguments()) or ()
             for spec in result[name]:
                 for word in (spec.flag, spec.env):
                     other, known = taken.setdefault(word, (name, spec))
-                    if _shape(known) != _shape(spec):
+                    if _setting_shape(known) != _setting_shape(spec):
                         raise PluginError(
                             f'setting "{word}" is declared by {self._sources[other]} '
                             f"and, differently, by {self._sources[name]}"
                         )
         return result
 
-    def _ask(
-        self, hook: str, name: str, arguments: Mapping[str, object] = MappingProxyType({})
-    ) -> object:
+    def _ask(self, hook: Hook[Request, Result], name: str, request: Request) -> Result:
         """Call a hook of one plug-in while loading."""
-        caller = self.caller(hook, name)
+        caller = self.caller(hook.name, name)
         if caller is None:
-            raise PluginError(f"{self._sources[name]} does not implement {hook}")
+            raise PluginError(f"{self._sources[name]} does not implement {hook.name}")
         try:
-            answer = caller(**arguments)
+            answer = caller(**request)
         except Exception as error:
-            raise PluginError(f"{self._sources[name]}: {hook} failed: {error!r}") from error
-        if hook in OPEN_HOOKS:  # these are asked of all, so pluggy gives a list
-            return next(iter(cast("list[object]", answer)), ())
-        return answer
+            raise PluginError(f"{self._sources[name]}: {hook.name} failed: {error!r}") from error
+        try:
+            return hook.read(answer, request=request, where=str(self._sources[name]))
+        except CloudProviderError as error:
+            raise PluginError(str(error)) from error
 
     def _read_infos(self) -> Mapping[str, LoadedProvider]:
         providers: dict[str, LoadedProvider] = {}
         for name, source in self._sources.items():
-            if self.caller("karpenter_provider_info", name) is None:
+            if self.caller(PROVIDER_INFO.name, name) is None:
                 self._check_open_only(source)
                 continue
-            info = self._ask("karpenter_provider_info", name)
+            info = self._ask(PROVIDER_INFO, name, NoArguments())
             _check_info(source, info)
             missing = [hook for hook in MANDATORY_HOOKS if self.caller(hook, name) is None]
             if missing:
                 raise PluginError(f"{source} is a provider but lacks {', '.join(missing)}")
             providers[name] = LoadedProvider(
                 name=name,
-                info=cast("ProviderInfo", info),
+                info=info,
                 origin=source.origin,
                 plugin=source.plugin,
             )
         return providers
 
-    def _check_open_only(self, source: _Source) -> None:
+    def _check_open_only(self, source: _PluginSource) -> None:
         callers = self._pm.get_hookcallers(source.plugin) or []
         closed = sorted({c.name for c in callers} - _WITHOUT_KIND)
         if closed:
@@ -243,7 +228,7 @@ def load_plugins(
     found = importlib.metadata.entry_points(group=PROJECT) if entry_points is None else entry_points
     sources = [*_installed(found, selected)]
     for name, plugin in (extra or {}).items():
-        sources.append(_Source(name=name, origin="given by the program", plugin=plugin))
+        sources.append(_PluginSource(name=name, origin="given by the program", plugin=plugin))
     _check_names(sources)
 
     manager = pluggy.PluginManager(PROJECT)
@@ -257,7 +242,7 @@ def load_plugins(
 
 def _installed(
     found: Iterable[importlib.metadata.EntryPoint], selected: Iterable[str] | None
-) -> Iterable[_Source]:
+) -> Iterable[_PluginSource]:
     points = sorted(found, key=lambda point: (point.name, _origin(point)))
     if selected is not None:
         wanted = set(selected)
@@ -267,7 +252,7 @@ def _installed(
             raise PluginError(f'plug-in "{unknown[0]}" is not installed (installed: {known})')
         points = [point for point in points if point.name in wanted]
     for point in points:
-        yield _Source(name=point.name, origin=_origin(point), plugin=_load(point))
+        yield _PluginSource(name=point.name, origin=_origin(point), plugin=_load(point))
 
 
 def _load(point: importlib.metadata.EntryPoint) -> object:
@@ -286,8 +271,8 @@ def _origin(point: importlib.metadata.EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else "unknown distribution"
 
 
-def _check_names(sources: Iterable[_Source]) -> None:
-    known: dict[str, _Source] = {}
+def _check_names(sources: Iterable[_PluginSource]) -> None:
+    known: dict[str, _PluginSource] = {}
     for source in sources:
         first = known.setdefault(source.name, source)
         if first is not source:
@@ -296,7 +281,7 @@ def _check_names(sources: Iterable[_Source]) -> None:
             )
 
 
-def _register(manager: pluggy.PluginManager, source: _Source) -> None:
+def _register(manager: pluggy.PluginManager, source: _PluginSource) -> None:
     for problem in hook_problems(source.plugin):
         raise PluginError(f"{source}: {problem}")
     try:
@@ -308,7 +293,7 @@ def _register(manager: pluggy.PluginManager, source: _Source) -> None:
         raise PluginError(f"{source} is the same object as another plug-in") from error
 
 
-def _shape(spec: SettingSpec) -> tuple[str, str, type]:
+def _setting_shape(spec: SettingSpec) -> tuple[str, str, type]:
     """Return what plug-ins that share a setting agree in."""
     return spec.flag, spec.env, type(spec.default)
 
@@ -317,11 +302,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _check_info(source: _Source, info: object) -> None:
-    if not isinstance(info, ProviderInfo):
-        raise PluginError(
-            f"{source}: karpenter_provider_info must return a ProviderInfo, not {info!r}"
-        )
+def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
     if info.contract_version != CONTRACT_VERSION:
         raise PluginError(
             f"{source} is built for contract version {info.contract_version}, "
@@ -333,7 +314,7 @@ def _check_info(source: _Source, info: object) -> None:
         )
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
-    known = {hook for hook in dir(hookspecs) if hook.startswith(f"{PROJECT}_")}
+    known = {hook.name for hook in HOOKS}
     for hook in sorted(set(info.batch_limits) - known):
         meant = did_you_mean(hook, known)
         raise PluginError(f'{source}: batch_limits name the unknown hook "{hook}"{meant}')

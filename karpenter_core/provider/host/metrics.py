@@ -1,4 +1,4 @@
-"""What calls to providers cost and how they fail, under the names Karpenter's dashboards read."""
+"""Measures provider calls under the metric names of Karpenter's dashboards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many items calls to clouds were made for, as a metric that the providers of a process share."""
+"""Counts the items of each cloud call in a metric that providers share."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import Histogram
 
-from karpenter_core.provider.kit.shared_metrics import hold_metric, release_metric
+from karpenter_core.provider.kit.shared_metrics import acquire_metric, release_metric
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["BatchSizes"]
+__all__ = ["BatchSizeMetric"]
 
 _NAME: Final = "karpenter_cloudprovider_batcher_batch_size"
 _BUCKETS: Final = (
@@ -21,12 +21,12 @@ _BUCKETS: Final = (
 
 
 @final
-class BatchSizes:
+class BatchSizeMetric:
     """The sizes of one provider's batches; callable from any thread."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry: Final = registry
-        self._sizes: Final = hold_metric(
+        self._sizes: Final = acquire_metric(
             registry,
             _NAME,
             lambda: Histogram(

@@ -1,4 +1,4 @@
-"""Whose the instances of one call are, told by tags that they have from the moment they exist.
+"""Assigns the instances of one launch call to their claims by tags.
 
 A call that launches instances for several claims cannot say which is whose: all claims are written on
 all of its instances, and an order that anybody can repeat deals one to the other. Whatever dies, the
@@ -17,14 +17,14 @@ from karpenter_core.provider.kit.recent_launches import ClaimRef
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["ClaimTags", "ClaimsTooManyError"]
+__all__ = ["ClaimTags", "TooManyClaimsError"]
 
 _CALLS_KEPT: Final = 8192
 """All instances of a call have the same tags, and each listing brings them again: they are read once in
 clusters that were launched by no more calls than that."""
 
 
-class ClaimsTooManyError(ValueError):
+class TooManyClaimsError(ValueError):
     """The claims of one call do not fit into its tags; `ClaimTags.batches` makes calls that fit."""
 
 
@@ -55,7 +55,7 @@ class ClaimTags:
     read: Callable[[str, str], ClaimRef | None]
     """Returns the claim of an entry, or None for what `write` has not written."""
 
-    def written(
+    def tags_for(
         self, claims: Iterable[ClaimRef], *, other_tags: int, node_pool: str = ""
     ) -> dict[str, str]:
         """Return the tags that tell whose the instances of a call for these claims are.
@@ -68,9 +68,9 @@ class ClaimTags:
         """
         claims = sorted(claims, key=_by_uid)
         values = self._packed(claims, node_pool)
-        if values is None or len(values) > self._room(other_tags):
+        if values is None or len(values) > self._tags_left(other_tags):
             message = f"{len(claims)} claims do not fit into the tags of one call"
-            raise ClaimsTooManyError(message)
+            raise TooManyClaimsError(message)
         keys = _keys(self.key, self.max_claim_tags)
         tags = dict(zip(keys, values, strict=False))
         if len(claims) == 1 and len(claims[0].name) <= self.max_characters:
@@ -97,7 +97,7 @@ class ClaimTags:
                 batches.append((claim,))
                 continue
             values = self._packed([*open_batch, claim], node_pool)
-            is_full = values is None or len(values) > self._room(other_tags)
+            is_full = values is None or len(values) > self._tags_left(other_tags)
             if open_batch and (is_full or len(open_batch) == max_claims):
                 batches.append(tuple(open_batch))
                 open_batch = []
@@ -129,7 +129,7 @@ class ClaimTags:
 
         `instances` are tags by instance id, of calls that are here whole: of one that is known in part
         later ones would be dealt what is another's. Terminated ones belong to them for as long as the
-        cloud tells of them. `known` is as for `deal`.
+        cloud tells of them. `known` is as for `assign_owners`.
         """
         calls: dict[tuple[str, ...], dict[str, Mapping[str, str]]] = {}
         for name, tags in instances.items():
@@ -137,10 +137,10 @@ class ClaimTags:
         settled = _uids(known)
         owners: dict[str, ClaimRef] = {}
         for call in sorted(calls):
-            owners |= self._dealt(calls[call], known, settled)
+            owners |= self._assigned_owners(calls[call], known, settled)
         return owners
 
-    def deal(
+    def assign_owners(
         self,
         instances: Mapping[str, Mapping[str, str]],
         known: Mapping[str, ClaimRef] | None = None,
@@ -155,9 +155,9 @@ class ClaimTags:
         nobody's. For the same instances everybody deals alike.
         """
         known = known or {}
-        return self._dealt(instances, known, _uids(known))
+        return self._assigned_owners(instances, known, _uids(known))
 
-    def _dealt(
+    def _assigned_owners(
         self,
         instances: Mapping[str, Mapping[str, str]],
         known: Mapping[str, ClaimRef],
@@ -195,7 +195,7 @@ class ClaimTags:
         number = key.removeprefix(f"{self.key}-")
         return key == self.key or (number != key and number.isdecimal())
 
-    def _room(self, other_tags: int) -> int:
+    def _tags_left(self, other_tags: int) -> int:
         return max(min(self.max_claim_tags, self.max_tags - self.later_tags - other_tags), 1)
 
     def _stands_alone(self, claim: ClaimRef, node_pool: str) -> bool:

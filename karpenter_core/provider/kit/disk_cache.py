@@ -1,4 +1,4 @@
-"""Keep what is slow to fetch (a catalogue, prices) between two lives of a process.
+"""Keeps what is slow to fetch (a catalogue, prices) over restarts of the process.
 
 A start must neither wait for megabytes from a cloud nor fail because it is down. What lies on disk
 is a convenience: when it is missing, old, of another version, or damaged, it is as if there were

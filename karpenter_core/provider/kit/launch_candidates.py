@@ -1,4 +1,4 @@
-"""What a claim may be launched as: types that it allows, in offerings that can be had.
+"""Selects the instance types and available offerings a claim may be launched as.
 
 Pure functions of values, for providers that choose among many offerings themselves. What is worked out
 for a claim's requirements serves all claims that have them, whatever they request.
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from karpenter_core.provider.catalogue import InstanceType, Offering, Requirements
 
 __all__ = [
-    "Candidate",
+    "AllocatableOfferings",
     "CompatibleType",
-    "Machine",
-    "allocatable_in",
-    "allows",
-    "candidates_of",
+    "LaunchCandidate",
+    "allocatable_for",
+    "allows_capacity_type",
     "compatible_types",
-    "missing_values",
-    "narrowed",
+    "fitting_candidates",
     "offering_keys",
     "offerings_in",
+    "unmet_min_values",
     "with_fullest_reservations",
-    "without_dear_spot",
+    "with_offerings",
+    "without_expensive_spot",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Candidate:
+class LaunchCandidate:
     """A type that a launch may become, and the offerings that it may be bought in."""
 
     instance_type: InstanceType
@@ -54,7 +54,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Machine:
+class AllocatableOfferings:
     """The offerings of a type that give the same machine, and what pods may use of it."""
 
     allocatable: Resources
@@ -66,7 +66,7 @@ class CompatibleType:
     """A type that a claim's requirements allow, with what can be had of it."""
 
     instance_type: InstanceType
-    machines: tuple[Machine, ...]
+    allocatable_offerings: tuple[AllocatableOfferings, ...]
 
 
 def compatible_types(
@@ -91,39 +91,47 @@ def compatible_types(
             if is_open(it, offering)
         )
         if offerings:
-            found.append(CompatibleType(instance_type=it, machines=_machines(it, offerings)))
+            found.append(
+                CompatibleType(
+                    instance_type=it, allocatable_offerings=_by_allocatable(it, offerings)
+                )
+            )
     return tuple(found)
 
 
-def candidates_of(types: Iterable[CompatibleType], requests: Resources) -> tuple[Candidate, ...]:
+def fitting_candidates(
+    types: Iterable[CompatibleType], requests: Resources
+) -> tuple[LaunchCandidate, ...]:
     """Return the types that hold the requests, in the machines that do."""
-    found: list[Candidate] = []
+    found: list[LaunchCandidate] = []
     for compatible in types:
         offerings = tuple(
             offering
-            for machine in compatible.machines
-            if _fits(requests, machine.allocatable)
-            for offering in machine.offerings
+            for group in compatible.allocatable_offerings
+            if _fits(requests, group.allocatable)
+            for offering in group.offerings
         )
         if offerings:
-            found.append(Candidate(instance_type=compatible.instance_type, offerings=offerings))
+            found.append(
+                LaunchCandidate(instance_type=compatible.instance_type, offerings=offerings)
+            )
     return tuple(found)
 
 
 def with_fullest_reservations(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[LaunchCandidate],
     requirements: Requirements,
     *,
     reservation_of: Callable[[Offering], str],
-) -> tuple[Candidate, ...]:
+) -> tuple[LaunchCandidate, ...]:
     """Keep one reservation of a type in each zone, the one with most left, and nothing else.
 
     `reservation_of` tells the id of an offering's reservation: of equals the first by id is kept. All
     is kept where the requirements allow nothing reserved, or nothing reserved can be had.
     """
-    if not allows(requirements, RESERVED):
+    if not allows_capacity_type(requirements, RESERVED):
         return tuple(candidates)
-    kept: list[Candidate] = []
+    kept: list[LaunchCandidate] = []
     for candidate in candidates:
         fullest: dict[str, Offering] = {}
         for offering in sorted(offerings_in((candidate,), RESERVED), key=reservation_of):
@@ -136,36 +144,36 @@ def with_fullest_reservations(
     return tuple(kept) or tuple(candidates)
 
 
-def without_dear_spot(
-    candidates: Sequence[Candidate], requirements: Requirements
-) -> tuple[Candidate, ...]:
+def without_expensive_spot(
+    candidates: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[LaunchCandidate, ...]:
     """Leave out spot offerings dearer than the cheapest on-demand one, where both may be had.
 
     Not where `minValues` asks for variety.
     """
     if requirements.has_min_values or not (
-        allows(requirements, SPOT) and allows(requirements, ON_DEMAND)
+        allows_capacity_type(requirements, SPOT) and allows_capacity_type(requirements, ON_DEMAND)
     ):
         return tuple(candidates)
     on_demand = [offering.price.amount for offering in offerings_in(candidates, ON_DEMAND)]
     if not on_demand or not any(offerings_in(candidates, SPOT)):
         return tuple(candidates)
     limit = min(on_demand)
-    return narrowed(
+    return with_offerings(
         candidates,
         lambda offering: offering.capacity_type != SPOT or offering.price.amount <= limit,
     )
 
 
-def narrowed(
-    candidates: Iterable[Candidate], keep: Callable[[Offering], bool]
-) -> tuple[Candidate, ...]:
+def with_offerings(
+    candidates: Iterable[LaunchCandidate], keep: Callable[[Offering], bool]
+) -> tuple[LaunchCandidate, ...]:
     """Return the candidates in the offerings that `keep` tells; those without any are left out."""
     narrowed = (replace(c, offerings=tuple(filter(keep, c.offerings))) for c in candidates)
     return tuple(candidate for candidate in narrowed if candidate.offerings)
 
 
-def offerings_in(candidates: Iterable[Candidate], capacity_type: str) -> list[Offering]:
+def offerings_in(candidates: Iterable[LaunchCandidate], capacity_type: str) -> list[Offering]:
     """Return the offerings of one capacity type, in the order of the candidates."""
     return [
         offering
@@ -175,12 +183,14 @@ def offerings_in(candidates: Iterable[Candidate], capacity_type: str) -> list[Of
     ]
 
 
-def allows(requirements: Requirements, capacity_type: str) -> bool:
+def allows_capacity_type(requirements: Requirements, capacity_type: str) -> bool:
     """Whether requirements allow a capacity type."""
     return requirements.get(CAPACITY_TYPE).has(capacity_type)
 
 
-def missing_values(candidates: Sequence[Candidate], requirements: Requirements) -> tuple[str, ...]:
+def unmet_min_values(
+    candidates: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[str, ...]:
     """Return the labels for which the types offer fewer values than `minValues` asks for."""
     missing: list[str] = []
     for key, requirement in requirements.items():
@@ -195,7 +205,7 @@ def missing_values(candidates: Sequence[Candidate], requirements: Requirements) 
     return tuple(sorted(missing))
 
 
-def offering_keys(candidates: Iterable[Candidate]) -> tuple[OfferingKey, ...]:
+def offering_keys(candidates: Iterable[LaunchCandidate]) -> tuple[OfferingKey, ...]:
     """Return what the candidates could be bought as."""
     return tuple(
         OfferingKey(
@@ -208,7 +218,7 @@ def offering_keys(candidates: Iterable[Candidate]) -> tuple[OfferingKey, ...]:
     )
 
 
-def allocatable_in(it: InstanceType, offering: Offering) -> dict[str, int]:
+def allocatable_for(it: InstanceType, offering: Offering) -> dict[str, int]:
     """Return what pods may use of a type that is bought in an offering."""
     if not offering.capacity_override and not offering.overhead_override:
         return it.allocatable()
@@ -220,14 +230,16 @@ def allocatable_in(it: InstanceType, offering: Offering) -> dict[str, int]:
     ).allocatable()
 
 
-def _machines(it: InstanceType, offerings: Iterable[Offering]) -> tuple[Machine, ...]:
+def _by_allocatable(
+    it: InstanceType, offerings: Iterable[Offering]
+) -> tuple[AllocatableOfferings, ...]:
     """Group offerings by the machine that they give; most types have one."""
     groups: dict[tuple[tuple[tuple[str, int], ...], ...], list[Offering]] = {}
     for offering in offerings:
         key = (_sorted(offering.capacity_override), _sorted(offering.overhead_override))
         groups.setdefault(key, []).append(offering)
     return tuple(
-        Machine(allocatable=allocatable_in(it, group[0]), offerings=tuple(group))
+        AllocatableOfferings(allocatable=allocatable_for(it, group[0]), offerings=tuple(group))
         for group in groups.values()
     )
 

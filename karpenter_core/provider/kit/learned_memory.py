@@ -1,4 +1,4 @@
-"""How much memory nodes really had, by instance type and images.
+"""Remembers the memory that nodes really had, by instance type and images.
 
 A cloud says how much memory a machine has; what the kernel of its image sees is less, by an amount that is
 known only when a node of that type has come up. The estimate must be careful, and so wastes memory of
@@ -24,7 +24,7 @@ __all__ = ["LearnedMemory", "image_set"]
 MEMORY_LIFE: Final = timedelta(days=60)
 
 
-class _Seen(NamedTuple):
+class _MemoryReading(NamedTuple):
     memory_bytes: int
     last_seen: datetime
 
@@ -59,7 +59,7 @@ class LearnedMemory:
             if known is not None and memory_bytes > known.memory_bytes:
                 return False
             changed = known is None or memory_bytes < known.memory_bytes
-            self._seen[key] = _Seen(memory_bytes, now)
+            self._seen[key] = _MemoryReading(memory_bytes, now)
             # The same amount again only lengthens the life: once a day is often enough on disk.
             is_due = changed or now - self._written > timedelta(days=1)
             if is_due:
@@ -77,7 +77,7 @@ class LearnedMemory:
                 if of == images and now - seen.last_seen < MEMORY_LIFE
             }
 
-    def _current(self, key: tuple[str, str], now: datetime) -> _Seen | None:
+    def _current(self, key: tuple[str, str], now: datetime) -> _MemoryReading | None:
         seen = self._seen.get(key)
         return seen if seen is not None and now - seen.last_seen < MEMORY_LIFE else None
 
@@ -92,7 +92,7 @@ class LearnedMemory:
             self._disk.write(rows, now=now)
 
 
-def _read(disk: DiskCache, now: datetime) -> dict[tuple[str, str], _Seen]:
+def _read(disk: DiskCache, now: datetime) -> dict[tuple[str, str], _MemoryReading]:
     """Read what an earlier process wrote; what is damaged is as if it were not there."""
     value: object = disk.read(now=now, max_age=MEMORY_LIFE)
     if not isinstance(value, list):
@@ -100,7 +100,7 @@ def _read(disk: DiskCache, now: datetime) -> dict[tuple[str, str], _Seen]:
     rows = cast("list[tuple[str, str, int, str]]", value)
     try:
         return {
-            (str(name), str(images)): _Seen(int(memory), datetime.fromisoformat(seen))
+            (str(name), str(images)): _MemoryReading(int(memory), datetime.fromisoformat(seen))
             for name, images, memory, seen in rows
         }
     except (TypeError, ValueError):

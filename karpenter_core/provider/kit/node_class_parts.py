@@ -1,4 +1,4 @@
-"""What came of one part of resolving a NodeClass, and what all parts make of it together.
+"""Combines the parts of a NodeClass resolution into its conditions and status.
 
 Values alone. A part (subnets, images, …) has found something, which is its condition and what it puts
 into the status, or the cloud could not be asked: then what was found before stands, as long as it is
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition, find
+from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition, find_condition
 from karpenter_core.provider.contract import NodeClassResolution
 
 if TYPE_CHECKING:
@@ -21,109 +21,111 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
 
 __all__ = [
-    "REFUSED",
-    "SOON",
-    "UNREACHABLE",
-    "USUAL",
-    "Part",
-    "absent_text",
-    "clipped",
+    "REFUSED_REASON",
+    "RETRY_SOON",
+    "RETRY_USUAL",
+    "UNREACHABLE_REASON",
+    "ResolutionPart",
+    "absent_terms_message",
     "code_reason",
-    "known_condition",
-    "met",
+    "condition_met",
+    "condition_unknown",
+    "condition_unmet",
+    "current_condition",
     "ready_condition",
     "resolution_of",
-    "unasked",
-    "unmet",
+    "truncated_message",
 ]
 
-UNREACHABLE: Final = "CloudUnreachable"
+UNREACHABLE_REASON: Final = "CloudUnreachable"
 """Reason of what could not be asked."""
-REFUSED: Final = "Refused"
+REFUSED_REASON: Final = "Refused"
 """Reason of what was refused without a code."""
 
 # The core's own words for a root condition that is not met.
 _UNHEALTHY: Final = "UnhealthyDependents"
 _RECONCILING: Final = "ReconcilingDependents"
 
-SOON: Final = timedelta(minutes=1)
-USUAL: Final = timedelta(minutes=5)
+RETRY_SOON: Final = timedelta(minutes=1)
+RETRY_USUAL: Final = timedelta(minutes=5)
 _LONGEST_MESSAGE: Final = 32768  # of a condition
 _ODD_IN_REASON: Final = re.compile(r"[^A-Za-z0-9]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ResolutionPart:
     """What came of one part."""
 
     condition: Condition
     """Of a part that could not ask: what to say when nothing was known before."""
     status: Mapping[str, object] = field(default_factory=dict[str, object])
     """Fields of the status as JSON; those that are not named stay."""
-    is_asked: bool = True
+    is_answered: bool = True
     """False when the cloud could not be asked: what is known of the same spec stands."""
-    retry_after: timedelta = USUAL
+    retry_after: timedelta = RETRY_USUAL
 
 
-def met(
+def condition_met(
     condition_type: str,
     message: str = "",
     *,
     status: Mapping[str, object] | None = None,
-    retry_after: timedelta = USUAL,
-) -> Part:
+    retry_after: timedelta = RETRY_USUAL,
+) -> ResolutionPart:
     """Say that a condition holds; a message names what is odd all the same."""
     condition = Condition(
-        type=condition_type, status=TRUE, reason=condition_type, message=clipped(message)
+        type=condition_type, status=TRUE, reason=condition_type, message=truncated_message(message)
     )
-    return Part(condition=condition, status=status or {}, retry_after=retry_after)
+    return ResolutionPart(condition=condition, status=status or {}, retry_after=retry_after)
 
 
-def unmet(
+def condition_unmet(
     condition_type: str,
     reason: str,
     message: str,
     *,
     status: Mapping[str, object] | None = None,
-    retry_after: timedelta = SOON,
-) -> Part:
+    retry_after: timedelta = RETRY_SOON,
+) -> ResolutionPart:
     """Say that a condition does not hold; the message names field, value and cause."""
     condition = Condition(
-        type=condition_type, status=FALSE, reason=reason, message=clipped(message)
+        type=condition_type, status=FALSE, reason=reason, message=truncated_message(message)
     )
-    return Part(condition=condition, status=status or {}, retry_after=retry_after)
+    return ResolutionPart(condition=condition, status=status or {}, retry_after=retry_after)
 
 
-def unasked(condition_type: str, message: str, *, reason: str = UNREACHABLE) -> Part:
+def condition_unknown(
+    condition_type: str, message: str, *, reason: str = UNREACHABLE_REASON
+) -> ResolutionPart:
     """Say that the cloud could not be asked."""
     condition = Condition(
-        type=condition_type, status=UNKNOWN, reason=reason, message=clipped(message)
+        type=condition_type, status=UNKNOWN, reason=reason, message=truncated_message(message)
     )
-    return Part(condition=condition, is_asked=False, retry_after=SOON)
+    return ResolutionPart(condition=condition, is_answered=False, retry_after=RETRY_SOON)
 
 
 def code_reason(code: str) -> str:
     """Return the reason of a condition for what was refused with a code of the cloud's own."""
     reason = _ODD_IN_REASON.sub("", code)
-    return reason if reason and reason[0].isalpha() else REFUSED
+    return reason if reason and reason[0].isalpha() else REFUSED_REASON
 
 
-def absent_text(absent: Sequence[str]) -> str:
+def absent_terms_message(absent: Sequence[str]) -> str:
     """Return which terms found nothing; empty when all found something."""
     return f"nothing is found by {', '.join(absent)}" if absent else ""
 
 
-def known_condition(
-    part: Part, before: Iterable[Condition], *, generation: int
+def current_condition(
+    part: ResolutionPart, before: Iterable[Condition], *, generation: int
 ) -> tuple[Condition, bool]:
     """Return what holds of a part now, and whether it is news that must be written.
 
     `before` are the conditions that the NodeClass has. One that was found for another generation
     says nothing about this one.
     """
-    if part.is_asked:
+    if part.is_answered:
         return part.condition, True
-    old = find(before, part.condition.type)
+    old = find_condition(before, part.condition.type)
     if old is None or old.observed_generation != generation:
         return part.condition, True
     return old, False
@@ -136,25 +138,28 @@ def ready_condition(conditions: Iterable[Condition]) -> Condition:
         culprits = [condition for condition in conditions if condition.status == status]
         if culprits:
             message = "; ".join(f"{c.type}={c.status}: {c.message or c.reason}" for c in culprits)
-            return Condition(type=READY, status=status, reason=reason, message=clipped(message))
+            return Condition(
+                type=READY, status=status, reason=reason, message=truncated_message(message)
+            )
     return Condition(type=READY, status=TRUE, reason=READY)
 
 
-def resolution_of(node_class: NodeClass, found: Iterable[Part]) -> NodeClassResolution:
+def resolution_of(node_class: NodeClass, parts: Iterable[ResolutionPart]) -> NodeClassResolution:
     """Return what all parts together say, `Ready` included."""
-    found = tuple(found)
+    parts = tuple(parts)
     generation = node_class.metadata.generation
-    known = [
-        known_condition(part, node_class.status.conditions, generation=generation) for part in found
+    current = [
+        current_condition(part, node_class.status.conditions, generation=generation)
+        for part in parts
     ]
-    ready = ready_condition(condition for condition, _ in known)
+    ready = ready_condition(condition for condition, _ in current)
     return NodeClassResolution(
-        conditions=(*(condition for condition, is_news in known if is_news), ready),
-        status={name: value for part in found for name, value in part.status.items()},
-        retry_after=min(part.retry_after for part in found),
+        conditions=(*(condition for condition, is_news in current if is_news), ready),
+        status={name: value for part in parts for name, value in part.status.items()},
+        retry_after=min(part.retry_after for part in parts),
     )
 
 
-def clipped(text: str) -> str:
+def truncated_message(text: str) -> str:
     """Return a message that is no longer than a condition may have."""
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"

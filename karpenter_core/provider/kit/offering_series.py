@@ -1,4 +1,4 @@
-"""What can be bought, and for how much, as metrics: one series for each type, zone and capacity type.
+"""Exports availability and price of each offering as metrics.
 
 NodePools see the same offerings, or some of them; one that could not be listed leaves the series of
 the others as they are. Tens of thousands of series are made when they are scraped, out of the last
@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from karpenter_core.api.labels import CPU, MEMORY, RESERVED
 from karpenter_core.provider.kit.series_text import SeriesFamily, labels_text
-from karpenter_core.provider.kit.shared_metrics import hold_metric, release_metric
+from karpenter_core.provider.kit.shared_metrics import acquire_metric, release_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,7 +70,7 @@ class OfferingSeries:
         self._memory_label: Final = memory_label
         self._lock: Final = Lock()
         self._listings: Final[dict[str, tuple[float, Sequence[InstanceType]]]] = {}
-        self._gauges: Final = hold_metric(registry, _NAME, lambda: _Gauges(registry))
+        self._gauges: Final = acquire_metric(registry, _NAME, lambda: _Gauges(registry))
         self._gauges.add(self)
 
     def record(self, node_pool: str, instance_types: Sequence[InstanceType]) -> None:

@@ -1,4 +1,4 @@
-"""Write a plural hook as a function for one item."""
+"""Makes a plural hook of a function for one item."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from karpenter_core.provider.kit.spelling import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-__all__ = ["CALLED_PLUGIN", "ItemCalls", "item_calls", "one_by_one"]
+__all__ = ["CALLED_PLUGIN", "ItemCallMode", "item_call_mode", "one_by_one"]
 
 CALLED_PLUGIN: Final[ContextVar[str]] = ContextVar("CALLED_PLUGIN", default="")
 """Name of the plug-in whose hook runs, for error messages; set by the host around each call."""
@@ -22,7 +22,7 @@ CALLED_PLUGIN: Final[ContextVar[str]] = ContextVar("CALLED_PLUGIN", default="")
 _MARK: Final = "karpenter_item_calls"
 
 
-class ItemCalls(StrEnum):
+class ItemCallMode(StrEnum):
     """How the host calls a hook that is written for one item."""
 
     THREADS = "threads"
@@ -31,7 +31,7 @@ class ItemCalls(StrEnum):
     """Each item as a coroutine on the event loop."""
 
 
-def item_calls(hook: object) -> ItemCalls | None:
+def item_call_mode(hook: object) -> ItemCallMode | None:
     """Return how a hook is called for one item; None when it takes many at once."""
     return getattr(hook, _MARK, None)
 
@@ -60,9 +60,9 @@ def one_by_one(function: Callable[..., object]) -> Callable[..., object]:
         if parameter.default is parameter.empty
     ]
     is_method = parameters[:1] == ["self"]
-    shape = _SHAPES.get(function.__name__)
+    shape = _ITEM_ADAPTERS.get(function.__name__)
     if shape is None:
-        meant = did_you_mean(function.__name__, _SHAPES)
+        meant = did_you_mean(function.__name__, _ITEM_ADAPTERS)
         message = f"one_by_one: {function.__name__} is not the name of a plural hook{meant}"
         raise TypeError(message)
     named = parameters[1:] if is_method else parameters
@@ -77,11 +77,11 @@ def one_by_one(function: Callable[..., object]) -> Callable[..., object]:
     hook.__doc__ = function.__doc__
     hook.__module__ = function.__module__
     is_async = inspect.iscoroutinefunction(function)
-    setattr(hook, _MARK, ItemCalls.COROUTINES if is_async else ItemCalls.THREADS)
+    setattr(hook, _MARK, ItemCallMode.COROUTINES if is_async else ItemCallMode.THREADS)
     return hook
 
 
-def _each_of(function: Callable[..., object], shape: _Shape, named: Sequence[str]) -> _Each:
+def _each_of(function: Callable[..., object], shape: _ItemAdapters, named: Sequence[str]) -> _Each:
     """Return a function that calls another for each item, with the arguments that it names."""
 
     def arguments(item: object, other: Sequence[object]) -> dict[str, object]:
@@ -130,7 +130,7 @@ class _Each(Protocol):
 _Adapter: TypeAlias = "Callable[[_Each], Callable[..., object]]"
 
 
-class _Shape(NamedTuple):
+class _ItemAdapters(NamedTuple):
     """What a function for one item is given, and the two adapters that make a plural hook of it."""
 
     arguments: tuple[str, ...]
@@ -184,12 +184,12 @@ def _node_claims_method(each: _Each) -> Callable[..., object]:
     return hook
 
 
-_ID_SHAPE: Final = _Shape(("provider_id",), _provider_ids, _provider_ids_method)
-_SHAPES: Final = {
-    "karpenter_launch_instances": _Shape(("request",), _requests, _requests_method),
-    "karpenter_fetch_instances": _ID_SHAPE,
-    "karpenter_terminate_instances": _ID_SHAPE,
-    "karpenter_detect_drift": _Shape(
+_PROVIDER_ID_ADAPTERS: Final = _ItemAdapters(("provider_id",), _provider_ids, _provider_ids_method)
+_ITEM_ADAPTERS: Final = {
+    "karpenter_launch_instances": _ItemAdapters(("request",), _requests, _requests_method),
+    "karpenter_fetch_instances": _PROVIDER_ID_ADAPTERS,
+    "karpenter_terminate_instances": _PROVIDER_ID_ADAPTERS,
+    "karpenter_detect_drift": _ItemAdapters(
         ("node_claim", "node_class"), _node_claims, _node_claims_method
     ),
 }

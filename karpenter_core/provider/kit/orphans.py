@@ -1,4 +1,4 @@
-"""Clean up what a provider made beside machines, without ever deleting what is in use.
+"""Tracks resources beside instances that nothing uses, until they may be deleted.
 
 Launch templates, network interfaces, profiles: they are left behind when a process dies between two
 calls. Instances themselves are the core's affair. Deleting on the word of listings needs care: one
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-__all__ = ["OrphanWatch"]
+__all__ = ["OrphanTracker"]
 
 
 @final
-class OrphanWatch:
+class OrphanTracker:
     """Says which things may go: those that were unused in every look for a while.
 
     Nothing is said after an incomplete look. When more than `floor`, and more than `share` of all,
@@ -43,7 +43,7 @@ class OrphanWatch:
         self._lock: Final = threading.Lock()
         self._unused_since: Final[dict[str, datetime]] = {}
 
-    def look(
+    def deletable(
         self, existing: Collection[str], used: Collection[str], *, complete: bool, now: datetime
     ) -> tuple[str, ...]:
         """Return what may be deleted now, sorted.

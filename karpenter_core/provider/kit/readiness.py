@@ -1,20 +1,20 @@
-"""Whether anything may be launched from a NodeClass, as far as every cloud asks the same."""
+"""Checks whether a NodeClass is ready to launch from, alike for every cloud."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from karpenter_core.api.conditions import FALSE, READY, TRUE, find
+from karpenter_core.api.conditions import FALSE, READY, TRUE, find_condition
 from karpenter_core.errors import LaunchFailedError, NodeClassNotReadyError
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.errors import CloudProviderError
 
-__all__ = ["unreadiness"]
+__all__ = ["not_ready_error"]
 
 
-def unreadiness(node_class: NodeClass) -> CloudProviderError | None:
+def not_ready_error(node_class: NodeClass) -> CloudProviderError | None:
     """Return why nothing is launched from a NodeClass; None when it is ready as it is now.
 
     One that is being deleted is "not ready" here: the claim goes and its pods are placed anew, as
@@ -24,7 +24,7 @@ def unreadiness(node_class: NodeClass) -> CloudProviderError | None:
     name = f'{node_class.resource.kind} "{node_class.name}"'
     if node_class.is_deleting:
         return NodeClassNotReadyError(f"{name} is being deleted")
-    ready = find(node_class.status.conditions, READY)
+    ready = find_condition(node_class.status.conditions, READY)
     if ready is not None and ready.status == FALSE:
         said = ": ".join(text for text in (ready.reason, ready.message) if text)
         return NodeClassNotReadyError(f"{name} is not ready: {said}")

@@ -1,4 +1,4 @@
-"""What this process has launched a moment ago, and what it does not know whether it has.
+"""Remembers recent launches of this process, and its unanswered launch calls.
 
 Clouds show a new instance with a delay of seconds, so for a while our own word is better than their
 silence. And a call whose answer was lost may have been carried out: what it asked for is asked again
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import Instance, LaunchedInstance
 
-__all__ = ["ClaimRef", "Launch", "RecentLaunches", "Uncertain"]
+__all__ = ["ClaimRef", "RecentLaunch", "RecentLaunches", "UnansweredCalls"]
 
 C = TypeVar("C")
 
@@ -40,7 +40,7 @@ class ClaimRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class RecentLaunch:
     """An instance that a cloud said it launched."""
 
     instance_id: str
@@ -54,20 +54,20 @@ class RecentLaunches:
     """Launches of the last minutes, by instance and by claim; callable from any thread."""
 
     def __init__(self, clock: Clock, *, kept: timedelta = VISIBLE_WITHIN) -> None:
-        self._by_id: Final[TtlCache[str, Launch]] = TtlCache(clock, kept)
-        self._by_uid: Final[TtlCache[str, Launch]] = TtlCache(clock, kept)
+        self._by_id: Final[TtlCache[str, RecentLaunch]] = TtlCache(clock, kept)
+        self._by_uid: Final[TtlCache[str, RecentLaunch]] = TtlCache(clock, kept)
         self._ended: Final[TtlCache[str, str]] = TtlCache(clock, max(kept, ATTEMPTS_KEPT))
 
-    def add(self, launch: Launch) -> None:
+    def add(self, launch: RecentLaunch) -> None:
         """Remember a launch."""
         self._by_id.put(launch.instance_id, launch)
         self._by_uid.put(launch.owner.uid, launch)
 
-    def of_claim(self, uid: str) -> Launch | None:
+    def of_claim(self, uid: str) -> RecentLaunch | None:
         """Return what was launched for a claim."""
         return self._by_uid.get(uid)
 
-    def get(self, instance_id: str) -> Launch | None:
+    def get(self, instance_id: str) -> RecentLaunch | None:
         """Return the launch of an instance."""
         return self._by_id.get(instance_id)
 
@@ -79,7 +79,7 @@ class RecentLaunches:
             self._by_uid.drop(launch.owner.uid)
             self._ended.put(launch.owner.uid, instance_id)
 
-    def ended(self, uid: str) -> str:
+    def ended_instance(self, uid: str) -> str:
         """Return the instance of a claim that was dropped of late; empty for none."""
         return self._ended.get(uid) or ""
 
@@ -87,13 +87,13 @@ class RecentLaunches:
         """Return whose the instances are, by instance id."""
         return {key: launch.owner for key, launch in self._by_id.items().items()}
 
-    def all(self) -> Mapping[str, Launch]:
+    def all(self) -> Mapping[str, RecentLaunch]:
         """Return the launches by instance id."""
         return self._by_id.items()
 
 
 @final
-class Uncertain(Generic[C]):
+class UnansweredCalls(Generic[C]):
     """Calls that were not answered, by claim, and how often calls brought a claim nothing.
 
     Callable from any thread.
@@ -107,6 +107,14 @@ class Uncertain(Generic[C]):
     def call_for(self, uid: str) -> C | None:
         """Return the call for a claim that was not answered, if there is one."""
         return self._calls.get(uid)
+
+    def is_unanswered(self, uids: Iterable[str], call: C) -> bool:
+        """Whether this very call for these claims was not answered; an equal call is another one."""
+        return any(self._calls.get(uid) is call for uid in uids)
+
+    def has_attempted(self, uid: str) -> bool:
+        """Whether a call for a claim was not answered, or was answered and brought it nothing."""
+        return self.call_for(uid) is not None or bool(self.attempts([uid]))
 
     def note_unanswered(self, uids: Iterable[str], call: C) -> None:
         """Remember a call that may have been carried out."""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from prometheus_client.samples import Sample
 
-__all__ = ["SeriesFamily", "escaped", "labels_text"]
+__all__ = ["SeriesFamily", "escape_label_value", "labels_text"]
 
 
-def escaped(value: str) -> str:
+def escape_label_value(value: str) -> str:
     """Return a label value as the text format has it between quotes."""
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
@@ -28,7 +28,9 @@ def escaped(value: str) -> str:
 
 def labels_text(labels: Mapping[str, str]) -> str:
     """Return labels as the text format has them between braces, sorted by name."""
-    return ",".join(f'{name}="{escaped(value)}"' for name, value in sorted(labels.items()))
+    return ",".join(
+        f'{name}="{escape_label_value(value)}"' for name, value in sorted(labels.items())
+    )
 
 
 @final

@@ -1,4 +1,4 @@
-"""A provider's own settings as what they are: the core hands over values of several types."""
+"""Reads a provider's settings as values of the type that they have."""
 
 from __future__ import annotations
 

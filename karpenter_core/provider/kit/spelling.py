@@ -1,4 +1,4 @@
-"""Find mistyped names of hooks and of their arguments, and say which was probably meant."""
+"""Finds mistyped names of hooks and arguments, and suggests the right ones."""
 
 from __future__ import annotations
 

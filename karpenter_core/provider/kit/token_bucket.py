@@ -1,4 +1,4 @@
-"""Stay within a cloud's request rate, from any thread and without sleeping under a lock."""
+"""Limits requests to a cloud's rate, from any thread, with no sleep under a lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of a cloud that are kept for a while."""
+"""Caches answers of a cloud for a limited time."""
 
 from __future__ import annotations
 

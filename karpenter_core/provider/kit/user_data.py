@@ -1,4 +1,4 @@
-"""Merge what users want run at a machine's first boot with what makes it join.
+"""Merges users' first-boot scripts with the one that makes an instance join.
 
 cloud-init takes a MIME archive whose parts it runs in their order. Users give a script, or such an
 archive of their own; the same inputs always give the same text, since a changed text is drift.

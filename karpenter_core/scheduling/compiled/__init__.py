@@ -1,1 +1,1 @@
-"""A problem as integers and columns, compiled once for all plans of a pass."""
+"""Compiles a problem into integers and columns, once for a pass."""

@@ -1,9 +1,9 @@
-"""Catalogues as columns: what the solver compiles once and asks millions of times.
+"""Compiles instance-type catalogues into columns, and caches them.
 
-Instance types become rows, sorted by name; one row for each group of offerings that gives the same
-machine (`offerings.allocatable_groups`). Requirements become sets of rows, offerings a table of
-prices by group of like offerings (same zone, capacity type …) and row. Nothing here depends on
-pods or pools; a `CatalogueCache` keeps compiled catalogues between passes.
+Instance types become rows, sorted by name; one row for each group of offerings with the same
+allocatable resources (`offerings.allocatable_groups`). Requirements become sets of rows, offerings
+a table of prices by group of like offerings (same zone, capacity type …) and row. Nothing here
+depends on pods or pools; a `CatalogueCache` keeps compiled catalogues between passes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from karpenter_core.api.labels import RESERVED
 from karpenter_core.scheduling.bitsets import bits_of, mask_of
-from karpenter_core.scheduling.compiled.shapes import shapes_of
+from karpenter_core.scheduling.compiled.instance_shapes import find_instance_shapes
 from karpenter_core.scheduling.offerings import allocatable_groups
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.scheduling.requirements import Requirement
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import Resources
     from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
-    from karpenter_core.scheduling.compiled.shapes import Market, Shapes
+    from karpenter_core.scheduling.compiled.instance_shapes import InstanceShapes, OfferingMatrix
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.requirements import Requirements
 
 __all__ = ["CatalogueCache", "CompiledCatalogue", "OfferingGroup"]
 
 
-_MOST_MARKETS: Final = 64
-"""Markets whose shapes a catalogue remembers, at some 50 kB each."""
+_MAX_OFFERING_MATRICES: Final = 64
+"""Offering matrices whose shapes a catalogue caches, at some 50 kB each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,7 +47,7 @@ class OfferingGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _CatalogueRow:
     instance_type: InstanceType
     offerings: tuple[Offering, ...]
     capacity: Resources
@@ -62,7 +62,7 @@ class CompiledCatalogue:
         self, catalogue: Catalogue, *, currency: str, exchange_rates: Mapping[str, float]
     ) -> None:
         rows = [
-            _Row(it, group.offerings, group.capacity, group.allocatable)
+            _CatalogueRow(it, group.offerings, group.capacity, group.allocatable)
             for it in sorted(catalogue.instance_types, key=lambda it: it.name)
             for group in allocatable_groups(it)
         ]
@@ -98,7 +98,7 @@ class CompiledCatalogue:
         self._values, self._absent, self._others = _index(self.instance_types)
         self._matches: Final = dict[Requirement, int]()
         self._ensured: Final = dict[Requirement, int]()
-        self._shapes: Final = dict[object, "Shapes"]()
+        self._shapes: Final = dict[object, "InstanceShapes"]()
 
     def allocatable(self, resource: str) -> Amounts:
         """Return how much of a resource each row's pods and daemons may use."""
@@ -109,7 +109,7 @@ class CompiledCatalogue:
         return self._capacity.get(resource, self._zeros)
 
     def matching(self, requirements: Requirements) -> int:
-        """Return the rows that these requirements allow; labels a type says nothing of are free."""
+        """Return the rows that these requirements allow; labels a type does not define are free."""
         bits = self.all_bits
         for requirement in requirements.values():
             bits &= self.matching_one(requirement)
@@ -141,8 +141,8 @@ class CompiledCatalogue:
                 bits |= rows
         return bits
 
-    def ensuring(self, requirement: Requirement) -> int:
-        """Return the rows that meet one requirement whatever the provider makes of them."""
+    def guaranteeing(self, requirement: Requirement) -> int:
+        """Return the rows that meet one requirement with every value they may take."""
         known = self._ensured.get(requirement)
         if known is None:
             ensuring = (
@@ -154,7 +154,7 @@ class CompiledCatalogue:
         return known
 
     def defines(self, key: str) -> bool:
-        """Whether some type says something of a label."""
+        """Whether some type defines a label."""
         return key in self._values
 
     def values_of(self, key: str) -> tuple[str, ...]:
@@ -194,14 +194,14 @@ class CompiledCatalogue:
                     missing[requirement.key] = count
         return missing
 
-    def shapes(self, market: Market) -> Shapes:
-        """Return the shapes of a market over rows; remembered, for passes ask for the same ones."""
+    def instance_shapes(self, market: OfferingMatrix) -> InstanceShapes:
+        """Return the shapes of an offering matrix; cached, since passes ask for the same ones."""
         content = market.content
         known = self._shapes.get(content)
         if known is None:
-            if len(self._shapes) >= _MOST_MARKETS:
+            if len(self._shapes) >= _MAX_OFFERING_MATRICES:
                 self._shapes.clear()
-            known = self._shapes[content] = shapes_of(market)
+            known = self._shapes[content] = find_instance_shapes(market)
         return known
 
     def mask(self, bits: int) -> Mask:
@@ -215,7 +215,7 @@ def _columns(parts: Sequence[Resources]) -> dict[str, Amounts]:
 
 
 def _price_table(
-    rows: Sequence[_Row], rates: Mapping[str, float]
+    rows: Sequence[_CatalogueRow], rates: Mapping[str, float]
 ) -> tuple[tuple[OfferingGroup, ...], Floats]:
     """Return the groups of like offerings, and the price of each row in each (inf: not sold).
 
@@ -251,7 +251,7 @@ def _price_table(
 def _reserved(
     instance_types: Sequence[InstanceType],
 ) -> tuple[dict[Requirements, int], frozenset[str]]:
-    """Return what is left of reserved offerings, and the labels that other offerings have.
+    """Return the capacity left of reserved offerings, and the labels of other offerings.
 
     Of like offerings the least counts, whether it is on offer now or not.
     """
@@ -276,7 +276,7 @@ def _group_order(group: OfferingGroup) -> tuple[str, str, str]:
 def _index(
     instance_types: Sequence[InstanceType],
 ) -> tuple[dict[str, dict[str, int]], dict[str, int], dict[str, list[tuple[Requirement, int]]]]:
-    """Index rows by what they say of each label: its values, its absence, or anything else."""
+    """Index rows by each label: its values, its absence, or other requirements."""
     values: dict[str, dict[str, int]] = {}
     absent: dict[str, int] = {}
     others: dict[str, dict[Requirement, int]] = {}
@@ -297,10 +297,10 @@ def _index(
 
 @final
 class CatalogueCache:
-    """Compiled catalogues, kept between passes by the one who runs them.
+    """Compiled catalogues, kept between passes by the caller.
 
     One per pool: a new version, or new rates, replace the old one; pools that are gone are dropped
-    by `retain`. So the cache never holds more than the pools that are there.
+    by `retain`. So the cache never holds more than the existing pools.
     """
 
     def __init__(self) -> None:

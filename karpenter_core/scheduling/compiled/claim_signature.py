@@ -1,6 +1,6 @@
-"""What planned claims of one kind may become: the machines, their prices, and what fits on them.
+"""Computes the types, prices and capacity that a claim signature allows.
 
-Everything that follows from a signature alone is computed once, when somebody asks for it.
+Everything that follows from a signature alone is computed once, on first use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from karpenter_core.api.labels import CAPACITY_TYPE, SPOT
 from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
-from karpenter_core.scheduling.compiled.shapes import Market
+from karpenter_core.scheduling.compiled.instance_shapes import OfferingMatrix
 from karpenter_core.scheduling.requirements import Requirements
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import HostPort
     from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
+    from karpenter_core.scheduling.compiled.instance_shapes import InstanceShapes
     from karpenter_core.scheduling.compiled.pools import CompiledPool
     from karpenter_core.scheduling.compiled.reservations import Reservation
-    from karpenter_core.scheduling.compiled.shapes import Shapes
     from karpenter_core.scheduling.problem import SolveOptions
 
 __all__ = ["ClaimSignature"]
@@ -31,7 +31,7 @@ __all__ = ["ClaimSignature"]
 
 @final
 class ClaimSignature:
-    """Planned claims that may become the same machines. `bits` are the rows they may use."""
+    """What planned claims with the same possible instances share; `bits` are their rows."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ClaimSignature:
 
     @cached_property
     def _overdrawn(self) -> list[int]:
-        """The lines of which some row has less than nothing, and so does not hold nothing either."""
+        """The resources of which some row has less than zero, so that not even no pods fit."""
         lines: list[int] = np.flatnonzero((self.free < 0).any(axis=1)).tolist()
         return lines
 
@@ -110,7 +110,7 @@ class ClaimSignature:
 
     @cached_property
     def frontier(self) -> Amounts:
-        """The machines among `rows` that no other one contains."""
+        """The amounts of those among `rows` that no other row contains."""
         scale = np.maximum(self.largest[:, None], 1)
         left = self.free[:, np.argsort(-(self.free / scale).sum(axis=0), kind="stable")]
         kept: list[Amounts] = []
@@ -121,7 +121,7 @@ class ClaimSignature:
         return np.concatenate(kept, axis=1)
 
     @cached_property
-    def is_ragged(self) -> bool:
+    def needs_row_check(self) -> bool:
         """Whether "fits into `largest`" is not yet "fits on some row"."""
         return self.has_min_values or self.frontier.shape[1] > 1
 
@@ -131,8 +131,8 @@ class ClaimSignature:
         fits: Mask = np.logical_and.reduce([free[line] >= used[line] for line in lines])
         return fits
 
-    def ensures(self, asked: Requirements, bits: int | None = None) -> bool:
-        """Whether every machine of some rows (None: of all that it may use) meets requirements."""
+    def guarantees(self, asked: Requirements, bits: int | None = None) -> bool:
+        """Whether every instance of some rows (None: of all its rows) meets requirements."""
         bits = self.bits if bits is None else bits
         return all(
             self.requirements.guarantees(
@@ -140,7 +140,7 @@ class ClaimSignature:
             )
             or (
                 self.pool.catalogue.defines(requirement.key)
-                and not bits & ~self.pool.catalogue.ensuring(requirement)
+                and not bits & ~self.pool.catalogue.guaranteeing(requirement)
             )
             for requirement in asked.values()
         )
@@ -181,13 +181,13 @@ class ClaimSignature:
         return any(groups[g].requirements.single_value(CAPACITY_TYPE) == SPOT for g in used)
 
     @cached_property
-    def shapes(self) -> Shapes:
-        """The machines worth measuring by; their `row` is a place in `rows`."""
+    def instance_shapes(self) -> InstanceShapes:
+        """The shapes worth measuring by; their `row` is a position in `rows`."""
         options = self._options
         prices = np.where(self.admissible, self.prices, inf)
-        return self.pool.catalogue.shapes(
-            Market(
-                room=self.free,
+        return self.pool.catalogue.instance_shapes(
+            OfferingMatrix(
+                capacity=self.free,
                 prices=prices[None, :],
                 types=self.pool.catalogue.type_numbers[self.rows],
                 robust_weight=np.array([options.robust_price_weight if self.buys_spot else 0.0]),
@@ -203,51 +203,52 @@ class ClaimSignature:
         mask[self.rows[self.admissible]] = True
         return mask
 
-    def rooms(self, used: Amounts, request: Amounts) -> Amounts:
+    def fit_counts(self, used: Amounts, request: Amounts) -> Amounts:
         """Return how many more requests fit on some row, beside what each claim uses already.
 
         `used` has a column per claim.
         """
         if self.has_min_values:
             return np.array(
-                [self._room_with_min_values(column, request) for column in used.T], dtype=np.int64
+                [self._fit_count_with_min_values(column, request) for column in used.T],
+                dtype=np.int64,
             )
-        return self._rooms(self.frontier, used, request)
+        return self._fit_counts(self.frontier, used, request)
 
-    def room(
+    def fit_count(
         self,
         used: Amounts,
         request: Amounts,
-        asked: Sequence[tuple[int, int]],
+        requested_lines: Sequence[tuple[int, int]],
     ) -> int:
-        """Return `rooms` of one claim; `asked` are the lines of `request` that are not zero."""
+        """Return `fit_counts` of one claim; `requested_lines` are the nonzero ones of `request`."""
         if self.has_min_values:
-            return self._room_with_min_values(used, request)
+            return self._fit_count_with_min_values(used, request)
         most, amounts = 0, used.tolist()
-        for machine in self._machines:
-            spare = [there - taken for there, taken in zip(machine, amounts, strict=True)]
+        for row in self._frontier_rows:
+            spare = [there - taken for there, taken in zip(row, amounts, strict=True)]
             if min(spare) >= 0:
-                most = max(most, min([spare[line] // amount for line, amount in asked]))
+                most = max(most, min([spare[line] // amount for line, amount in requested_lines]))
         return most
 
     @cached_property
-    def _machines(self) -> list[list[int]]:
+    def _frontier_rows(self) -> list[list[int]]:
         return self.frontier.T.tolist()
 
     @staticmethod
-    def _rooms(machines: Amounts, used: Amounts, request: Amounts) -> Amounts:
+    def _fit_counts(rows: Amounts, used: Amounts, request: Amounts) -> Amounts:
         asked = request.nonzero()[0]
         most = np.zeros(used.shape[1], dtype=np.int64)
-        for machine in machines.T:
-            spare = machine[:, None] - used
+        for row in rows.T:
+            spare = row[:, None] - used
             room = np.minimum.reduce(spare[asked] // request[asked, None], axis=0)
             room[np.minimum.reduce(spare, axis=0) < 0] = 0
             np.maximum(most, room, out=most)
         return most
 
-    def _room_with_min_values(self, used: Amounts, request: Amounts) -> int:
+    def _fit_count_with_min_values(self, used: Amounts, request: Amounts) -> int:
         """Find the most by bisection: more pods leave fewer rows."""
-        low, high = 0, int(self._rooms(self.frontier, used[:, None], request)[0])
+        low, high = 0, int(self._fit_counts(self.frontier, used[:, None], request)[0])
         while low < high:
             middle = (low + high + 1) // 2
             if self.min_values_missing(self.fitting(used + middle * request)):

@@ -1,7 +1,7 @@
-"""NodePools as the solver sees them: a template, its rows of the catalogue, its daemons, its limits.
+"""Compiles NodePools: template, catalogue rows, daemon overhead, limits.
 
-What daemons take depends on the instance type: each row has its own overhead, that of the daemons
-which may run on it (their preferences do not matter, any of their terms may match).
+The overhead of daemons depends on the instance type: each row has that of the daemons which may run
+on it (their preferences do not matter, any of their terms may match).
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import Taint
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
-from karpenter_core.scheduling.compiled.ladder import node_ladder
-from karpenter_core.scheduling.compiled.reservations import Reservations, find_reservations
-from karpenter_core.scheduling.ports import first_conflict
-from karpenter_core.scheduling.problem import Constraint, MinValuesPolicy
+from karpenter_core.scheduling.compiled.relaxation import node_alternatives
+from karpenter_core.scheduling.compiled.reservations import (
+    AvailableReservations,
+    find_available_reservations,
+)
+from karpenter_core.scheduling.ports import first_port_conflict
+from karpenter_core.scheduling.problem import MinValuesPolicy, PoolConstraint
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION, first_untolerated
 
@@ -43,16 +46,22 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache, CompiledCatalogue
     from karpenter_core.scheduling.compiled.reservations import Reservation
-    from karpenter_core.scheduling.problem import Problem, SolveOptions
+    from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
 
-__all__ = ["SIMULATION_LABELS", "CompiledPool", "Daemon", "compile_pool_steps", "read_daemons"]
+__all__ = [
+    "SIMULATION_LABELS",
+    "CompiledDaemon",
+    "CompiledPool",
+    "compile_pool_steps",
+    "read_daemons",
+]
 
 SIMULATION_LABELS: Final = frozenset({REGISTERED, INITIALIZED})
 """Labels that every node gets in time: daemons may select on them, claims never ask for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Daemon:
+class CompiledDaemon:
     """A DaemonSet's pod: `alternatives` are its terms, of which any may match."""
 
     name: str
@@ -61,17 +70,17 @@ class Daemon:
     alternatives: tuple[Requirements, ...]
 
 
-def read_daemons(problem: Problem) -> tuple[Daemon, ...]:
+def read_daemons(problem: SchedulingProblem) -> tuple[CompiledDaemon, ...]:
     """Read what the DaemonSets put on nodes; one that cannot be read runs nowhere."""
     aliases = {**ALIASES, **problem.aliases}
-    daemons: list[Daemon] = []
+    daemons: list[CompiledDaemon] = []
     for daemon in sorted(problem.daemons, key=lambda daemon: daemon.name):
         try:
-            alternatives = node_ladder(daemon.shape, aliases=aliases)
+            alternatives = node_alternatives(daemon.shape, aliases=aliases)
         except BadInputError:
             continue
         daemons.append(
-            Daemon(
+            CompiledDaemon(
                 name=daemon.name,
                 shape=daemon.shape,
                 requests={PODS: 1, **daemon.shape.requests},
@@ -83,19 +92,19 @@ def read_daemons(problem: Problem) -> tuple[Daemon, ...]:
 
 @final
 class CompiledPool:
-    """One NodePool, ready to be asked which machines it can make."""
+    """One compiled NodePool: the catalogue rows that it can launch."""
 
     def __init__(
         self,
         pool: NodePool,
         catalogue: CompiledCatalogue,
         *,
-        daemons: Sequence[Daemon],
+        daemons: Sequence[CompiledDaemon],
         usage: Resources,
         aliases: Mapping[str, str],
         well_known: frozenset[str],
         min_values: MinValuesPolicy,
-        reservations: Reservations,
+        reservations: AvailableReservations,
     ) -> None:
         template = pool.spec.template
         self.name: Final = pool.name
@@ -112,12 +121,12 @@ class CompiledPool:
             NODE_POOL: pool.name,
             node_class_label(reference.group, reference.kind): reference.name,
         }
-        self.refusal = ""
+        self.unusable_reason = ""
         """Why the template cannot be read; such a pool makes nothing."""
         try:
             own = Requirements.from_specs(template.spec.requirements, aliases=aliases)
         except BadInputError as error:
-            self.refusal = str(error)
+            self.unusable_reason = str(error)
             own = Requirements()
         self.requirements: Final = own.merge(
             Requirements.from_labels(self.labels, aliases=aliases)
@@ -128,7 +137,7 @@ class CompiledPool:
         }
         self.limited: Final = tuple(sorted(name for name in self.limits if name != NODES))
         self.reservations: Final = {
-            number: reservations.of(group.requirements)
+            number: reservations.reservation_of(group.requirements)
             for number, group in enumerate(catalogue.groups)
             if group.capacity_type == RESERVED
         }
@@ -137,13 +146,15 @@ class CompiledPool:
         self.offered_bits: Final = self.offered(self.requirements)
         matching = catalogue.matching(self.requirements)
         self.matching_bits: Final = matching
-        bits = 0 if self.refusal else matching & self.offered_bits & catalogue.sound_bits
-        self.barren: Constraint | None = None if bits else Constraint.REQUIREMENT
-        """Why it can make no machine at all; None when it can."""
+        bits = 0 if self.unusable_reason else matching & self.offered_bits & catalogue.sound_bits
+        self.unusable_constraint: PoolConstraint | None = (
+            None if bits else PoolConstraint.REQUIREMENT
+        )
+        """The reason why it can launch no node at all; None when it can."""
         if min_values is MinValuesPolicy.STRICT and catalogue.min_values_reached(
             bits, self.requirements
         ):
-            self.barren, bits = Constraint.MIN_VALUES, 0
+            self.unusable_constraint, bits = PoolConstraint.MIN_VALUES, 0
         self.bits: Final = bits
         """The rows this pool can make at all; empty when its requirements leave none."""
         self._counted: Final = dict[str, "Amounts"]()
@@ -177,10 +188,10 @@ class CompiledPool:
         return bits_of_mask(offered)
 
     def may_have(self, key: str) -> bool:
-        """Whether a machine of the pool can have a label, whatever its value."""
+        """Whether a node of the pool can have a label, whatever its value."""
         return key in self.requirements or key in self.well_known
 
-    def _daemon_bits(self, daemon: Daemon) -> int:
+    def _daemon_bits(self, daemon: CompiledDaemon) -> int:
         tolerations = (*daemon.shape.tolerations, PREFERENCE_TOLERATION)
         if first_untolerated(self.taints, tolerations) is not None:
             return 0
@@ -209,15 +220,15 @@ class CompiledPool:
         """Return the rows on which no daemon takes one of these ports."""
         bits = self.catalogue.all_bits
         for daemon, daemon_bits in self.daemons:
-            if first_conflict(port_sets, daemon.shape.host_ports) is not None:
+            if first_port_conflict(port_sets, daemon.shape.host_ports) is not None:
                 bits &= ~daemon_bits
         return bits
 
-    def counted(self, resource: str) -> Amounts:
-        """Return what each row counts against limits: the largest machine that its type may be.
+    def counted_against_limits(self, resource: str) -> Amounts:
+        """Return what each row counts against limits: the largest capacity of its type.
 
-        Offerings of one type may give different machines, and which one a claim gets is up to the
-        provider.
+        Offerings of one type may have different capacities, and the provider chooses the offering
+        that a claim gets.
         """
         known = self._counted.get(resource)
         if known is None:
@@ -234,39 +245,39 @@ class CompiledPool:
 
     @cached_property
     def largest(self) -> Mapping[str, int]:
-        """The most that any machine of this pool takes of each limited resource."""
+        """The most that any node of this pool takes of each limited resource."""
         rows = rows_of(self.bits, self.catalogue.size)
-        return {name: int(self.counted(name)[rows].max()) for name in self.limited}
+        return {name: int(self.counted_against_limits(name)[rows].max()) for name in self.limited}
 
     def capacity_of(self, row: int) -> dict[str, int]:
-        """Return what one machine takes of each limited resource."""
-        return {name: int(self.counted(name)[row]) for name in self.limited}
+        """Return what one node takes of each limited resource."""
+        return {name: int(self.counted_against_limits(name)[row]) for name in self.limited}
 
-    def with_more(self, freed: Resources) -> CompiledPool:
-        """Return the pool with limits that much further away: machines that count are going."""
+    def with_freed_limits(self, freed: Resources) -> CompiledPool:
+        """Return the pool with limits raised by the capacity of nodes that are being removed."""
         other = copy(self)
         vars(other)["remaining"] = {
             name: amount + freed.get(name, 0) for name, amount in self.remaining.items()
         }
         return other
 
-    def is_ample(self, remaining: Mapping[str, int], count: int) -> bool:
-        """Whether limits are so far away that any machine will do for that many claims."""
+    def has_ample_limits(self, remaining: Mapping[str, int], count: int) -> bool:
+        """Whether that many claims of any type stay within the limits."""
         return all(
             2 * count * self.largest[name] <= remaining[name] for name in self.limited
         ) and 2 * count <= remaining.get(NODES, 2 * count)
 
-    def within(self, remaining: Mapping[str, int]) -> int:
+    def rows_within_limits(self, remaining: Mapping[str, int]) -> int:
         """Return the rows whose whole capacity stays inside what is left of the limits."""
         mask = np.ones(self.catalogue.size, dtype=np.bool_)
         for name in self.limited:
-            mask &= self.counted(name) <= remaining[name]
+            mask &= self.counted_against_limits(name) <= remaining[name]
         return bits_of_mask(mask)
 
 
 def compile_pool_steps(
-    problem: Problem, options: SolveOptions, cache: CatalogueCache
-) -> Generator[int, None, tuple[tuple[CompiledPool, ...], Reservations]]:
+    problem: SchedulingProblem, options: SolveOptions, cache: CatalogueCache
+) -> Generator[int, None, tuple[tuple[CompiledPool, ...], AvailableReservations]]:
     """Compile the pools that have a catalogue, in the order in which they are asked.
 
     Heavier ones first, then by name, the later in the alphabet first (upstream's order). Also
@@ -286,7 +297,7 @@ def compile_pool_steps(
                 exchange_rates=options.exchange_rates,
             )
             yield 5
-    reservations = find_reservations(columns.values())
+    reservations = find_available_reservations(columns.values())
     if not options.reserved_capacity:
         reservations = replace(reservations, capacity={})
     compiled: list[CompiledPool] = []

@@ -1,4 +1,4 @@
-"""A problem as integers and columns: everything that all plans of one pass share."""
+"""Compiles a scheduling problem into the data that all plans share."""
 
 from __future__ import annotations
 
@@ -9,50 +9,59 @@ import numpy as np
 from msgspec import Struct
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
-from karpenter_core.scheduling.compiled.axes import find_axes
-from karpenter_core.scheduling.compiled.classes import classify_steps
-from karpenter_core.scheduling.compiled.domains import NODES_PER_STEP, count_steps
+from karpenter_core.scheduling.compiled.class_topology import find_class_topologies
+from karpenter_core.scheduling.compiled.domain_counts import NODES_PER_STEP, count_steps
+from karpenter_core.scheduling.compiled.pod_classes import classify_pods_steps
 from karpenter_core.scheduling.compiled.pools import compile_pool_steps, read_daemons
-from karpenter_core.scheduling.compiled.signatures import NodeSignature, Signatures
-from karpenter_core.scheduling.compiled.ties import find_ties
-from karpenter_core.scheduling.compiled.volumes import NO_LIMIT, Attachments, is_attach_resource
+from karpenter_core.scheduling.compiled.signatures import NodeSignature, SignatureTable
+from karpenter_core.scheduling.compiled.topology_axes import find_topology_axes
+from karpenter_core.scheduling.compiled.volumes import (
+    NO_LIMIT,
+    VolumeAttachments,
+    is_attach_resource,
+)
 from karpenter_core.scheduling.requirements import Requirements
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from karpenter_core.scheduling.arrays import Amounts
-    from karpenter_core.scheduling.compiled.axes import Axis
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
-    from karpenter_core.scheduling.compiled.classes import Ask, ClassIndex, PodClass, Rung
-    from karpenter_core.scheduling.compiled.domains import FirstCounts
+    from karpenter_core.scheduling.compiled.class_topology import ClassTopology
+    from karpenter_core.scheduling.compiled.domain_counts import InitialCounts
+    from karpenter_core.scheduling.compiled.pod_classes import (
+        ClassRelaxationStep,
+        NodeConstraints,
+        PodClass,
+        PodClassIndex,
+    )
     from karpenter_core.scheduling.compiled.pools import CompiledPool
-    from karpenter_core.scheduling.compiled.reservations import Reservations
-    from karpenter_core.scheduling.compiled.ties import Ties
-    from karpenter_core.scheduling.problem import ExistingNode, Problem, SolveOptions
+    from karpenter_core.scheduling.compiled.reservations import AvailableReservations
+    from karpenter_core.scheduling.compiled.topology_axes import TopologyAxis
+    from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem, SolveOptions
 
-__all__ = ["CompiledProblem", "NodeReader", "Task", "compile_steps"]
+__all__ = ["CompiledProblem", "ExistingNodeReader", "PlacementTask", "compile_steps"]
 
 
-class Task(Struct, frozen=True, kw_only=True, eq=False):
-    """A class at one rung: what is being placed."""
+class PlacementTask(Struct, frozen=True, kw_only=True, eq=False):
+    """A class at one relaxation step, to be placed."""
 
     index: int
     pod_class: PodClass
-    rung: Rung
-    ties: Ties
+    relaxation_step: ClassRelaxationStep
+    topology: ClassTopology
     request: Amounts
-    asked: tuple[tuple[int, int], ...]
+    requested_lines: tuple[tuple[int, int], ...]
     """The lines of `request` that are not zero, with what is asked."""
     lines: list[int]
     """Those lines alone."""
     reserved_only: bool = False
-    """New claims are opened on reserved machines alone."""
+    """New claims are opened for reserved capacity alone."""
 
     @property
-    def ask(self) -> Ask:
-        """What is asked of the node."""
-        return self.rung.ask
+    def node_constraints(self) -> NodeConstraints:
+        """The requirements on the node."""
+        return self.relaxation_step.node_constraints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,49 +76,49 @@ class CompiledProblem:
     pools: tuple[CompiledPool, ...]
     pool_free: tuple[Amounts, ...]
     """What pods may use on each row of each pool's catalogue."""
-    reservations: Reservations
-    """What is left of reserved capacity when the pass begins."""
-    signatures: Signatures
+    reservations: AvailableReservations
+    """The reserved capacity left when the pass begins."""
+    signatures: SignatureTable
     pool_signatures: tuple[int, ...]
     nodes: Sequence[ExistingNode]
     """In the order in which they are filled: initialised ones first, then by name."""
     node_free: Amounts
     node_signatures: Amounts
-    axes: tuple[Axis, ...] = ()
-    first_counts: FirstCounts
-    ties: tuple[tuple[Ties, ...], ...]
-    """For every class, for every rung: the topology groups that concern it."""
-    index: ClassIndex
-    reader: NodeReader
+    axes: tuple[TopologyAxis, ...] = ()
+    initial_counts: InitialCounts
+    topologies: tuple[tuple[ClassTopology, ...], ...]
+    """The topology groups of every class at every relaxation step."""
+    index: PodClassIndex
+    reader: ExistingNodeReader
     max_new_nodes: int | None = None
-    _tasks: dict[tuple[int, int], Task] = field(
-        init=False, default_factory=dict["tuple[int, int]", Task]
+    _tasks: dict[tuple[int, int], PlacementTask] = field(
+        init=False, default_factory=dict["tuple[int, int]", PlacementTask]
     )
 
-    def task(self, index: int, rung: int) -> Task:
-        """Return what placing a class at one rung is about."""
-        known = self._tasks.get((index, rung))
+    def placement_task(self, index: int, relaxation_step: int) -> PlacementTask:
+        """Return the task of placing a class at one relaxation step."""
+        known = self._tasks.get((index, relaxation_step))
         if known is None:
             pod_class, request = self.classes[index], self.requests[:, index]
             amounts: list[int] = request.tolist()
             asked = tuple([pair for pair in enumerate(amounts) if pair[1]])
-            known = self._tasks[index, rung] = Task(
+            known = self._tasks[index, relaxation_step] = PlacementTask(
                 index=index,
                 pod_class=pod_class,
-                rung=pod_class.rungs[rung],
-                ties=self.ties[index][rung],
+                relaxation_step=pod_class.relaxation_steps[relaxation_step],
+                topology=self.topologies[index][relaxation_step],
                 request=request,
-                asked=asked,
+                requested_lines=asked,
                 lines=[line for line, _ in asked],
             )
         return known
 
 
 def compile_steps(
-    problem: Problem, options: SolveOptions, cache: CatalogueCache
+    problem: SchedulingProblem, options: SolveOptions, cache: CatalogueCache
 ) -> Generator[int, None, CompiledProblem]:
     """Compile a problem; yields units of work done."""
-    classes, index = yield from classify_steps(problem, options)
+    classes, index = yield from classify_pods_steps(problem, options)
     groups = index.groups
     cache.retain({pool.name for pool in problem.pools})
     pools, reservations = yield from compile_pool_steps(problem, options, cache)
@@ -121,14 +130,14 @@ def compile_steps(
     yield 5
     aliases = {**ALIASES, **problem.aliases}
     nodes = tuple(sorted(problem.nodes, key=lambda node: (not node.initialized, node.name)))
-    axes = find_axes(groups, pools, nodes, classes, aliases)
-    signatures = Signatures(pools, pool_free, axes, options)
-    pool_signatures = tuple(signatures.of_pool(pool) for pool in pools)
-    reader = NodeReader(problem, classes, (axis.key for axis in axes), resources)
+    axes = find_topology_axes(groups, pools, nodes, classes, aliases)
+    signatures = SignatureTable(pools, pool_free, axes, options)
+    pool_signatures = tuple(signatures.number_of_pool(pool) for pool in pools)
+    reader = ExistingNodeReader(problem, classes, (axis.key for axis in axes), resources)
     node_free = np.zeros((len(resources), len(nodes)), dtype=np.int64)
     node_signatures = np.zeros(len(nodes), dtype=np.int64)
     for number, node in enumerate(nodes):
-        node_signatures[number] = signatures.of_node(reader.signature(node))
+        node_signatures[number] = signatures.number_of_node(reader.signature(node))
         node_free[:, number] = reader.free(node)
         if number % NODES_PER_STEP == 0:
             yield 1
@@ -148,8 +157,8 @@ def compile_steps(
         node_free=node_free,
         node_signatures=node_signatures,
         axes=axes,
-        first_counts=first_counts,
-        ties=find_ties(classes, axes),
+        initial_counts=first_counts,
+        topologies=find_class_topologies(classes, axes),
         index=index,
         reader=reader,
         max_new_nodes=problem.max_new_nodes,
@@ -172,18 +181,27 @@ def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
     return table
 
 
-class NodeReader:
-    """Reads existing nodes: of their labels only those that somebody asks for."""
+class ExistingNodeReader:
+    """Reads existing nodes: of their labels only those that pods or topology keys refer to."""
 
     def __init__(
         self,
-        problem: Problem,
+        problem: SchedulingProblem,
         classes: Sequence[PodClass],
         topology_keys: Iterable[str],
         resources: Sequence[str],
     ) -> None:
-        asks = {rung.ask for pod_class in classes for rung in pod_class.rungs}
-        asked = {key for ask in asks for labels in ask.alternatives for key in labels}
+        asks = {
+            relaxation_step.node_constraints
+            for pod_class in classes
+            for relaxation_step in pod_class.relaxation_steps
+        }
+        asked = {
+            key
+            for node_constraints in asks
+            for labels in node_constraints.alternatives
+            for key in labels
+        }
         self._asked: Final = tuple(sorted(asked.union(topology_keys)))
         self._aliases: Final = {**ALIASES, **problem.aliases}
         self._names: Final = frozenset(self._asked).union(
@@ -195,20 +213,20 @@ class NodeReader:
         self._known: Final = dict[object, NodeSignature]()
 
     def free(self, node: ExistingNode) -> list[int]:
-        """Return how much of each resource pods may still use; -1 where nothing may come any more.
+        """Return how much of each resource pods may still use; -1 where no pod may be added.
 
-        That is on nodes that are closed, and on those that are overdrawn.
+        That is on closed nodes and on overdrawn ones.
         """
         available = node.available
         if node.closed or min(available.values(), default=0) < 0:
             return [-1] * len(self._resources)
         return [
-            Attachments.free(node, name) if attaches else available.get(name, 0)
+            VolumeAttachments.free(node, name) if attaches else available.get(name, 0)
             for name, attaches in self._resources
         ]
 
     def signature(self, node: ExistingNode) -> NodeSignature:
-        """Return what a node is, apart from how full it is."""
+        """Return the signature of a node: everything but its free resources."""
         ports = {*node.host_ports}
         for pod in node.pods:
             if pod.shape.host_ports:

@@ -1,8 +1,8 @@
-"""Capacity that is paid for already: which reservations there are, and what is left of them.
+"""Tracks capacity reservations and the instances left in each.
 
 A reserved offering names its reservation by labels that no other offering has. Several types, zones
-and pools may sell machines out of the same one; what is left of it is the least that any of them
-says. Which claims take them is decided in `holdings`.
+and pools may offer instances of the same one; its remaining capacity is the least that any of them
+reports. `reservation_holdings` decides which claims take them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled.catalogue import CompiledCatalogue
     from karpenter_core.scheduling.requirements import Requirements
 
-__all__ = ["Reservation", "ReservationManager", "Reservations", "find_reservations"]
+__all__ = [
+    "AvailableReservations",
+    "Reservation",
+    "ReservationManager",
+    "find_available_reservations",
+]
 
 Reservation: TypeAlias = tuple[tuple[str, str], ...]
 """A reservation by its labels and their values, in order: its ID, mostly."""
@@ -26,16 +31,16 @@ Reservation: TypeAlias = tuple[tuple[str, str], ...]
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Reservations:
-    """Every reservation of which there is something left, with how many machines.
+class AvailableReservations:
+    """Every reservation with remaining capacity, and the number of instances left.
 
-    `shared` are labels of reserved offerings that others have too: they tell none apart.
+    `shared` are labels that reserved and other offerings have: they do not identify reservations.
     """
 
     capacity: Mapping[Reservation, int] = field(default_factory=dict[Reservation, int])
     shared: frozenset[str] = frozenset({ZONE, CAPACITY_TYPE})
 
-    def of(self, requirements: Requirements) -> Reservation:
+    def reservation_of(self, requirements: Requirements) -> Reservation:
         """Return the reservation that an offering with these requirements belongs to."""
         return tuple(
             sorted(
@@ -47,18 +52,18 @@ class Reservations:
         )
 
 
-def find_reservations(catalogues: Iterable[CompiledCatalogue]) -> Reservations:
-    """Return what is left of the reservations that pools sell: the least that any of them says."""
+def find_available_reservations(catalogues: Iterable[CompiledCatalogue]) -> AvailableReservations:
+    """Return the reservations of pools, each with the least capacity that any pool reports."""
     distinct = tuple(dict.fromkeys(catalogues))
-    found = Reservations(
+    found = AvailableReservations(
         shared=frozenset({ZONE, CAPACITY_TYPE}).union(*(c.plain_labels for c in distinct))
     )
     capacity: dict[Reservation, int] = {}
     for catalogue in distinct:
         for requirements, count in catalogue.reserved.items():
-            reservation = found.of(requirements)
+            reservation = found.reservation_of(requirements)
             capacity[reservation] = min(capacity.get(reservation, count), count)
-    return Reservations(
+    return AvailableReservations(
         capacity={name: capacity[name] for name in sorted(capacity) if capacity[name] > 0},
         shared=found.shared,
     )
@@ -66,17 +71,17 @@ def find_reservations(catalogues: Iterable[CompiledCatalogue]) -> Reservations:
 
 @final
 class ReservationManager:
-    """What is left of every reservation while claims take machines out of them.
+    """The remaining capacity of every reservation while claims hold instances of them.
 
-    Holders are numbers (columns of planned claims). A holder has at most one machine of each.
+    Holders are numbers (columns of planned claims). A holder has at most one instance of each.
     """
 
     def __init__(self, capacity: Mapping[Reservation, int]) -> None:
         self._left: Final = dict(capacity)
         self._held: Final = dict[int, set[Reservation]]()
 
-    def left(self, reservation: Reservation) -> int:
-        """Return how many machines nobody holds yet.
+    def remaining(self, reservation: Reservation) -> int:
+        """Return how many instances no claim holds yet.
 
         Raises:
             KeyError: no such reservation.
@@ -88,7 +93,7 @@ class ReservationManager:
         return frozenset(self._held.get(holder, ()))
 
     def can_reserve(self, holder: int, reservation: Reservation) -> bool:
-        """Whether a holder has a machine of a reservation, or can get one.
+        """Whether a holder has an instance of a reservation, or can get one.
 
         Raises:
             KeyError: no such reservation.
@@ -97,7 +102,7 @@ class ReservationManager:
         return left > 0 or reservation in self._held.get(holder, ())
 
     def reserve(self, holder: int, *reservations: Reservation) -> None:
-        """Set a machine of each aside; one that the holder has already is not taken twice.
+        """Hold an instance of each; one that the holder has already is not taken twice.
 
         Raises:
             KeyError: no such reservation.
@@ -112,7 +117,7 @@ class ReservationManager:
                 self._left[reservation] -= 1
 
     def release(self, holder: int, *reservations: Reservation) -> None:
-        """Give machines back; what the holder does not have stays as it is."""
+        """Give instances back; reservations that the holder does not have stay unchanged."""
         held = self._held.get(holder, set())
         for reservation in reservations:
             if reservation in held:

@@ -1,9 +1,10 @@
-"""What a node is, apart from how full it is: interned, so that "the same" is one integer.
+"""Interns node signatures, so that equal nodes share one number.
 
-A planned claim's signature is its pool, its requirements, the host ports its pods took, the
-reservations it holds, and the rows of the catalogue it may use; an existing node's is the part of its labels anybody asks for,
-its taints and ports. `meet` says what a signature becomes when pods with an ask join (or that they
-cannot), once per pair; everything computed from a signature is kept with it.
+A planned claim's signature is its pool, its requirements, the host ports of its pods, the
+reservations it holds, and the catalogue rows it may use; an existing node's is the part of its
+labels that pods refer to, its taints and ports. `join` returns the signature after pods with given
+constraints join (or that they cannot), once per pair; everything computed from a signature is kept
+with it.
 
 A claim has no domain (zone …) until a pod joins that some topology group over that label restricts
 or counts; then it is *pinned* to one, so that all counts are exact.
@@ -18,7 +19,7 @@ from msgspec import Struct
 
 from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED
 from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
-from karpenter_core.scheduling.ports import first_conflict
+from karpenter_core.scheduling.ports import first_port_conflict
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import first_untolerated
 
@@ -27,32 +28,32 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import HostPort, Taint
     from karpenter_core.scheduling.arrays import Amounts
-    from karpenter_core.scheduling.compiled.axes import Axis
-    from karpenter_core.scheduling.compiled.classes import Ask
+    from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints
     from karpenter_core.scheduling.compiled.pools import CompiledPool
     from karpenter_core.scheduling.compiled.reservations import Reservation
+    from karpenter_core.scheduling.compiled.topology_axes import TopologyAxis
     from karpenter_core.scheduling.problem import SolveOptions
 
 __all__ = [
-    "FLOATING",
-    "NOWHERE",
+    "NO_DOMAIN",
     "NO_MATCH",
+    "UNDECIDED_DOMAIN",
+    "DomainPin",
     "NodeSignature",
-    "Pin",
-    "Signatures",
+    "SignatureTable",
 ]
 
 NO_MATCH: Final = -1
-"""What `meet` answers when pods and node do not go together."""
+"""The result of `join` when pods cannot join a node."""
 
-FLOATING: Final = -1
+UNDECIDED_DOMAIN: Final = -1
 """The domain of a planned claim that may still be pinned to one."""
 
-NOWHERE: Final = -2
+NO_DOMAIN: Final = -2
 """The domain of a node without the label, or whose label is not known yet."""
 
 
-class Pin(Struct, frozen=True, gc=False):
+class DomainPin(Struct, frozen=True, gc=False):
     """The domains of an axis that a node may be in, in the order in which they are tried.
 
     A soft pin is for pods that are counted, not restricted: a claim gets a domain where it can,
@@ -67,23 +68,23 @@ class Pin(Struct, frozen=True, gc=False):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSignature:
-    """Nodes that are there, alike in everything that somebody asks for."""
+    """Existing nodes that are alike in everything that pods refer to."""
 
     requirements: Requirements
     taints: tuple[Taint, ...]
     host_ports: tuple[HostPort, ...]
     undecided: frozenset[str] | None = None
-    """For a claim whose machine is not known yet: labels that may still appear."""
+    """For a claim whose instance type is open: labels that may still appear."""
 
-    def admits(self, ask: Ask) -> bool:
-        """Whether pods with an ask may run here."""
-        if first_untolerated(self.taints, ask.tolerations) is not None:
+    def admits(self, node_constraints: NodeConstraints) -> bool:
+        """Whether pods with these constraints may run here."""
+        if first_untolerated(self.taints, node_constraints.tolerations) is not None:
             return False
-        if first_conflict(ask.host_ports, self.host_ports) is not None:
+        if first_port_conflict(node_constraints.host_ports, self.host_ports) is not None:
             return False
-        return any(self.shows(alternative) for alternative in ask.alternatives)
+        return any(self.has_labels(alternative) for alternative in node_constraints.alternatives)
 
-    def shows(self, requirements: Requirements) -> bool:
+    def has_labels(self, requirements: Requirements) -> bool:
         """Whether the labels meet requirements, whatever is not decided yet."""
         if self.undecided is None:
             return self.requirements.compatible(requirements)
@@ -91,14 +92,14 @@ class NodeSignature:
 
 
 @final
-class Signatures:
+class SignatureTable:
     """The signatures of one pass, by number."""
 
     def __init__(
         self,
         pools: Sequence[CompiledPool],
         pool_free: Sequence[Amounts],
-        axes: Sequence[Axis],
+        axes: Sequence[TopologyAxis],
         options: SolveOptions,
     ) -> None:
         self._options: Final = options
@@ -125,7 +126,7 @@ class Signatures:
         """Return a planned claim's signature."""
         return self._claims[number]
 
-    def of_node(self, signature: NodeSignature) -> int:
+    def number_of_node(self, signature: NodeSignature) -> int:
         """Return the number of an existing node's signature."""
         number = self._numbers.get(signature)
         if number is None:
@@ -133,11 +134,11 @@ class Signatures:
             self._nodes[number] = signature
         return number
 
-    def of_pool(self, pool: CompiledPool) -> int:
+    def number_of_pool(self, pool: CompiledPool) -> int:
         """Return the number of a pool's empty claim; NO_MATCH when it can make none."""
-        return self.of_claim(pool, pool.requirements, (), pool.bits)
+        return self.number_of_claim(pool, pool.requirements, (), pool.bits)
 
-    def of_claim(
+    def number_of_claim(
         self,
         pool: CompiledPool,
         requirements: Requirements,
@@ -169,7 +170,7 @@ class Signatures:
     def narrowed(self, number: int, bits: int) -> int:
         """Return the signature that is left when a claim may use only some rows."""
         signature = self.claim(number)
-        return self.of_claim(
+        return self.number_of_claim(
             signature.pool,
             signature.requirements,
             signature.host_ports,
@@ -181,9 +182,9 @@ class Signatures:
     def holding(
         self, number: int, reservations: frozenset[Reservation], *, only: bool = True
     ) -> int:
-        """Return what a planned claim becomes that holds reservations, NO_MATCH if it cannot.
+        """Return the signature of a claim that holds reservations, NO_MATCH if it cannot.
 
-        It is for reserved machines `only`, or for others too; without reservations for none.
+        It allows reserved offerings `only`, or others too; without reservations no reserved ones.
         """
         signature = self.claim(number)
         if not signature.pool.reservations:
@@ -201,9 +202,9 @@ class Signatures:
         return known
 
     def relaxed(self, number: int, counts: dict[str, int]) -> int:
-        """Return the signature with `minValues` lowered to what can be had."""
+        """Return the signature with `minValues` lowered to the counts that are available."""
         signature = self.claim(number)
-        return self.of_claim(
+        return self.number_of_claim(
             signature.pool,
             signature.requirements.with_min_values(counts),
             signature.host_ports,
@@ -213,26 +214,28 @@ class Signatures:
         )
 
     def admits_labels(
-        self, number: int, alternatives: tuple[Requirements, ...], *, lenient: bool = False
+        self, number: int, alternatives: tuple[Requirements, ...], *, lenient: bool
     ) -> bool:
-        """Whether a node shows labels that one of some alternatives asks for.
+        """Whether a node has labels that meet one of the alternatives.
 
-        A planned claim: whether each machine that it may become will, or (lenient) whether some may.
+        A planned claim: whether every instance it may become will, or (lenient) whether some may.
         """
         claim = self._claims.get(number)
         if claim is None:
-            return any(self._nodes[number].shows(one) for one in alternatives)
+            return any(self._nodes[number].has_labels(one) for one in alternatives)
         if not lenient:
-            return any(claim.ensures(one) for one in alternatives)
+            return any(claim.guarantees(one) for one in alternatives)
         return any(
             claim.requirements.compatible(one, allow_undefined=claim.pool.well_known)
             for one in alternatives
         )
 
-    def decided(self, number: int, alternatives: tuple[Requirements, ...]) -> tuple[int, ...]:
-        """Return what a planned claim may become that surely lacks, or has, what one of some asks for.
+    def decided_alternatives(
+        self, number: int, alternatives: tuple[Requirements, ...]
+    ) -> tuple[int, ...]:
+        """Return the narrowed signatures that surely miss, or surely meet, the alternatives.
 
-        First what has none of it, if that can be said with one requirement for each alternative.
+        First the one that meets none, if one requirement for each alternative can express that.
         """
         claim = self.claim(number)
         wanted = [claim.requirements.merge(one) for one in alternatives]
@@ -253,25 +256,25 @@ class Signatures:
         return self._nodes[number].taints if claim is None else claim.pool.taints
 
     def domain(self, axis: int, number: int) -> int:
-        """Return the domain that a node is in: a number on the axis, FLOATING or NOWHERE."""
+        """Return the domain of a node: a number on the axis, UNDECIDED_DOMAIN or NO_DOMAIN."""
         known = self._domains[axis].get(number)
         if known is None:
             known = self._domains[axis][number] = self._domain(self._axes[axis], number)
         return known
 
-    def _domain(self, axis: Axis, number: int) -> int:
+    def _domain(self, axis: TopologyAxis, number: int) -> int:
         claim = self._claims.get(number)
         if claim is None:
             value = self._nodes[number].requirements.single_value(axis.key)
-            return axis.index.get(value, NOWHERE) if value else NOWHERE
+            return axis.index.get(value, NO_DOMAIN) if value else NO_DOMAIN
         if axis.key not in claim.pool.requirements and not claim.pool.catalogue.defines(axis.key):
-            return NOWHERE  # pods may speak of the label, but nobody gives it to the node
+            return NO_DOMAIN  # pods may refer to the label, but the node never gets it
         if axis.key not in claim.requirements:
-            return FLOATING
+            return UNDECIDED_DOMAIN
         asked = claim.requirements.get(axis.key)
         if asked.complement or len(asked.values) > 1:
-            return FLOATING
-        return axis.index.get(next(iter(asked.values), ""), NOWHERE)
+            return UNDECIDED_DOMAIN
+        return axis.index.get(next(iter(asked.values), ""), NO_DOMAIN)
 
     def possible(self, axis: int, number: int) -> tuple[int, ...]:
         """Return every domain a node may turn out to be in; for one that is known, that one."""
@@ -286,18 +289,18 @@ class Signatures:
             defined = on.key in node.requirements or on.key in node.undecided
             requirements = node.requirements
         else:
-            defined, requirements = domain == FLOATING, claim.requirements
+            defined, requirements = domain == UNDECIDED_DOMAIN, claim.requirements
         asked = requirements.get(on.key)
         return tuple(d for d, name in enumerate(on.names) if asked.has(name)) if defined else ()
 
-    def pinned(self, number: int, pins: tuple[Pin, ...]) -> int:
-        """Return what a node becomes when it must be in certain domains; NO_MATCH if it cannot."""
+    def pinned(self, number: int, pins: tuple[DomainPin, ...]) -> int:
+        """Return the signature of a node pinned to certain domains; NO_MATCH if it cannot be."""
         for position, pin in enumerate(pins):
             domain = self.domain(pin.axis, number)
             if domain in pin.domains:
                 continue
-            if domain != FLOATING:
-                if pin.soft and domain == NOWHERE:
+            if domain != UNDECIDED_DOMAIN:
+                if pin.soft and domain == NO_DOMAIN:
                     continue
                 return NO_MATCH
             for choice in pin.domains:
@@ -310,18 +313,18 @@ class Signatures:
                 return NO_MATCH
         return number
 
-    def within(self, number: int, pins: tuple[Pin, ...]) -> int:
-        """Return what a planned claim becomes that may be in certain domains, not pinned yet."""
+    def within(self, number: int, pins: tuple[DomainPin, ...]) -> int:
+        """Return the signature of a claim restricted to certain domains, not pinned yet."""
         for pin in pins:
             domain = self.domain(pin.axis, number)
-            if domain == FLOATING and len(pin.domains) == 1:
+            if domain == UNDECIDED_DOMAIN and len(pin.domains) == 1:
                 fixed = self._fixed(number, pin.axis, pin.domains[0])
                 if fixed == NO_MATCH:
                     if pin.soft:
                         continue
                     return NO_MATCH
                 number = fixed
-            elif domain == FLOATING and not pin.soft:
+            elif domain == UNDECIDED_DOMAIN and not pin.soft:
                 if len(pin.domains) < len(self._axes[pin.axis].names):
                     number = self._among(number, pin)
                     if number == NO_MATCH:
@@ -330,14 +333,14 @@ class Signatures:
                 return NO_MATCH
         return number
 
-    def settled(self, number: int, pins: tuple[Pin, ...], row: int) -> int:
+    def pinned_to_cheapest(self, number: int, pins: tuple[DomainPin, ...], row: int) -> int:
         """Pin a planned claim where one of its rows is cheapest; NO_MATCH when it goes nowhere."""
         for pin in pins:
-            if self.domain(pin.axis, number) != FLOATING:
+            if self.domain(pin.axis, number) != UNDECIDED_DOMAIN:
                 continue
             claim, axis = self._claims[number], self._axes[pin.axis]
             group = claim.pool.catalogue.groups[int(claim.prices_and_groups[1][row])]
-            cheapest = axis.index.get(group.requirements.single_value(axis.key), NOWHERE)
+            cheapest = axis.index.get(group.requirements.single_value(axis.key), NO_DOMAIN)
             choices = (cheapest, *pin.domains) if cheapest in pin.domains else pin.domains
             for domain in choices:
                 fixed = self._fixed(number, pin.axis, domain)
@@ -349,7 +352,7 @@ class Signatures:
                     return NO_MATCH
         return number
 
-    def _among(self, number: int, pin: Pin) -> int:
+    def _among(self, number: int, pin: DomainPin) -> int:
         claim, on = self._claims[number], self._axes[pin.axis]
         wanted = Requirement(
             key=on.key, complement=False, values=frozenset(on.names[d] for d in pin.domains)
@@ -371,61 +374,75 @@ class Signatures:
             self._fixings[key] = known
         return known
 
-    def meet(self, number: int, ask: Ask, pins: tuple[Pin, ...] = ()) -> int:
-        """Return what a node becomes when pods with an ask join; NO_MATCH when they cannot."""
-        for alternative in range(len(ask.alternatives)):
-            met = self.joined(number, ask, alternative)
+    def join(
+        self, number: int, node_constraints: NodeConstraints, pins: tuple[DomainPin, ...] = ()
+    ) -> int:
+        """Return the signature of a node that pods join; NO_MATCH when they cannot."""
+        for alternative in range(len(node_constraints.alternatives)):
+            met = self.join_alternative(number, node_constraints, alternative)
             if met != NO_MATCH and pins:
                 met = self.pinned(met, pins)
             if met != NO_MATCH:
                 return met
         return NO_MATCH
 
-    def joined(self, number: int, ask: Ask, alternative: int) -> int:
-        """Return what a node becomes by one alternative of an ask; NO_MATCH when it cannot."""
-        key = (number, ask.index, alternative)
+    def join_alternative(
+        self, number: int, node_constraints: NodeConstraints, alternative: int
+    ) -> int:
+        """Return the signature by one alternative of the constraints; NO_MATCH when none."""
+        key = (number, node_constraints.index, alternative)
         known = self._meetings.get(key)
         if known is None:
             claim = self._claims.get(number)
-            requirements = ask.alternatives[alternative]
+            requirements = node_constraints.alternatives[alternative]
             if claim is not None:
-                known = self._join_claim(number, claim, ask, requirements)
+                known = self._join_claim(number, claim, node_constraints, requirements)
             else:
-                known = self._join_node(number, self._nodes[number], ask, requirements)
+                known = self._join_node(number, self._nodes[number], node_constraints, requirements)
             self._meetings[key] = known
         return known
 
     def _join_node(
-        self, number: int, node: NodeSignature, ask: Ask, requirements: Requirements
+        self,
+        number: int,
+        node: NodeSignature,
+        node_constraints: NodeConstraints,
+        requirements: Requirements,
     ) -> int:
-        if not node.admits(ask) or not node.shows(requirements):
+        if not node.admits(node_constraints) or not node.has_labels(requirements):
             return NO_MATCH
-        if any(key not in node.requirements for key in ask.present):
+        if any(key not in node.requirements for key in node_constraints.present):
             return NO_MATCH
-        if not ask.host_ports:
+        if not node_constraints.host_ports:
             return number
-        return self.of_node(replace(node, host_ports=_union(node.host_ports, ask.host_ports)))
+        return self.number_of_node(
+            replace(node, host_ports=_union(node.host_ports, node_constraints.host_ports))
+        )
 
     def _join_claim(
-        self, number: int, signature: ClaimSignature, ask: Ask, asked: Requirements
+        self,
+        number: int,
+        signature: ClaimSignature,
+        node_constraints: NodeConstraints,
+        asked: Requirements,
     ) -> int:
         pool = signature.pool
-        if first_untolerated(pool.taints, ask.tolerations) is not None:
+        if first_untolerated(pool.taints, node_constraints.tolerations) is not None:
             return NO_MATCH
-        if first_conflict(ask.host_ports, signature.host_ports) is not None:
+        if first_port_conflict(node_constraints.host_ports, signature.host_ports) is not None:
             return NO_MATCH
-        # The template is asked too: "not in" of an earlier pod does not define a custom label.
+        # The template counts too: "not in" of an earlier pod does not define a custom label.
         if not all(
             known.compatible(asked, allow_undefined=pool.well_known)
             for known in (pool.requirements, signature.requirements)
         ):
             return NO_MATCH
-        if not all(pool.may_have(key) for key in ask.present):
+        if not all(pool.may_have(key) for key in node_constraints.present):
             return NO_MATCH
         requirements = signature.requirements.merge(asked)
-        if requirements == signature.requirements and not ask.host_ports:
+        if requirements == signature.requirements and not node_constraints.host_ports:
             return number
-        return self._narrowed_to(signature, requirements, ask.host_ports)
+        return self._narrowed_to(signature, requirements, node_constraints.host_ports)
 
     def _narrowed_to(
         self,
@@ -440,7 +457,7 @@ class Signatures:
         bits &= pool.offered(requirements, held)
         if ports:
             bits &= pool.rows_without_port(ports)
-        return self.of_claim(
+        return self.number_of_claim(
             pool,
             requirements,
             _union(signature.host_ports, ports) if ports else signature.host_ports,

@@ -1,9 +1,9 @@
-"""Topology groups: which pods are counted, where, for which constraint.
+"""Defines topology groups: the pods that a constraint counts, and where.
 
-A spread constraint or a pod (anti-)affinity term becomes a `Group`; equal ones are one. A group
-over `kubernetes.io/hostname` counts on nodes, any other on the domains of its label. Required
-anti-affinity makes two: one counts the pods that its owner avoids, the inverse one the owners, for
-the pods that are avoided.
+A spread constraint or a pod (anti-)affinity term becomes a `TopologyGroup`; equal ones share one. A
+group over `kubernetes.io/hostname` counts on nodes, any other on the domains of its label. Required
+anti-affinity makes two: one counts the pods that its owner avoids, the inverse one counts the
+owners, for the pods that are avoided.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import ALIASES, HOSTNAME
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.requirements import Requirements
-from karpenter_core.scheduling.selectors import Selector
+from karpenter_core.scheduling.selectors import PodSelector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
         Toleration,
         TopologySpread,
     )
-    from karpenter_core.scheduling.compiled.ladder import Step
+    from karpenter_core.scheduling.compiled.relaxation import RelaxationStep
 
-__all__ = ["Group", "Groups", "Kind", "NodeFilter"]
+__all__ = ["CountedNodeFilter", "TopologyGroup", "TopologyGroups", "TopologyKind"]
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """The label that the API server puts on every namespace."""
 
 
-class Kind(Enum):
+class TopologyKind(Enum):
     """What a group's counts mean for a pod."""
 
     SPREAD = auto()
@@ -47,7 +47,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFilter:
+class CountedNodeFilter:
     """The nodes on which a spread constraint counts: `alternatives` of labels, taints tolerated.
 
     None: that side does not matter.
@@ -58,7 +58,7 @@ class NodeFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Group:
+class TopologyGroup:
     """One constraint, shared by all its owners; `row` is its line among the groups of its key.
 
     `namespaces` None means every namespace, `selector` None that nothing is counted.
@@ -66,13 +66,13 @@ class Group:
 
     index: int
     row: int
-    kind: Kind
+    kind: TopologyKind
     key: str
     namespaces: frozenset[str] | None
-    selector: Selector | None
+    selector: PodSelector | None
     max_skew: int = 1
     min_domains: int = 0
-    node_filter: NodeFilter | None = None
+    node_filter: CountedNodeFilter | None = None
 
     @property
     def is_host(self) -> bool:
@@ -89,7 +89,7 @@ class Group:
 
 
 @final
-class Groups:
+class TopologyGroups:
     """All groups of a pass, interned, and found by the labels of what they select."""
 
     def __init__(
@@ -98,18 +98,20 @@ class Groups:
         *,
         aliases: Mapping[str, str] = ALIASES,
     ) -> None:
-        self.all: Final = list[Group]()
-        self.keys: Final = dict[str, list[Group]]()
+        self.all: Final = list[TopologyGroup]()
+        self.keys: Final = dict[str, list[TopologyGroup]]()
         """The groups of every topology key, in the order of their rows."""
         self._read_namespaces: Final = namespaces
         self._aliases: Final = aliases
-        self._interned: Final = dict[object, Group]()
-        self._by_pair: Final = dict[tuple[str, str], list[Group]]()
-        self._others: Final = list[Group]()
-        self._looked_at: Final = set[str]()
-        self._selected: Final = dict[object, tuple[Group, ...]]()
+        self._interned: Final = dict[object, TopologyGroup]()
+        self._by_pair: Final = dict[tuple[str, str], list[TopologyGroup]]()
+        self._others: Final = list[TopologyGroup]()
+        self._label_keys: Final = set[str]()
+        self._selected: Final = dict[object, tuple[TopologyGroup, ...]]()
 
-    def of_spread(self, shape: PodShape, step: Step, spread: TopologySpread) -> Group:
+    def of_spread(
+        self, shape: PodShape, step: RelaxationStep, spread: TopologySpread
+    ) -> TopologyGroup:
         """Return the group of a spread constraint at a step of relaxation.
 
         Terms of node affinity that the pod has given up still say which nodes count: they do to the
@@ -124,42 +126,44 @@ class Groups:
         if spread.node_taints_policy == "Honor":
             tolerations = step.tolerations
         return self._intern(
-            Kind.SPREAD,
+            TopologyKind.SPREAD,
             spread.topology_key,
             frozenset({shape.namespace}),
-            Selector.read(spread.selector, extra),
+            PodSelector.read(spread.selector, extra),
             max_skew=spread.max_skew,
             min_domains=spread.min_domains or 0,
             node_filter=(
                 None
                 if alternatives is None and tolerations is None
-                else NodeFilter(alternatives, tolerations)
+                else CountedNodeFilter(alternatives, tolerations)
             ),
         )
 
-    def of_term(self, shape: PodShape, term: AffinityTerm, kind: Kind) -> Group:
+    def of_term(self, shape: PodShape, term: AffinityTerm, kind: TopologyKind) -> TopologyGroup:
         """Return the group of a pod affinity or anti-affinity term."""
         return self._intern(
-            kind, term.topology_key, self._scope(shape, term), Selector.read(term.selector)
+            kind, term.topology_key, self._scope(shape, term), PodSelector.read(term.selector)
         )
 
-    def of_steps(self, shape: PodShape, steps: Iterable[Step]) -> Iterator[list[Group]]:
+    def of_steps(
+        self, shape: PodShape, steps: Iterable[RelaxationStep]
+    ) -> Iterator[list[TopologyGroup]]:
         """Return the groups a pod owns at each step; inverse ones are `inverse_of`."""
         for step in steps:
             yield [
                 *(self.of_spread(shape, step, spread) for spread in step.spreads),
-                *(self.of_term(shape, term, Kind.AFFINITY) for term in step.affinity),
-                *(self.of_term(shape, term, Kind.ANTI) for term in step.anti_affinity),
+                *(self.of_term(shape, term, TopologyKind.AFFINITY) for term in step.affinity),
+                *(self.of_term(shape, term, TopologyKind.ANTI) for term in step.anti_affinity),
             ]
 
-    def inverse_of(self, shape: PodShape) -> tuple[Group, ...]:
+    def inverse_of(self, shape: PodShape) -> tuple[TopologyGroup, ...]:
         """Return the inverse groups whose counts grow with every pod of a shape."""
         terms = shape.pod_anti_affinity
-        return tuple(dict.fromkeys(self.of_term(shape, t, Kind.INVERSE) for t in terms))
+        return tuple(dict.fromkeys(self.of_term(shape, t, TopologyKind.INVERSE) for t in terms))
 
-    def selecting(self, shape: PodShape) -> tuple[Group, ...]:
+    def selecting(self, shape: PodShape) -> tuple[TopologyGroup, ...]:
         """Return every group that selects pods of a shape. Ask when all groups are there."""
-        looked_at = self._looked_at
+        looked_at = self._label_keys
         labels = tuple(sorted([pair for pair in shape.labels.items() if pair[0] in looked_at]))
         key = (shape.namespace, labels)
         known = self._selected.get(key)
@@ -192,7 +196,7 @@ class Groups:
     def _scope(self, shape: PodShape, term: AffinityTerm) -> frozenset[str] | None:
         if term.namespace_selector is None:
             return frozenset(term.namespaces or (shape.namespace,))
-        selector = Selector.read(term.namespace_selector)
+        selector = PodSelector.read(term.namespace_selector)
         if selector is None:
             return frozenset(term.namespaces)
         if not selector.labels and not selector.expressions:
@@ -206,22 +210,22 @@ class Groups:
 
     def _intern(
         self,
-        kind: Kind,
+        kind: TopologyKind,
         key: str,
         namespaces: frozenset[str] | None,
-        selector: Selector | None,
+        selector: PodSelector | None,
         *,
         max_skew: int = 1,
         min_domains: int = 0,
-        node_filter: NodeFilter | None = None,
-    ) -> Group:
+        node_filter: CountedNodeFilter | None = None,
+    ) -> TopologyGroup:
         key = self._aliases.get(key, key)
         identity = (kind, key, namespaces, selector, max_skew, min_domains, node_filter)
         known = self._interned.get(identity)
         if known is not None:
             return known
         of_key = self.keys.setdefault(key, [])
-        group = self._interned[identity] = Group(
+        group = self._interned[identity] = TopologyGroup(
             index=len(self.all),
             row=len(of_key),
             kind=kind,
@@ -235,7 +239,7 @@ class Groups:
         self.all.append(group)
         of_key.append(group)
         if selector is not None:
-            self._looked_at.update(selector.keys)
+            self._label_keys.update(selector.keys)
             pair = selector.pair
             (self._others if pair is None else self._by_pair.setdefault(pair, [])).append(group)
         return group

@@ -1,4 +1,4 @@
-"""Attach limits of volumes, as resources.
+"""Models attach limits of volumes as resources.
 
 A node attaches a bounded number of volumes per CSI driver. A volume of one pod alone counts like a
 resource of that pod; one that several pods share counts once on every node that has any of them.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes, Problem
+    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes, SchedulingProblem
 
-__all__ = ["NO_LIMIT", "Attachments", "attach_resource", "is_attach_resource"]
+__all__ = ["NO_LIMIT", "VolumeAttachments", "attach_resource", "is_attach_resource"]
 
 NO_LIMIT: Final = 1 << 40
-"""What a node takes that has no limit: more than there are volumes."""
+"""The attach limit of a node without limit: more than there are volumes."""
 
 _PREFIX: Final = "attachments:"
 
@@ -30,10 +30,10 @@ def is_attach_resource(name: str) -> bool:
 
 
 @final
-class Attachments:
+class VolumeAttachments:
     """Which volumes count against limits at all, and which pods share."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SchedulingProblem) -> None:
         self.drivers: Final = frozenset(
             driver for node in problem.nodes for driver in node.volume_limits
         )
@@ -50,7 +50,7 @@ class Attachments:
                         users[claim] = users.get(claim, 0) + 1
         self._users: Final = users
 
-    def knows(self, volumes: PodVolumes) -> bool:
+    def is_known(self, volumes: PodVolumes) -> bool:
         """Whether these volumes were there when users were counted."""
         attached = (volumes.attached[driver] for driver in self.drivers & volumes.attached.keys())
         return all(claim in self._users for claims in attached for claim in claims)

@@ -1,1 +1,1 @@
-"""Explains why a pod found no place, as structured reasons for each NodePool."""
+"""Explains why a pod is unschedulable, with a reason for each NodePool."""

@@ -1,38 +1,38 @@
-"""Why pods stay pending: for every pool the first constraint that fails, and what comes closest.
+"""Explains for each NodePool which constraint keeps a pod pending.
 
-Computed only for classes that are left over, once for each, from what the engine decided by. What
-could run is narrowed down, constraint by constraint in the order of `Constraint`; the one that
-leaves nothing is the reason. A pool that can make no machine at all says so before anything that a
-pod asks for is looked at. Of the steps of relaxation the last one counts: it asks for the least.
+Computed only for classes that are left over, once for each, from the data that the engine used. The
+possible claims are narrowed down, constraint by constraint in the order of `PoolConstraint`; the
+constraint that leaves none is the reason. A pool that can launch no node at all is reported before
+any constraint of the pod. Of the relaxation steps the last one counts: it asks for the least.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.scheduling.explain.last import last_obstacle, taken_reservations
-from karpenter_core.scheduling.explain.machines import (
+from karpenter_core.scheduling.explain.final_checks import final_rejection, taken_reservations
+from karpenter_core.scheduling.explain.options import ClaimOption, ExplainedPool, PoolExplanation
+from karpenter_core.scheduling.explain.pod_topology import narrow_by_pods
+from karpenter_core.scheduling.explain.pool_constraints import (
+    narrow_by_free_capacity,
     narrow_by_limits,
     narrow_by_min_values,
     narrow_by_ports,
     narrow_by_resources,
-    narrow_by_room,
     narrow_by_stock,
     narrow_by_volumes,
     unmet_requirements,
     untolerated_taint,
-    unusable,
+    unusable_pool,
 )
-from karpenter_core.scheduling.explain.options import Machines, Option, Question
-from karpenter_core.scheduling.explain.pods import narrow_by_pods
-from karpenter_core.scheduling.problem import PoolRejection, Unschedulable
+from karpenter_core.scheduling.problem import PoolRejection, UnschedulablePod
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from karpenter_core.scheduling.placement.engine import Engine
+    from karpenter_core.scheduling.placement.engine import PlacementEngine
 
-__all__ = ["Explainer"]
+__all__ = ["PendingPodExplainer"]
 
 _NARROWINGS: Final = (
     narrow_by_resources,
@@ -42,54 +42,54 @@ _NARROWINGS: Final = (
     narrow_by_limits,
     narrow_by_min_values,
     narrow_by_stock,
-    narrow_by_room,
+    narrow_by_free_capacity,
 )
-"""What follows taints and requirements, in the order of `Constraint`."""
+"""The checks after taints and requirements, in the order of `PoolConstraint`."""
 
 
 @final
-class Explainer:
-    """Says of one finished plan why pods found no place in it."""
+class PendingPodExplainer:
+    """Explains for one finished plan why pods found no place in it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: PlacementEngine) -> None:
         self._engine: Final = engine
         self._pools: Final = tuple(
-            Machines(engine.compiled, number) for number in range(len(engine.compiled.pools))
+            ExplainedPool(engine.compiled, number) for number in range(len(engine.compiled.pools))
         )
 
-    def explain_steps(self, index: int) -> Generator[int, None, Unschedulable]:
-        """Say why pods of a class are left; yields units of work done."""
+    def explain_steps(self, index: int) -> Generator[int, None, UnschedulablePod]:
+        """Explain why pods of a class are left over; yields units of work done."""
         if not self._pools:
             blocked = self._engine.compiled.classes[index].blocked
-            return Unschedulable(
+            return UnschedulablePod(
                 message=blocked.detail if blocked else "no dynamic nodepools found"
             )
         pools: dict[str, PoolRejection] = {}
-        for machines in self._pools:
-            pools[machines.pool.name] = self._answer(machines, index)
+        for explained_pool in self._pools:
+            pools[explained_pool.pool.name] = self._explain_pool(explained_pool, index)
             yield 1
-        return Unschedulable(message=_message(pools), pools=pools)
+        return UnschedulablePod(message=_message(pools), pools=pools)
 
-    def _answer(self, machines: Machines, index: int) -> PoolRejection:
-        pod_class, pool = self._engine.compiled.classes[index], machines.pool
-        if pod_class.blocked is not None and not pod_class.rungs:
+    def _explain_pool(self, explained_pool: ExplainedPool, index: int) -> PoolRejection:
+        pod_class, pool = self._engine.compiled.classes[index], explained_pool.pool
+        if pod_class.blocked is not None and not pod_class.relaxation_steps:
             return pod_class.blocked
         if not pool.bits:
-            return unusable(pool)
+            return unusable_pool(pool)
         deferral = self._engine.deferred.get(index)
-        if deferral is not None and deferral.pool == machines.number:
+        if deferral is not None and deferral.pool == explained_pool.number:
             return taken_reservations(deferral.taken)
-        question = Question(self._engine, machines, index)
-        rejection = untolerated_taint(question) or unmet_requirements(question)
+        explanation = PoolExplanation(self._engine, explained_pool, index)
+        rejection = untolerated_taint(explanation) or unmet_requirements(explanation)
         if rejection is not None:
             return rejection
-        options: tuple[Option, ...] = (question.start(),)
+        options: tuple[ClaimOption, ...] = (explanation.start(),)
         for narrow in _NARROWINGS:
-            answer = narrow(question, options)
+            answer = narrow(explanation, options)
             if isinstance(answer, PoolRejection):
                 return answer
             options = answer
-        return last_obstacle(question, options)
+        return final_rejection(explanation, options)
 
 
 def _message(pools: Mapping[str, PoolRejection]) -> str:

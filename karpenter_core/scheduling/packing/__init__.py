@@ -1,1 +1,1 @@
-"""Packing as numbers only: covering programs, fills, knapsacks, patterns, bounds."""
+"""Solves packing problems in numbers: covering, knapsacks, patterns."""

@@ -1,6 +1,6 @@
-"""Linear covering programs, solved by HiGHS: buy columns so that every row is covered, cheaply.
+"""Solves linear covering programs with HiGHS.
 
-The one door to the LP library: guidance and patterns both state their question as
+The only module that uses the LP library: guidance and patterns both state their problem as
 
     minimise costs · x   subject to   coefficients · x ≥ demand,   0 ≤ x ≤ upper
 

@@ -1,7 +1,7 @@
-"""What the pods at hand must cost at least, and what a unit of each resource is worth meanwhile.
+"""Solves the guidance LP: a lower cost bound, and the value of resources.
 
-A linear program over shapes (machines at their price in one zone): buy fractions of nodes so that
-their room covers the demand. It ignores that a pod is not divisible, so
+A linear program over shapes (capacities at their price in one zone): buy fractions of nodes so that
+their capacity covers the demand. It treats pods as divisible, so
 
 * its cost is a lower bound, to be printed beside every plan;
 * its duals say what a milli-CPU, a byte or a pod slot is worth: the weights for choosing shapes and
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
 
 
-__all__ = ["Guidance", "GuidanceProblem", "guide"]
+__all__ = ["Guidance", "GuidanceProblem", "solve_guidance"]
 
 
 @final
@@ -33,7 +33,7 @@ __all__ = ["Guidance", "GuidanceProblem", "guide"]
 class GuidanceProblem:
     """Shapes that can be bought and what they must hold: S shapes, R resources, G shares."""
 
-    room: Amounts
+    capacity: Amounts
     """R x S: what pods may use on one node of each shape. Negative counts as nothing."""
     price: Floats
     """S: per hour, without fee, finite."""
@@ -70,16 +70,16 @@ class Guidance:
     as the problem asks for nothing that a plan could do without (loads are averages)."""
 
 
-def guide(problem: GuidanceProblem, *, bounded: bool = True) -> Guidance | None:
+def solve_guidance(problem: GuidanceProblem, *, bounded: bool = True) -> Guidance | None:
     """Solve; None when the shapes cannot hold the demand or the LP library gives no optimum.
 
     Without fees a bound needs a program of its own: who does not ask for it (not `bounded`) gets 0.
     The answer does not depend on the order of shapes, even where several mixes are equally good.
     """
-    shapes = np.lexsort([*problem.usable, *problem.room, problem.supply, problem.price])
-    usable, room = problem.usable[:, shapes], np.maximum(problem.room[:, shapes], 0)
+    shapes = np.lexsort([*problem.usable, *problem.capacity, problem.supply, problem.price])
+    usable, capacity = problem.usable[:, shapes], np.maximum(problem.capacity[:, shapes], 0)
     price, upper = problem.price[shapes], problem.supply[shapes]
-    coefficients, demand, is_used = _rows(problem, usable, room)
+    coefficients, demand, is_used = _rows(problem, usable, capacity)
     costs = price + problem.fee_per_hour
     program = CoveringProgram(coefficients, demand, costs, upper)
     solution = program.solve()
@@ -100,17 +100,17 @@ def guide(problem: GuidanceProblem, *, bounded: bool = True) -> Guidance | None:
         counts=counts,
         duals=duals[:, :-1],
         node_duals=duals[:, -1],
-        unit_price=_unit_price(room, usable, solution.amounts, duals[:, :-1]),
+        unit_price=_unit_price(capacity, usable, solution.amounts, duals[:, :-1]),
         cost_bound=safe_bound(coefficients, demand, price, upper, unpriced.duals)
         if bounded
         else 0.0,
     )
 
 
-def _rows(problem: GuidanceProblem, usable: Mask, room: Amounts) -> tuple[Floats, Floats, Mask]:
+def _rows(problem: GuidanceProblem, usable: Mask, capacity: Amounts) -> tuple[Floats, Floats, Mask]:
     """Return the rules that ask for something: a line per share and resource, then its nodes."""
-    left = np.maximum(room[None, :, :] - problem.load[:, :, None], 0).astype(np.float64)
-    one = np.ones((len(usable), 1, room.shape[1]), dtype=np.float64)
+    left = np.maximum(capacity[None, :, :] - problem.load[:, :, None], 0).astype(np.float64)
+    one = np.ones((len(usable), 1, capacity.shape[1]), dtype=np.float64)
     per_node = np.concatenate((left, one), axis=1)
     asked = np.concatenate((problem.demand, problem.nodes[:, None]), axis=1)
     asked = asked.astype(np.float64).ravel()
@@ -119,9 +119,9 @@ def _rows(problem: GuidanceProblem, usable: Mask, room: Amounts) -> tuple[Floats
     return table[is_used], asked[is_used], is_used
 
 
-def _unit_price(room: Amounts, usable: Mask, counts: Floats, duals: Floats) -> Floats:
-    """Weigh the duals of all shares by where the mix has its room."""
-    bought = room * counts
+def _unit_price(capacity: Amounts, usable: Mask, counts: Floats, duals: Floats) -> Floats:
+    """Weigh the duals of all shares by where the mix has its capacity."""
+    bought = capacity * counts
     total = bought.sum(axis=1)
     worth = (bought * (usable.T @ duals).T).sum(axis=1)
     return np.divide(worth, total, out=np.zeros_like(worth), where=total > 0)

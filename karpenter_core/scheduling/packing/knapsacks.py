@@ -1,4 +1,4 @@
-"""What the best content of a node can be worth at most, for all shapes at once.
+"""Bounds the value of the best content of a node, for all shapes at once.
 
 Pods of each size have a worth; a content is worth the sum of its pods. Two answers, both never too
 low, of which the smaller counts:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
 
 
-__all__ = ["Knapsacks", "Worths"]
+__all__ = ["KnapsackSolver", "KnapsackValues"]
 
-_MOST_ROWS: Final = 80
-_MOST_CELLS: Final = 512
+_MAX_ROWS: Final = 80
+_MAX_CELLS: Final = 512
 """Units of the first and the second resource in the table: five milliseconds for thirty sizes."""
 
 _SURELY: Final = 1e-9
@@ -37,30 +37,30 @@ _TIGHT: Final = 1e-7
 
 
 @final
-class Knapsacks:
+class KnapsackSolver:
     """Shapes and sizes of pods in two resources; which is which decides over speed only."""
 
-    def __init__(self, request: Amounts, room: Amounts) -> None:
+    def __init__(self, request: Amounts, capacity: Amounts) -> None:
         """Take 2 x K requests, all but zero in some resource, and 2 x S rooms."""
         units = np.maximum(np.gcd.reduce(request, axis=1), 1)
-        rooms = [np.sort(np.array(list(set(line.tolist())))) for line in room]
+        capacities = [np.sort(np.array(list(set(line.tolist())))) for line in capacity]
         cells = [
-            line[min(1, len(line) - 1)] / unit for line, unit in zip(rooms, units, strict=True)
+            line[min(1, len(line) - 1)] / unit for line, unit in zip(capacities, units, strict=True)
         ]
         first = int(cells[1] < cells[0])
         self._lines: Final = (first, 1 - first)
-        top = rooms[first][min(1, len(rooms[first]) - 1)]
-        row_unit = max(int(units[first]), -(-int(top) // _MOST_ROWS))
-        rows = room[first] // row_unit
-        self._in_table: Final[Mask] = rows <= _MOST_ROWS
-        widest = int(room[1 - first][self._in_table].max(initial=0))
+        top = capacities[first][min(1, len(capacities[first]) - 1)]
+        row_unit = max(int(units[first]), -(-int(top) // _MAX_ROWS))
+        rows = capacity[first] // row_unit
+        self._in_table: Final[Mask] = rows <= _MAX_ROWS
+        widest = int(capacity[1 - first][self._in_table].max(initial=0))
         cell_unit = int(units[1 - first])
-        while widest // cell_unit > _MOST_CELLS:
+        while widest // cell_unit > _MAX_CELLS:
             cell_unit *= 2
         self._request: Final = request.astype(np.float64)
-        self._room: Final = room.astype(np.float64)
+        self._capacity: Final = capacity.astype(np.float64)
         self._size: Final = (request[first] // row_unit, request[1 - first] // cell_unit)
-        self._place: Final = (rows, room[1 - first] // cell_unit)
+        self._place: Final = (rows, capacity[1 - first] // cell_unit)
         self._shape: Final = (int(rows[self._in_table].max(initial=0)), widest // cell_unit)
         pairs = np.triu_indices(request.shape[1], 1)
         determinant = (
@@ -76,15 +76,15 @@ class Knapsacks:
         """K: sizes that take room in the table; others could be taken without end."""
         return (self._size[0] > 0) | (self._size[1] > 0)
 
-    def worths(self, values: Floats) -> Worths:
+    def value_bounds(self, values: Floats) -> KnapsackValues:
         """Judge every shape; `values` are K worths, none below zero."""
         prices = self._corners(values)
-        paid = prices @ self._room
+        paid = prices @ self._capacity
         table = self._table(values)
         most = paid.min(axis=0)
         places = tuple(place[self._in_table] for place in self._place)
         most[self._in_table] = np.minimum(most[self._in_table], table[places])
-        return Worths(self, values, most, prices[paid.argmin(axis=0)], table)
+        return KnapsackValues(self, values, most, prices[paid.argmin(axis=0)], table)
 
     def _corners(self, values: Floats) -> Floats:
         """Return the prices of the resources at which every pod pays what it is worth, P x 2."""
@@ -149,9 +149,9 @@ class Knapsacks:
         Only sizes that are worth what they pay are in it: the two nearest to the room in how much
         they ask of one resource for the other, or the one.
         """
-        room, asked = self._room[:, shape], self._request
+        capacity, asked = self._capacity[:, shape], self._request
         tight = np.flatnonzero((values > 0) & (values >= prices @ asked * (1 - _TIGHT)))
-        slant = asked[0, tight] * room[1] - asked[1, tight] * room[0]
+        slant = asked[0, tight] * capacity[1] - asked[1, tight] * capacity[0]
         basis = [
             int(side[np.abs(slant[np.isin(tight, side)]).argmin()])
             for side in (tight[slant >= 0], tight[slant < 0])
@@ -159,10 +159,10 @@ class Knapsacks:
         ]
         content = np.zeros(len(values))
         if len(basis) > 1:
-            content[basis] = np.maximum(np.linalg.solve(asked[:, basis], room), 0.0)
+            content[basis] = np.maximum(np.linalg.solve(asked[:, basis], capacity), 0.0)
         elif basis:
             limits = asked[:, basis[0]]
-            content[basis] = (room[limits > 0] / limits[limits > 0]).min()
+            content[basis] = (capacity[limits > 0] / limits[limits > 0]).min()
         return content if content.any() else None
 
     def whole(self, values: Floats, table: Floats, shape: int) -> Floats | None:
@@ -190,11 +190,11 @@ class Knapsacks:
 
 
 @final
-class Worths:
+class KnapsackValues:
     """What contents of each shape are worth at most, and contents that are (nearly) that."""
 
     def __init__(
-        self, knapsacks: Knapsacks, values: Floats, most: Floats, prices: Floats, table: Floats
+        self, knapsacks: KnapsackSolver, values: Floats, most: Floats, prices: Floats, table: Floats
     ) -> None:
         self.most: Final = most
         self._knapsacks: Final = knapsacks

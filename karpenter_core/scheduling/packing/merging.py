@@ -1,8 +1,8 @@
-"""Fewer, larger nodes for the same contents at about the same price.
+"""Merges node contents onto fewer, larger nodes at about the same price.
 
 Where prices are linear in size, many plans of one price differ only in how many nodes they have.
-Fewer are better: each costs its fee, its addresses and its DaemonSets. Contents are put together as
-long as the larger machine costs no more than a trifle above the smaller ones.
+Fewer are better: each costs its fee, its addresses and its DaemonSets. Contents are merged as long
+as the larger node costs hardly more than the smaller ones together.
 """
 
 from __future__ import annotations
@@ -12,69 +12,71 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.scheduling.packing.patterns import Pattern
+from karpenter_core.scheduling.packing.patterns import NodePattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from karpenter_core.scheduling.packing.patterns import PatternProblem
 
-__all__ = ["merged"]
+__all__ = ["merge_patterns"]
 
 _TRIFLE: Final = 1.005
-"""What one larger machine may cost of the price of those it replaces."""
+"""Highest price of one larger node, relative to the nodes that it replaces."""
 
 _EXTRA_SHARE: Final = 0.005
-"""What all of them together may cost more, of the price of everything."""
+"""Highest extra cost of all merges together, relative to the total price."""
 
-_MOST_PAIRS: Final = 400
-_MOST_PATTERNS: Final = 64
+_MAX_PAIRS: Final = 400
+_MAX_PATTERNS: Final = 64
 """Of more patterns than that only the cheapest nodes are tried in pairs."""
 
 
-def merged(problem: PatternProblem, patterns: Iterable[Pattern]) -> tuple[Pattern, ...]:
-    """Put contents together: the same pods on fewer nodes, for about half a percent more at most."""
-    merger = _Merger(problem)
+def merge_patterns(
+    problem: PatternProblem, patterns: Iterable[NodePattern]
+) -> tuple[NodePattern, ...]:
+    """Merge contents: the same pods on fewer nodes, for about half a percent more at most."""
+    merger = _PatternMerger(problem)
     multiples = [part for pattern in patterns for part in merger.with_itself(pattern)]
     return tuple(merger.in_pairs(multiples))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Merger:
+class _PatternMerger:
     problem: PatternProblem
 
-    def with_itself(self, pattern: Pattern) -> list[Pattern]:
+    def with_itself(self, pattern: NodePattern) -> list[NodePattern]:
         """Put several nodes of one pattern on one."""
-        parts: list[Pattern] = []
+        parts: list[NodePattern] = []
         left = pattern
         while left.nodes > 1:
             shape, times = self._largest(left)
             if times < 2:  # noqa: PLR2004
                 break
             whole, rest = divmod(left.nodes, times)
-            parts.append(Pattern(shape=shape, content=left.content * times, nodes=whole))
+            parts.append(NodePattern(shape=shape, content=left.content * times, nodes=whole))
             left = replace(left, nodes=rest)
         return [*parts, left] if left.nodes else parts
 
-    def _largest(self, pattern: Pattern) -> tuple[int, int]:
+    def _largest(self, pattern: NodePattern) -> tuple[int, int]:
         """Return a shape that holds a content most often at its price, and how often that is."""
         need = self.problem.request @ pattern.content
         asked = need > 0
-        times = np.minimum.reduce(self.problem.room[asked] // need[asked, None], axis=0)
+        times = np.minimum.reduce(self.problem.capacity[asked] // need[asked, None], axis=0)
         np.minimum(times, pattern.nodes, out=times)
         each = self.problem.price / np.maximum(times, 1)
         good = np.flatnonzero((times >= 1) & (each <= self.problem.price[pattern.shape] * _TRIFLE))
         best = int(good[np.lexsort((each[good], -times[good]))[0]])
         return best, int(times[best])
 
-    def in_pairs(self, patterns: Sequence[Pattern]) -> list[Pattern]:
+    def in_pairs(self, patterns: Sequence[NodePattern]) -> list[NodePattern]:
         """Put nodes of different patterns together, those that save most first."""
         price = self.problem.price
         ranked = sorted(patterns, key=lambda p: float(price[p.shape]))
-        parts, rest = ranked[:_MOST_PATTERNS], ranked[_MOST_PATTERNS:]
+        parts, rest = ranked[:_MAX_PATTERNS], ranked[_MAX_PATTERNS:]
         extra = _EXTRA_SHARE * sum(float(price[part.shape]) * part.nodes for part in ranked)
-        for _ in range(_MOST_PAIRS):
+        for _ in range(_MAX_PAIRS):
             pair = self._pair(parts)
             if pair is None:
                 break
@@ -93,18 +95,18 @@ class _Merger:
                 if parts[number].nodes > nodes
             ]
             kept = [part for number, part in enumerate(parts) if number not in (first, second)]
-            parts = [*kept, *left, Pattern(shape=shape, content=content, nodes=nodes)]
+            parts = [*kept, *left, NodePattern(shape=shape, content=content, nodes=nodes)]
         return [*parts, *rest]
 
-    def _pair(self, parts: Sequence[Pattern]) -> tuple[int, int, int] | None:
+    def _pair(self, parts: Sequence[NodePattern]) -> tuple[int, int, int] | None:
         """Return the two that cost least together, of what they cost now, and on which shape."""
         if len(parts) < 2:  # noqa: PLR2004
             return None
-        request, room, price = self.problem.request, self.problem.room, self.problem.price
+        request, capacity, price = self.problem.request, self.problem.capacity, self.problem.price
         needs = np.stack([request @ part.content for part in parts], axis=1)
         now = price[[part.shape for part in parts]]
         both = needs[:, :, None] + needs[:, None, :]
-        holds = np.logical_and.reduce(both[:, :, :, None] <= room[:, None, None, :], axis=0)
+        holds = np.logical_and.reduce(both[:, :, :, None] <= capacity[:, None, None, :], axis=0)
         cost = np.where(holds, price, np.inf)
         shapes = cost.argmin(axis=2)
         best = np.take_along_axis(cost, shapes[:, :, None], axis=2)[:, :, 0]

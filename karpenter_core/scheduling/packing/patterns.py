@@ -1,4 +1,4 @@
-"""Pods that may share nodes freely: buy whole nodes with whole contents, close to the optimum.
+"""Buys whole nodes with whole contents for pods that mix freely.
 
 A linear program over *patterns* (what one node of one shape holds) is the strongest bound on cost
 there is, and its few used patterns are a plan but for fractions of nodes. Patterns are found as
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.scheduling.packing.covering import CoveringProgram
-from karpenter_core.scheduling.packing.fills import Fills, work_units
+from karpenter_core.scheduling.packing.heuristic_fills import HeuristicFills, work_units
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
 
 
-__all__ = ["Pattern", "PatternProblem", "Patterns", "pattern_steps"]
+__all__ = ["NodePattern", "PatternPlan", "PatternProblem", "pattern_steps"]
 
 _ELEMENTS_PER_PIVOT: Final = 16
 """What a step of the simplex method costs, in elements for each column."""
 
 _CALLS_PER_SOLVE: Final = 300
 
-_MOST_SHAPES: Final = 128
+_MAX_SHAPES: Final = 128
 """Others are not looked at."""
 
 _BALANCED_SHAPES: Final = 64
@@ -80,7 +80,7 @@ class PatternProblem:
     """R x K."""
     count: Amounts
     """K."""
-    room: Amounts
+    capacity: Amounts
     """R x S."""
     price: Floats
     """S: what to minimise, fee and robustness included."""
@@ -88,7 +88,7 @@ class PatternProblem:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pattern:
+class NodePattern:
     """Some nodes of one shape with the same content."""
 
     shape: int
@@ -99,17 +99,19 @@ class Pattern:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Patterns:
+class PatternPlan:
     """A plan: every pod is in exactly one pattern, or its size is too large for all shapes."""
 
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[NodePattern, ...]
     left: Amounts
     """K: pods that fit on no shape."""
     cost: float
     """Of all nodes, at the problem's prices."""
 
 
-def pattern_steps(problem: PatternProblem, *, budget: int) -> Generator[int, None, Patterns | None]:
+def pattern_steps(
+    problem: PatternProblem, *, budget: int
+) -> Generator[int, None, PatternPlan | None]:
     """Plan; yields units of work. None when the LP library fails.
 
     Once the budget of work units is used no more patterns are looked for, and the plan is finished
@@ -117,9 +119,9 @@ def pattern_steps(problem: PatternProblem, *, budget: int) -> Generator[int, Non
     """
     sizes, shapes = np.lexsort(problem.request), _promising(problem)
     if not len(shapes) or not problem.count.any():
-        return Patterns(patterns=(), left=problem.count.copy(), cost=0.0)
-    planner = _Planner(
-        problem.request[:, sizes], problem.count[sizes], problem.room[:, shapes],
+        return PatternPlan(patterns=(), left=problem.count.copy(), cost=0.0)
+    planner = _PatternPlanner(
+        problem.request[:, sizes], problem.count[sizes], problem.capacity[:, shapes],
         problem.price[shapes], budget,
     )  # fmt: skip
     done = yield from planner.steps()
@@ -128,9 +130,9 @@ def pattern_steps(problem: PatternProblem, *, budget: int) -> Generator[int, Non
     back = np.empty(len(sizes), dtype=np.intp)
     back[sizes] = np.arange(len(sizes))
     bought = planner.bought()
-    return Patterns(
+    return PatternPlan(
         patterns=tuple(
-            Pattern(shape=int(shapes[shape]), content=content[back], nodes=nodes)
+            NodePattern(shape=int(shapes[shape]), content=content[back], nodes=nodes)
             for shape, content, nodes in bought
         ),
         left=planner.unplaceable[back],
@@ -144,35 +146,35 @@ def _promising(problem: PatternProblem) -> Columns:
     Half of them are those with the lowest price per share of the demand; as many linear prices tie
     and larger nodes pack better, the best of each range of sizes come with them.
     """
-    order = np.lexsort((problem.price, *problem.room))
-    order = order[(problem.room[:, order] >= 0).all(axis=0)]
-    if len(order) <= _MOST_SHAPES:
+    order = np.lexsort((problem.price, *problem.capacity))
+    order = order[(problem.capacity[:, order] >= 0).all(axis=0)]
+    if len(order) <= _MAX_SHAPES:
         return order
     demand = np.maximum((problem.request * problem.count).sum(axis=1), 1)
-    size = (np.minimum(problem.room[:, order], demand[:, None]) / demand[:, None]).sum(axis=0)
+    size = (np.minimum(problem.capacity[:, order], demand[:, None]) / demand[:, None]).sum(axis=0)
     ratio = problem.price[order] / np.maximum(size, _TINY)
     ranked = np.argsort(ratio, kind="stable")
-    kept = set(ranked[: _MOST_SHAPES // 2].tolist())
+    kept = set(ranked[: _MAX_SHAPES // 2].tolist())
     for scale in (size, np.log(np.maximum(size, _TINY))):
-        width = max(float(scale.max() - scale.min()), _TINY) / (_MOST_SHAPES // 4)
+        width = max(float(scale.max() - scale.min()), _TINY) / (_MAX_SHAPES // 4)
         ranges = np.floor((scale[ranked] - scale.min()) / width)
         kept.update(dict(zip(ranges[::-1].tolist(), ranked[::-1].tolist(), strict=True)).values())
-    largest = np.argsort(-problem.room[:, order], axis=1, kind="stable")[:, 0]
+    largest = np.argsort(-problem.capacity[:, order], axis=1, kind="stable")[:, 0]
     kept.update(largest.tolist())
     return order[np.array(sorted(kept), dtype=np.intp)]
 
 
-class _Planner:
+class _PatternPlanner:
     """One problem in an order of its own, in units that keep numbers small."""
 
     def __init__(
-        self, request: Amounts, count: Amounts, room: Amounts, price: Floats, budget: int
+        self, request: Amounts, count: Amounts, capacity: Amounts, price: Floats, budget: int
     ) -> None:
         unit = np.maximum(np.gcd.reduce(request, axis=1), 1)[:, None]
         self._request: Final = (request // unit).astype(np.float64)
-        self._room: Final = (room // unit).astype(np.float64)
+        self._capacity: Final = (capacity // unit).astype(np.float64)
         self._price: Final = price
-        self._fills: Final = Fills(self._request, self._room, self._request @ count)
+        self._fills: Final = HeuristicFills(self._request, self._capacity, self._request @ count)
         placeable = (self._fills.most >= 1).any(axis=1)
         self._left = np.where(placeable, count, 0).astype(np.float64)
         self.unplaceable: Final = np.where(placeable, 0, count)
@@ -337,7 +339,7 @@ class _Planner:
 
     def _cheapest(self, content: Floats) -> int | None:
         """Return the cheapest shape that holds a content."""
-        fits = (self._room >= (self._request @ content)[:, None]).all(axis=0)
+        fits = (self._capacity >= (self._request @ content)[:, None]).all(axis=0)
         return int(np.where(fits, self._price, np.inf).argmin()) if fits.any() else None
 
 

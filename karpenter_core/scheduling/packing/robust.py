@@ -1,9 +1,9 @@
-"""Prices that still hold when the cheapest instance type cannot be had.
+"""Computes prices that hold when the cheapest instance type is sold out.
 
-A claim lists every type that holds its pods, and the cloud may give it any of them: with spot, the
-cheapest one of today is a lottery ticket. So a plan that is to be cheap in the end is chosen by a
-blend of the cheapest price and that of the n-th cheapest type with at least the same room, and
-machines which few types can stand in for are avoided where there is a choice.
+A claim lists every type that holds its pods, and the cloud may launch any of them: with spot, the
+cheapest type of today is often unavailable. So plans are chosen by a blend of the cheapest price
+and that of the n-th cheapest type with at least the same capacity, and shapes for which few types
+can stand in are avoided where there is a choice.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def robust_prices(cheapest: Floats, nth: Floats, *, weight: float) -> Floats:
     """Blend: `weight` 0 trusts the cheapest price, 1 the n-th cheapest; inf stays inf.
 
     The n-th counts with twice the cheapest at most: where few types can stand in, or prices are
-    linear in size, it is a machine of quite another size, and small ones would never be bought.
+    linear in size, it is a type of quite another size, and small ones would never be bought.
     """
     extra = np.zeros_like(cheapest)
     np.subtract(nth, cheapest, out=extra, where=np.isfinite(cheapest))
@@ -70,13 +70,15 @@ def robust_prices(cheapest: Floats, nth: Floats, *, weight: float) -> Floats:
     return blended
 
 
-def flexible_enough(room: Amounts, flexibility: Columns, requests: Amounts, *, floor: int) -> Mask:
+def flexible_enough(
+    capacity: Amounts, flexibility: Columns, requests: Amounts, *, floor: int
+) -> Mask:
     """Return which shapes (S) may measure claims for which requests (K): K x S.
 
     Those that hold the request and for which at least `floor` types can stand in; where no shape
     that holds it has as many, those with the most. `room` is R x S, `requests` R x K.
     """
-    fits: Mask = np.logical_and.reduce(room[:, None, :] >= requests[:, :, None], axis=0)
+    fits: Mask = np.logical_and.reduce(capacity[:, None, :] >= requests[:, :, None], axis=0)
     most = np.where(fits, flexibility, 0).max(axis=1, initial=0)
     enough: Mask = fits & (flexibility >= np.minimum(most, floor)[:, None])
     return enough

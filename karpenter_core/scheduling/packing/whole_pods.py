@@ -1,4 +1,4 @@
-"""What pods must cost at least when they are not divisible: a bound closer than the guidance LP's.
+"""Computes a lower bound of the cost of pods that are not divisible.
 
 The linear program over *contents* (what one node can hold; Gilmore and Gomory, 1961) has a rule for
 every size of pods. Its dual: give pods of each size a worth, and every node a rent, such that no
@@ -15,7 +15,7 @@ is answered from above by `knapsacks`; if some content is worth too much, all wo
 made smaller until none is (Farley, 1990). Worths are looked for by column generation; begun with the
 contents of a plan, five rounds or so end at the optimum.
 
-What the bound ignores only makes it lower: all but two resources, which machines a pod may use,
+What the bound ignores only makes it lower: all but two resources, which shapes a pod may use,
 zones, and every constraint among pods but the number of nodes.
 """
 
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.scheduling.packing.covering import CoveringProgram
-from karpenter_core.scheduling.packing.knapsacks import Knapsacks
+from karpenter_core.scheduling.packing.knapsacks import KnapsackSolver
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -56,7 +56,7 @@ class WholePodsProblem:
     """2 x K, distinct, none zero in both."""
     count: Amounts
     """K."""
-    room: Amounts
+    capacity: Amounts
     """2 x S."""
     price: Floats
     """S: per hour."""
@@ -71,7 +71,7 @@ def whole_pods_steps(
 
     `contents` (K x C) are those of some plan's nodes, to begin with.
     """
-    search = _Search(problem)
+    search = _BoundSearch(problem)
     search.add(contents)
     search.add(search.alone())
     for _ in range(rounds):
@@ -82,10 +82,10 @@ def whole_pods_steps(
 
 
 @final
-class _Search:
+class _BoundSearch:
     def __init__(self, problem: WholePodsProblem) -> None:
         self._problem: Final = problem
-        self._knapsacks: Final = Knapsacks(problem.request, problem.room)
+        self._knapsacks: Final = KnapsackSolver(problem.request, problem.capacity)
         self._parts: Final = _parts(problem.request) * self._knapsacks.is_exact_for
         demand = np.append(self._parts @ problem.count, float(problem.nodes))
         self._asked: Final = demand
@@ -94,15 +94,15 @@ class _Search:
 
     def alone(self) -> Floats:
         """Return contents of one size each, so that the program has a solution."""
-        request, room = self._problem.request, self._problem.room
-        fits = np.logical_and.reduce(request[:, :, None] <= room[:, None, :], axis=0)
+        request, capacity = self._problem.request, self._problem.capacity
+        fits = np.logical_and.reduce(request[:, :, None] <= capacity[:, None, :], axis=0)
         return np.diag(fits.any(axis=1).astype(np.float64))
 
     def add(self, contents: Floats) -> None:
         """Add contents, each on the cheapest shape that holds it; what none holds is left out."""
         problem = self._problem
         needed = problem.request.astype(np.float64) @ contents
-        fits = np.logical_and.reduce(needed[:, :, None] <= problem.room[:, None, :], axis=0)
+        fits = np.logical_and.reduce(needed[:, :, None] <= problem.capacity[:, None, :], axis=0)
         held = np.any(fits, axis=1) & np.any(contents, axis=0)
         prices = np.where(fits[held], problem.price, np.inf).min(axis=1, initial=np.inf)
         self._add(contents[:, held], prices)
@@ -122,12 +122,12 @@ class _Search:
             return False
         tried = solution.duals
         values, rent = tried[:-1] @ self._parts, float(tried[-1])
-        worths = self._knapsacks.worths(values)
+        value_bounds = self._knapsacks.value_bounds(values)
         paid = np.divide(
-            worths.most + rent, self._problem.price,
-            out=np.full_like(worths.most, np.inf), where=self._problem.price > 0,
+            value_bounds.most + rent, self._problem.price,
+            out=np.full_like(value_bounds.most, np.inf), where=self._problem.price > 0,
         )  # fmt: skip
-        paid[worths.most + rent <= 0] = 0.0
+        paid[value_bounds.most + rent <= 0] = 0.0
         highest = float(paid.max(initial=0.0))
         if not 0 < highest < np.inf:
             return False
@@ -136,7 +136,7 @@ class _Search:
         found: list[Floats] = []
         prices: list[float] = []
         for shape in np.argsort(-paid, kind="stable")[:_COLUMNS_PER_ROUND].tolist():
-            content = worths.content(shape) if paid[shape] > 1 + _GAIN else None
+            content = value_bounds.content(shape) if paid[shape] > 1 + _GAIN else None
             if content is not None:
                 found.append(content)
                 prices.append(float(self._problem.price[shape]))

@@ -1,7 +1,7 @@
-"""In which zones pending pods can still go, as far as they and their surroundings say.
+"""Counts pending pods by the zone that they are tied to (a metric).
 
-A metric, no decision: what counts is what holds before a pass places anything. A pod is tied to a
-zone by its own labels, by its volumes, and by the pods that its topology constraints look at.
+A metric, no decision: it counts the state before a pass places anything. A pod is tied to a zone by
+its node selector and affinity, by its volumes, and by the pods that its topology constraints count.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from karpenter_core.api.labels import ZONE
-from karpenter_core.scheduling.placement.counts import Counts
+from karpenter_core.scheduling.placement.topology_counts import TopologyCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.scheduling.compiled.classes import PodClass
+    from karpenter_core.scheduling.compiled.class_topology import ClassTopology
+    from karpenter_core.scheduling.compiled.pod_classes import PodClass
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
-    from karpenter_core.scheduling.compiled.ties import Ties
-    from karpenter_core.scheduling.problem import PodVolumes, Problem
+    from karpenter_core.scheduling.problem import PodVolumes, SchedulingProblem
 
 __all__ = ["FLEXIBLE", "NONE", "pending_pods_by_zone"]
 
@@ -29,40 +29,42 @@ NONE: Final = "none"
 """No zone has all that the pod asks for."""
 
 
-def pending_pods_by_zone(problem: Problem, compiled: CompiledProblem) -> Mapping[str, int]:
+def pending_pods_by_zone(
+    problem: SchedulingProblem, compiled: CompiledProblem
+) -> Mapping[str, int]:
     """Count pods in phase Pending by the one zone they can go to, `flexible` or `none`.
 
     Upstream's metric. Preferences count as long as they are not given up, except those over node
     labels; a pod that may choose the zone for others like it counts as flexible.
     """
-    counts = Counts(compiled)
+    counts = TopologyCounts(compiled)
     found: dict[str, int] = {}
-    known: dict[tuple[Ties, ...], str] = {}
-    for pod_class, ties in zip(compiled.classes, compiled.ties, strict=True):
+    known: dict[tuple[ClassTopology, ...], str] = {}
+    for pod_class, topology in zip(compiled.classes, compiled.topologies, strict=True):
         waiting = sum([pod.phase == "Pending" for pod in pod_class.members])
         if waiting:
             volumes = problem.volumes.get(pod_class.members[0].uid)
-            zone = None if volumes else known.get(ties)
+            zone = None if volumes else known.get(topology)
             if zone is None:
-                zone = _zone(pod_class, ties, volumes, counts, compiled)
+                zone = _zone(pod_class, topology, volumes, counts, compiled)
                 if not volumes:
-                    known[ties] = zone  # classes that share ties ask the same of zones
+                    known[topology] = zone  # classes that share ties ask the same of zones
             found[zone] = found.get(zone, 0) + waiting
     return dict(sorted(found.items()))
 
 
 def _zone(
     pod_class: PodClass,
-    ties: tuple[Ties, ...],
+    topology: tuple[ClassTopology, ...],
     volumes: PodVolumes | None,
-    counts: Counts,
+    counts: TopologyCounts,
     compiled: CompiledProblem,
 ) -> str:
-    if not pod_class.rungs:
+    if not pod_class.relaxation_steps:
         return NONE
-    asked = pod_class.rungs[0].strict.get(ZONE)
+    asked = pod_class.relaxation_steps[0].strict.get(ZONE)
     mounted = None if volumes is None else _zones_of_volumes(volumes)
-    around = _zones_by_topology(pod_class, ties[0], counts, compiled)
+    around = _zones_by_topology(pod_class, topology[0], counts, compiled)
     told = asked.values if asked.operator == "In" else None
     zones: frozenset[str] | None = None
     for tied in (told, mounted, around):
@@ -88,12 +90,12 @@ def _zones_of_volumes(volumes: PodVolumes) -> frozenset[str] | None:
 
 
 def _zones_by_topology(
-    pod_class: PodClass, ties: Ties, counts: Counts, compiled: CompiledProblem
+    pod_class: PodClass, topology: ClassTopology, counts: TopologyCounts, compiled: CompiledProblem
 ) -> frozenset[str] | None:
     """Return the zones that the pod's own constraints over zones allow; None without any."""
-    owned = tuple(group for group in pod_class.rungs[0].owned if group.key == ZONE)
+    owned = tuple(group for group in pod_class.relaxation_steps[0].owned if group.key == ZONE)
     if not owned:
         return None
     axis = next(axis for axis in compiled.axes if axis.key == ZONE)
-    own = replace(ties, host=(), zonal={axis.number: owned})
+    own = replace(topology, host=(), zonal={axis.number: owned})
     return frozenset(axis.names[d] for d in counts.domain_caps(own, axis.number).domains)

@@ -1,8 +1,8 @@
-"""Put classes of pods on nodes: open ones first, then new claims of the first pool that can.
+"""Places pod classes: first on open nodes, then on new claims.
 
-One engine makes every kind of plan. What differs is the `Profile`: whether a new claim stays open
-to every type that can still hold it (first-fit), or is measured by one row of the catalogue that
-is chosen by what its room costs; and which open nodes are filled first.
+One engine makes every kind of plan. The `PlanProfile` decides whether a new claim stays open to
+every type that can still hold it (first-fit), or is measured by one row of the catalogue that is
+chosen by the price of its capacity; and which open nodes are filled first.
 
 A class is placed as a whole wherever nothing changes from pod to pod; where its own topology
 constraints change with every pod, domain by domain in the order of their levels (`spread`).
@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Final, final
 
 from msgspec.structs import replace
 
-from karpenter_core.scheduling.placement.deciding import decide_counted
+from karpenter_core.scheduling.placement.counted_claims import decide_counted_claims
+from karpenter_core.scheduling.placement.free_group_placement import place_free_group_steps
 from karpenter_core.scheduling.placement.plan_state import PlanState
-from karpenter_core.scheduling.placement.putting import PodPlacer
-from karpenter_core.scheduling.placement.spread import spread_steps
-from karpenter_core.scheduling.placement.tail import tail_steps
+from karpenter_core.scheduling.placement.pod_placer import PodPlacer
+from karpenter_core.scheduling.placement.spread_placement import spread_steps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from karpenter_core.scheduling.compiled.problem import CompiledProblem, Task
-    from karpenter_core.scheduling.placement.profile import Profile
+    from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
+    from karpenter_core.scheduling.placement.plan_profile import PlanProfile
 
-__all__ = ["Engine", "Halt"]
+__all__ = ["HaltRequest", "PlacementEngine"]
 
-_MOST_ROUNDS: Final = 20
-"""Rounds over classes that wait for others; a chain of affinities that long is none."""
+_MAX_ROUNDS: Final = 20
+"""Most rounds over classes that wait for others; longer chains of affinities do not occur."""
 
 
 @final
-class Halt:
-    """Asks a pass to come to its end: what is placed by then is the plan."""
+class HaltRequest:
+    """Asks a pass to end: the pods placed by then are the plan."""
 
     __slots__ = ("requested",)
 
@@ -43,13 +43,13 @@ class Halt:
 
 
 @final
-class Engine:
-    """Orders the making of one plan; afterwards it shows what came of it."""
+class PlacementEngine:
+    """Makes one plan; afterwards it holds the result."""
 
     def __init__(
-        self, compiled: CompiledProblem, profile: Profile, halt: Halt | None = None
+        self, compiled: CompiledProblem, profile: PlanProfile, halt: HaltRequest | None = None
     ) -> None:
-        self._halt: Final = halt or Halt()
+        self._halt: Final = halt or HaltRequest()
         self._state: Final = PlanState(compiled, profile)
         self._placer: Final = PodPlacer(self._state)
         self.unreached: Final = set(range(len(compiled.classes)))
@@ -65,7 +65,7 @@ class Engine:
 
     @property
     def nodes_left(self) -> int | None:
-        """How many nodes all pools may get together; None is any number."""
+        """Number of nodes that all pools together may still get; None is any number."""
         return self._state.nodes_left
 
     def steps(self) -> Generator[int, None, None]:
@@ -76,16 +76,16 @@ class Engine:
                 yield from self._reserve_steps(order)
             for opening in self._state.profile.mix:
                 self._placer.opener.open_empty(opening)
-        last = frozenset(index for group in self._state.profile.tail for index in group)
+        last = frozenset(index for group in self._state.profile.free_groups for index in group)
         yield from self._each_steps([index for index in order if index not in last])
-        for group in self._state.profile.tail:
+        for group in self._state.profile.free_groups:
             if not self._halt.requested:
-                yield from tail_steps(self._placer, group)
+                yield from place_free_group_steps(self._placer, group)
         yield from self._each_steps([index for index in order if index in last])
         yield from self._again_steps(
             more_room=bool(self.left) and self._placer.opener.close_empty()
         )
-        self.holdings.settle()
+        self.holdings.finalize()
 
     def _each_steps(self, order: Iterable[int]) -> Generator[int, None, None]:
         for index in order:
@@ -105,18 +105,18 @@ class Engine:
 
         At first all that are left, if there is `more_room` within limits than there was.
         """
-        for number in range(_MOST_ROUNDS):
+        for number in range(_MAX_ROUNDS):
             waiting = [
                 i
                 for i in self.left
                 if (more_room and not number)
                 or i in self.deferred
-                or any(t.host or t.zonal for t in self.compiled.ties[i])
+                or any(t.host or t.zonal for t in self.compiled.topologies[i])
             ]
             before = sum(self.left[index] for index in waiting)
             if self._halt.requested:
                 return
-            decide_counted(self._state, waiting)
+            decide_counted_claims(self._state, waiting)
             for index in waiting:
                 left = yield from self._place_class(index, self.left[index])
                 if left:
@@ -128,14 +128,14 @@ class Engine:
                 return
 
     def _reserve_steps(self, order: Iterable[int]) -> Generator[int, None, None]:
-        """Use what is paid for already, before a mix of others is bought."""
+        """Use reserved capacity before a mix of other offerings is bought."""
         for index in order:
             if self._halt.requested:
                 return
             if self.compiled.classes[index].blocked is not None:
                 continue
-            task = self.compiled.task(index, 0)
-            if not self.holdings.are_wanted(task.ask, task.request):
+            task = self.compiled.placement_task(index, 0)
+            if not self.holdings.may_use_reservations(task.node_constraints, task.request):
                 continue
             left = self._state.waiting.item(index)
             placed = yield from self._put_class(replace(task, reserved_only=True), left)
@@ -143,20 +143,22 @@ class Engine:
             yield 1
 
     def _place_class(self, index: int, left: int) -> Generator[int, None, int]:
-        """Place pods of a class, rung after rung; return how many are left."""
+        """Place pods of a class, one relaxation step after the other; return how many are left."""
         pod_class = self.compiled.classes[index]
         if pod_class.blocked is not None:
             return left
         self.deferred.pop(index, None)
-        for rung in range(len(pod_class.rungs)):
-            left -= yield from self._put_class(self.compiled.task(index, rung), left)
+        for relaxation_step in range(len(pod_class.relaxation_steps)):
+            left -= yield from self._put_class(
+                self.compiled.placement_task(index, relaxation_step), left
+            )
             if not left or index in self.deferred:
                 break
             yield 1
         return left
 
-    def _put_class(self, task: Task, left: int) -> Generator[int, None, int]:
-        """Put pods of a class where one rung lets them; return how many found a place."""
-        if task.ties.zonal:
+    def _put_class(self, task: PlacementTask, left: int) -> Generator[int, None, int]:
+        """Place pods of a class at one relaxation step; return how many found a place."""
+        if task.topology.zonal:
             return (yield from spread_steps(self._placer, task, left))
-        return (yield from self._placer.put_steps(task, left, self._state.pins(task)))
+        return (yield from self._placer.place_steps(task, left, self._state.pins(task)))

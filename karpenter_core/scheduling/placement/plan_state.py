@@ -1,6 +1,6 @@
-"""Holds one plan in the making: open nodes, counts, what is left of pods and limits.
+"""Holds one plan in the making: open nodes, counts, pods and limits left.
 
-Those that open, enlarge and fill claims share it; none of them knows the engine that orders them.
+The classes that open, enlarge and fill claims share it; none of them depends on the engine.
 """
 
 from __future__ import annotations
@@ -10,24 +10,27 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.api.labels import NODES
-from karpenter_core.scheduling.compiled.signatures import FLOATING, Pin
-from karpenter_core.scheduling.compiled.topology import Kind
+from karpenter_core.scheduling.compiled.signatures import UNDECIDED_DOMAIN, DomainPin
+from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.compiled.volumes import is_attach_resource
-from karpenter_core.scheduling.placement.columns import NO_ROW, OpenNodes
-from karpenter_core.scheduling.placement.counts import Counts
-from karpenter_core.scheduling.placement.holdings import Deferral, Holdings
-from karpenter_core.scheduling.placement.profile import Measure
-from karpenter_core.scheduling.placement.rooms import Rooms
+from karpenter_core.scheduling.placement.node_fit import NodeFit
+from karpenter_core.scheduling.placement.open_nodes import NO_ROW, OpenNodes
+from karpenter_core.scheduling.placement.plan_profile import RowMeasure
+from karpenter_core.scheduling.placement.reservation_holdings import (
+    ReservationDeferral,
+    ReservationHoldings,
+)
 from karpenter_core.scheduling.placement.shared_volumes import SharedVolumes
+from karpenter_core.scheduling.placement.topology_counts import TopologyCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.scheduling.arrays import Amounts, Floats
-    from karpenter_core.scheduling.compiled.problem import CompiledProblem, Task
-    from karpenter_core.scheduling.placement.counts import HostCaps
-    from karpenter_core.scheduling.placement.profile import Opening, Profile
-    from karpenter_core.scheduling.placement.rooms import Becoming
+    from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
+    from karpenter_core.scheduling.placement.node_fit import JoinedSignatures
+    from karpenter_core.scheduling.placement.plan_profile import ClaimOpening, PlanProfile
+    from karpenter_core.scheduling.placement.topology_counts import HostCaps
 
 __all__ = ["PlanState"]
 
@@ -37,9 +40,9 @@ _LIKELY_FILLED: Final = 0.95
 
 @final
 class PlanState:
-    """One plan in the making, as all share it that place pods."""
+    """One plan in the making, shared by everything that places pods."""
 
-    def __init__(self, compiled: CompiledProblem, profile: Profile) -> None:
+    def __init__(self, compiled: CompiledProblem, profile: PlanProfile) -> None:
         self.compiled: Final = compiled
         self.profile: Final = profile
         self.waiting: Final = np.array([len(c.members) for c in compiled.classes], dtype=np.int64)
@@ -48,27 +51,29 @@ class PlanState:
         self.nodes: Final = OpenNodes(
             compiled.node_free,
             compiled.node_signatures,
-            weights=self.weights if profile.tight else None,
+            weights=self.weights if profile.fullest_first else None,
         )
-        self.counts: Final = Counts(compiled)
+        self.counts: Final = TopologyCounts(compiled)
         self.remaining: Final = tuple(dict(pool.remaining) for pool in compiled.pools)
-        """What is left of each pool's limits; of nodes, also of what all pools may have together."""
+        """The rest of each pool's limits; for nodes, also of the limit of all pools together."""
         self._own_nodes: Final = [pool.get(NODES) for pool in self.remaining]
         self.nodes_left = compiled.max_new_nodes
         """How many nodes all pools may get together; None is any number."""
         self._level_nodes(range(len(self.remaining)))
-        self.holdings: Final = Holdings(
-            compiled, self.nodes, pessimistic=profile.measure is Measure.NONE
+        self.holdings: Final = ReservationHoldings(
+            compiled, self.nodes, pessimistic=profile.measure is RowMeasure.NONE
         )
-        self.deferred: Final = dict[int, Deferral]()
-        """Classes of which some pods wait for reserved machines."""
+        self.deferred: Final = dict[int, ReservationDeferral]()
+        """Classes of which some pods wait for reserved capacity."""
         self._volumes: Final = SharedVolumes(compiled, self.nodes)
-        self.rooms: Final = Rooms(compiled, self.nodes, self._volumes, tight=profile.tight)
-        self._soft: Final = dict[tuple[int, ...], tuple[Pin, ...]]()
+        self.node_fit: Final = NodeFit(
+            compiled, self.nodes, self._volumes, tight=profile.fullest_first
+        )
+        self._soft: Final = dict[tuple[int, ...], tuple[DomainPin, ...]]()
         self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
 
     def count_nodes(self, pool: int, count: int) -> None:
-        """Count new nodes against what their pool may have, and what all may have together."""
+        """Count new nodes against the limit of their pool, and that of all pools together."""
         own = self._own_nodes[pool]
         if own is not None:
             self._own_nodes[pool] = own - count
@@ -82,7 +87,7 @@ class PlanState:
             if bounds:
                 self.remaining[number][NODES] = min(bounds)
 
-    def _weights(self, profile: Profile) -> Floats:
+    def _weights(self, profile: PlanProfile) -> Floats:
         if profile.weights is not None:
             return profile.weights
         weights = 1.0 / np.maximum(self._demand(), 1)
@@ -96,61 +101,71 @@ class PlanState:
         demand: Amounts = self.compiled.requests @ self.waiting
         return demand
 
-    def rest(self) -> Amounts:
-        """Return what still waits and will not go where there is room already, per resource."""
+    def remaining_demand(self) -> Amounts:
+        """Return the waiting demand beyond what fits on open claims, per resource."""
         planned = self.nodes.free[:, self.nodes.existing :]
         room = np.add.reduce(np.maximum(planned, 0), axis=1)
         return np.maximum(self._demand() - (_LIKELY_FILLED * room).astype(np.int64), 0)
 
-    def pins(self, task: Task, domains: tuple[Pin, ...] = ()) -> tuple[Pin, ...]:
+    def pins(
+        self, task: PlacementTask, domains: tuple[DomainPin, ...] = ()
+    ) -> tuple[DomainPin, ...]:
         """Complete pins by those of the axes on which a class is only counted."""
-        counted = task.ties.counted_axes
+        counted = task.topology.counted_axes
         if not counted:
             return domains
         soft = self._soft.get(counted)
         if soft is None:
             axes = self.compiled.axes
             soft = self._soft[counted] = tuple(
-                Pin(axis, tuple(range(len(axes[axis].names))), soft=True) for axis in counted
+                DomainPin(axis, tuple(range(len(axes[axis].names))), soft=True) for axis in counted
             )
         return (*domains, *soft)
 
-    def fill(self, task: Task, left: int) -> int:
+    def fill(self, task: PlacementTask, left: int) -> int:
         """Put as many pods as go on open nodes, wherever; return how many went."""
-        caps = self.counts.host_caps(task.ties, self.nodes.count)
+        caps = self.counts.host_caps(task.topology, self.nodes.count)
         return self.fill_where(task, left, self.pins(task), caps)
 
-    def fill_where(self, task: Task, left: int, pins: tuple[Pin, ...], caps: HostCaps) -> int:
+    def fill_where(
+        self, task: PlacementTask, left: int, pins: tuple[DomainPin, ...], caps: HostCaps
+    ) -> int:
         """Put as many pods as go on open nodes; return how many went."""
         if not self.nodes.count:
             return 0
-        becoming = self.rooms.becoming(task.ask, pins)
-        columns, counts = self.rooms.first(task, left, becoming, caps)
+        joined = self.node_fit.joined_signatures(task.node_constraints, pins)
+        columns, counts = self.node_fit.first_fitting(task, left, joined, caps)
         if columns:
-            self.put_on(task, columns, counts, becoming)
+            self.place_on(task, columns, counts, joined)
         return sum(counts)
 
-    def put_on(self, task: Task, columns: list[int], counts: list[int], becoming: Becoming) -> None:
-        """Put pods on nodes that have room for them, which become what they are with these."""
+    def place_on(
+        self, task: PlacementTask, columns: list[int], counts: list[int], joined: JoinedSignatures
+    ) -> None:
+        """Put pods on nodes that take them, and give these their new signatures."""
         if task.pod_class.shared_volumes:
             self._volumes.attach(task, columns)
         self.nodes.place(task.index, columns, counts, task.request)
-        if becoming.changes:
-            self._become(columns, becoming)
-        self.holdings.keep(columns)
+        if joined.changes:
+            self._set_joined_signatures(columns, joined)
+        self.holdings.release_unusable(columns)
         self.count(task, columns, counts)
 
-    def count(self, task: Task, columns: list[int], counts: list[int]) -> None:
+    def count(self, task: PlacementTask, columns: list[int], counts: list[int]) -> None:
         """Count pods that were put on nodes."""
         counted = task.pod_class.counted
         if counted:
-            if self._loose and task.rung.owned:
+            if self._loose and task.relaxation_step.owned:
                 self._tie(task, columns)
             self.counts.record(counted, columns, counts, self.nodes, self._loose)
 
-    def _tie(self, task: Task, columns: list[int]) -> None:
-        """Take a domain for known once pods are there that were put for it."""
-        axes = {g.key for g in task.rung.owned if g.kind is Kind.SPREAD or g.kind is Kind.AFFINITY}
+    def _tie(self, task: PlacementTask, columns: list[int]) -> None:
+        """Fix the domain of nodes on which pods were put for it."""
+        axes = {
+            g.key
+            for g in task.relaxation_step.owned
+            if g.kind is TopologyKind.SPREAD or g.kind is TopologyKind.AFFINITY
+        }
         for column in columns:
             free = self._loose.get(column)
             if free is None:
@@ -160,28 +175,31 @@ class PlanState:
             if not free:
                 del self._loose[column]
 
-    def _become(self, columns: list[int], becoming: Becoming) -> None:
+    def _set_joined_signatures(self, columns: list[int], joined: JoinedSignatures) -> None:
         """Give nodes the signature that they have with the pods that joined."""
         for column in columns:
             before = self.nodes.signature.item(column)
-            after = becoming.met.item(before)
+            after = joined.met.item(before)
             if after != before:
-                self.turn(column, after)
+                self.set_signature(column, after)
 
-    def turn(self, column: int, signature: int) -> None:
-        """Give a node another signature, and a claim that is open to all its rows their room."""
+    def set_signature(self, column: int, signature: int) -> None:
+        """Give a node another signature, and a claim without row the capacity of all its rows."""
         nodes, limit = self.nodes, None
         if column >= nodes.existing and nodes.row.item(column) == NO_ROW:
             limit = self.compiled.signatures.claim(signature).largest
-        nodes.become([column], signature, limit)
+        nodes.set_signature([column], signature, limit)
 
-    def loosen(self, columns: list[int], opening: Opening, pins: tuple[Pin, ...]) -> None:
+    def remember_domains(
+        self, columns: list[int], opening: ClaimOpening, pins: tuple[DomainPin, ...]
+    ) -> None:
         """Remember the domains that a claim could be in, although it has one for our counts."""
         signatures = self.compiled.signatures
         free = {
             pin.axis: pin.domains
             for pin in pins
-            if len(pin.domains) > 1 and signatures.domain(pin.axis, opening.asked) == FLOATING
+            if len(pin.domains) > 1
+            and signatures.domain(pin.axis, opening.asked) == UNDECIDED_DOMAIN
         }
         for column in columns if free else ():
             self._loose[column] = dict(free)

@@ -1,4 +1,4 @@
-"""Volumes that several pods share: a node attaches each of them once, whoever mounts it."""
+"""Tracks volumes that pods share: a node attaches each of them once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 if TYPE_CHECKING:
     from karpenter_core.scheduling.arrays import Amounts, Columns
-    from karpenter_core.scheduling.compiled.problem import CompiledProblem, Task
-    from karpenter_core.scheduling.placement.columns import OpenNodes
+    from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
+    from karpenter_core.scheduling.placement.open_nodes import OpenNodes
 
 __all__ = ["SharedVolumes"]
 
 
 @final
 class SharedVolumes:
-    """Which of the nodes that are there have which shared volumes, in one plan.
+    """The shared volumes on each existing node, in one plan.
 
     New nodes attach any number.
     """
@@ -39,7 +39,7 @@ class SharedVolumes:
             self._present[claim] = row
         return row
 
-    def attachable(self, task: Task, columns: Columns) -> Columns:
+    def attachable(self, task: PlacementTask, columns: Columns) -> Columns:
         """Keep the nodes that have, or can still attach, the volumes that pods share."""
         good = np.ones(len(columns), dtype=np.bool_)
         there = columns < self._nodes.existing
@@ -54,7 +54,7 @@ class SharedVolumes:
             good &= spare | (task.request[line] + count == 0)  # attached, however many are
         return columns[good]
 
-    def attach(self, task: Task, columns: list[int]) -> None:
+    def attach(self, task: PlacementTask, columns: list[int]) -> None:
         """Note that pods come to nodes, with the volumes that they share."""
         existing = self._nodes.existing
         there = np.array([column for column in columns if column < existing], dtype=np.intp)

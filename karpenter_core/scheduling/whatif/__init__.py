@@ -1,1 +1,1 @@
-"""Evaluates the removal of nodes without changing the cluster's compiled state."""
+"""Evaluates the removal of nodes without changing the compiled state."""

@@ -1,7 +1,7 @@
-"""What a what-if changes, beside the base: nothing is copied, and everything can be undone.
+"""Records what a what-if changes beside the base state; all can be undone.
 
-An overlay says what differs: nodes that are gone, room that is taken, counts. Every change is noted
-in a journal, so that going back is as cheap as what was done.
+Nothing is copied: an overlay holds the differences (removed nodes, used resources, counts). A
+journal records every change, so that undoing costs as much as doing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.api.labels import NODES
-from karpenter_core.scheduling.whatif.open import OpenTakers
+from karpenter_core.scheduling.whatif.open_fitting_nodes import OpenFittingNodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodView, Resources
     from karpenter_core.scheduling.arrays import Amounts
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
-    from karpenter_core.scheduling.whatif.base import Base
+    from karpenter_core.scheduling.whatif.base_state import BaseState
 
-__all__ = ["Overlay"]
+__all__ = ["ClusterOverlay"]
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -28,32 +28,32 @@ _ABSENT: Final = object()
 
 
 @final
-class Overlay:
+class ClusterOverlay:
     """Differences from a base. Only `undo` may take anything back."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: BaseState) -> None:
         self.base: Final = base
         self.removed: Final = dict[int, bool]()
-        """Slots of the nodes that are gone; their pods that stay still count."""
+        """Slots of the removed nodes; those of their pods that stay still count."""
         self.free: Final = dict[int, list[int]]()
-        """What is left on nodes where pods were put."""
+        """Free resources of nodes on which pods were put."""
         self.cells: Final = dict[int, int]()
         """By how much the count of a cell differs."""
         self.host: Final = dict[int, dict[int, int]]()
         """By how much the counts of a group differ, by slot."""
-        self.perhaps: Final = dict[int, int]()
-        """By how much the count of pods differs that may turn out to be in a cell."""
+        self.possible_counts: Final = dict[int, int]()
+        """By how much the possible count of a cell differs."""
         self.known: Final = dict[int, bool]()
         """Cells whose domains have become known, or unknown."""
-        self.guests: Final = dict[int, "tuple[tuple[int, tuple[PodView, ...]], ...]"]()
+        self.added_pods: Final = dict[int, "tuple[tuple[int, tuple[PodView, ...]], ...]"]()
         """Pods that were put on nodes, by class."""
         self.signatures: Final = dict[int, int]()
         self.nodes: Final = dict[int, "ExistingNode"]()
         """Nodes that have other volumes now."""
-        self.open: Final = OpenTakers(base.takers, base.plans)
-        """Who takes what, after all that is kept."""
+        self.open: Final = OpenFittingNodes(base.fitting_nodes, base.plans)
+        """Lists of fitting nodes after the changes that will stay."""
         self._kept = 0
-        """How long the journal was when `keep` was called."""
+        """How long the journal was when `expect_to_keep` was called."""
         self._witnesses: Final = dict[int, int]()
         self._journal: Final = list[tuple[dict[object, object], object, object]]()
 
@@ -62,7 +62,7 @@ class Overlay:
         return len(self._journal)
 
     def undo(self, mark: int) -> None:
-        """Take back everything since a mark."""
+        """Undo all changes since a mark."""
         journal = self._journal
         for table, key, value in reversed(journal[mark:]):
             if value is _ABSENT:
@@ -72,7 +72,7 @@ class Overlay:
         del journal[mark:]
         if mark < self._kept:
             self._kept = 0
-            self.open.forget()
+            self.open.reset()
 
     def _set(self, table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
         self._journal.append((table, key, table.get(key, _ABSENT)))  # pyright: ignore[reportArgumentType] - tables of all kinds
@@ -81,22 +81,22 @@ class Overlay:
     # -- changes -------------------------------------------------------------------------------
 
     def remove(self, slot: int) -> None:
-        """Take a node away, with all pods that would leave it."""
+        """Remove a node, with all pods that would leave it."""
         base, cells = self.base, self.cells
-        place = base.places[slot]
+        place = base.base_nodes[slot]
         self._set(self.removed, slot, value=True)
         journal = self._journal
         for cell, count in place.moving.cells.items():
             before = cells.get(cell)
             journal.append((cells, cell, _ABSENT if before is None else before))  # pyright: ignore[reportArgumentType] - tables of all kinds
             cells[cell] = -count if before is None else before - count
-        for cell, count in place.moving.perhaps.items():
-            self._set(self.perhaps, cell, self.perhaps.get(cell, 0) - count)
-        for number, pods in self.guests.get(slot, ()):
+        for cell, count in place.moving.possible_counts.items():
+            self._set(self.possible_counts, cell, self.possible_counts.get(cell, 0) - count)
+        for number, pods in self.added_pods.get(slot, ()):
             for cell in base.effects_of(number, self.signature(slot))[1]:
                 self._set(cells, cell, cells.get(cell, 0) - len(pods))
             self._may_be(slot, number, -len(pods))
-        for cell in base.witnessed(place):
+        for cell in base.domains_known_by(place):
             if cell in place.staying.cells:
                 continue  # the pods that are still there tell
             fewer = self._witnesses.get(cell, 0) - 1
@@ -107,7 +107,7 @@ class Overlay:
     def put(self, slot: int, number: int, count: int, free: list[int]) -> None:
         """Put pods of a class on a node, which then has so much free."""
         journal, cells, taken = self._journal, self.cells, self.free
-        place = self.base.places[slot]
+        place = self.base.base_nodes[slot]
         signature = self.signatures.get(slot, place.signature)
         groups, counted = self.base.effects_of(number, signature)
         room = taken.get(slot)
@@ -134,18 +134,18 @@ class Overlay:
         """Count pods in a domain that are on no node."""
         self._set(self.cells, cell, self.cells.get(cell, 0) + count)
 
-    def lodge(self, slot: int, number: int, pods: tuple[PodView, ...]) -> None:
-        """Note who was put on a node, for when it is taken away itself."""
-        self._set(self.guests, slot, (*self.guests.get(slot, ()), (number, pods)))
+    def record_pods(self, slot: int, number: int, pods: tuple[PodView, ...]) -> None:
+        """Record the pods put on a node, for when the node is removed itself."""
+        self._set(self.added_pods, slot, (*self.added_pods.get(slot, ()), (number, pods)))
         self._may_be(slot, number, len(pods))
 
     def _may_be(self, slot: int, number: int, count: int) -> None:
         signature = self.signature(slot)
         for group in self.base.plans[number].counted:
-            for cell in self.base.perhaps_of(group, signature):
-                self._set(self.perhaps, cell, self.perhaps.get(cell, 0) + count)
+            for cell in self.base.possible_cells_of(group, signature):
+                self._set(self.possible_counts, cell, self.possible_counts.get(cell, 0) + count)
 
-    def become(self, slot: int, signature: int) -> None:
+    def set_signature(self, slot: int, signature: int) -> None:
         """Give a node the signature that it has with the pods that joined."""
         if signature != self.signature(slot):
             self._set(self.signatures, slot, signature)
@@ -159,20 +159,16 @@ class Overlay:
                 volumes[driver] = volumes.get(driver, frozenset()) | claims
         self._set(self.nodes, slot, replace(node, volumes=volumes))
 
-    # -- what there is now ---------------------------------------------------------------------
+    # -- present state -------------------------------------------------------------------------
 
     def node(self, slot: int) -> ExistingNode:
         """Return a node with its volumes."""
-        return self.nodes.get(slot) or self.base.places[slot].node
+        return self.nodes.get(slot) or self.base.base_nodes[slot].node
 
     def signature(self, slot: int) -> int:
         """Return the signature of a node."""
         known = self.signatures.get(slot)
-        return self.base.places[slot].signature if known is None else known
-
-    def room(self, slot: int) -> list[int]:
-        """Return what is free on a node."""
-        return self.free.get(slot) or self.base.places[slot].free
+        return self.base.base_nodes[slot].signature if known is None else known
 
     def is_known(self, cell: int) -> bool:
         """Whether the domain of a cell is known to its group."""
@@ -188,8 +184,8 @@ class Overlay:
         return tuple(self.is_known(cell) for cell in range(start, start + size))
 
     def may_be_in(self, start: int, size: int) -> list[bool]:
-        """Return in which domains pods may turn out to be that the group there asks for."""
-        base, more = self.base.perhaps, self.perhaps
+        """Return the domains in which pods that the group selects may turn out to be."""
+        base, more = self.base.possible_counts, self.possible_counts
         cells = range(start, start + size)
         return [base.get(cell, 0) + more.get(cell, 0) > 0 for cell in cells]
 
@@ -204,13 +200,13 @@ class Overlay:
         return found
 
     def host_counts(self, group: int, slots: Amounts) -> Amounts:
-        """Return how many pods a host name group counts on nodes; where one is gone, who stays."""
-        size = self.base.takers.signature.shape[0]
+        """Return the counts of a host name group on nodes; on removed ones, of pods that stay."""
+        size = self.base.fitting_nodes.signature.shape[0]
         counts: Amounts = self.base.host.array(group, size).copy()
         for slot, more in self.host.get(group, {}).items():
             counts[slot] += more
         for slot in self.removed:
-            counts[slot] = self.base.places[slot].staying.host.get(group, 0)
+            counts[slot] = self.base.base_nodes[slot].staying.host.get(group, 0)
         return counts[slots]
 
     def counted_slots(self, group: int) -> set[int]:
@@ -218,17 +214,17 @@ class Overlay:
         return {*self.base.host.rows.get(group, ()), *self.host.get(group, ())}
 
     def freed(self, pool: str, resources: Iterable[str]) -> Resources:
-        """Return what the nodes that are gone leave of the limits of a pool."""
+        """Return the resources that the removed nodes free within the limits of a pool."""
         freed = dict.fromkeys(resources, 0)
         for slot in self.removed:
-            node = self.base.places[slot].node
+            node = self.base.base_nodes[slot].node
             if node.pool == pool:
                 for name in freed:
                     freed[name] += 1 if name == NODES else node.capacity.get(name, 0)
         return freed
 
-    def keep(self) -> None:
-        """Expect that most of what there is will stay: find those that have room still faster."""
+    def expect_to_keep(self) -> None:
+        """Expect the present changes to stay: drop full nodes from the lists of fitting nodes."""
         free, removed, journal = self.free, self.removed, self._journal
         if len(journal) == self._kept:
             return

@@ -1,9 +1,9 @@
-"""What if some nodes were gone: where their pods would go, and what new nodes that would take.
+"""Evaluates what becomes of pods when nodes are removed.
 
 `WhatIf` keeps the cluster compiled and answers thousands of such questions, each as `solve` would
-answer for the same problem with those nodes going and their pods pending (`problem_without`). Most
-answers are a short walk over nodes with room; whatever takes new claims is asked of the solver's
-own engine. Pending pods come first: places on nodes that they will take are not given away.
+for the same problem with those nodes being removed and their pods pending (`problem_without`). Most
+answers are a short first-fit over fitting nodes; the solver's engine answers those that need new
+claims. Pending pods come first: the places that they will take are not given to others.
 
 Pure and deterministic: answers depend on what the cluster is, not on how it came to be so, nor on
 what was asked before.
@@ -19,45 +19,49 @@ from karpenter_core.api.labels import NODES, PODS
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.problem import SolveOptions
-from karpenter_core.scheduling.whatif.base import Base
-from karpenter_core.scheduling.whatif.bounds import Bounds
-from karpenter_core.scheduling.whatif.cluster import Cluster, with_pods
-from karpenter_core.scheduling.whatif.engine import run
-from karpenter_core.scheduling.whatif.overlay import Overlay
-from karpenter_core.scheduling.whatif.question import Outcome, Question, Verdict
+from karpenter_core.scheduling.whatif.base_state import BaseState
+from karpenter_core.scheduling.whatif.overlay import ClusterOverlay
+from karpenter_core.scheduling.whatif.price_bounds import PriceBounds
+from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.whatif.what_if_cluster import WhatIfCluster, with_pods
+from karpenter_core.scheduling.whatif.what_if_question import (
+    WhatIfOutcome,
+    WhatIfQuestion,
+    WhatIfVerdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Mapping
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.problem import ExistingNode, Problem
+    from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem
 
-__all__ = ["Outcome", "Verdict", "WhatIf"]
+__all__ = ["WhatIf", "WhatIfOutcome", "WhatIfVerdict"]
 
-_MOST_SIGNATURES: Final = 20_000
+_MAX_SIGNATURES: Final = 20_000
 """Signatures that questions may add before everything is compiled anew."""
 
 
 @final
-class _Compiled:
-    """What is computed from the facts; pending pods are settled in the overlay."""
+class _CompiledState:
+    """The state compiled from the facts; pending pods are placed in the overlay."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: BaseState) -> None:
         self.base: Final = base
-        self.bounds: Final = Bounds(base.compiled)
-        self.overlay: Final = Overlay(base)
+        self.bounds: Final = PriceBounds(base.compiled)
+        self.overlay: Final = ClusterOverlay(base)
         self.is_settled = False
         self.first_signatures: Final = len(base.compiled.signatures)
 
     @property
     def is_bloated(self) -> bool:
         """Whether questions have added more signatures than are worth keeping."""
-        return len(self.base.compiled.signatures) > self.first_signatures + _MOST_SIGNATURES
+        return len(self.base.compiled.signatures) > self.first_signatures + _MAX_SIGNATURES
 
 
 @final
 class WhatIf:
-    """A cluster that can be asked what-ifs.
+    """Answers what-ifs about one cluster.
 
     `problem` is a pass as it would be solved now: its pods are pending, its nodes have theirs, and
     `volumes` also speaks of pods that run. `movable` are the UIDs of the pods that leave with each
@@ -67,7 +71,7 @@ class WhatIf:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: SchedulingProblem,
         movable: Mapping[str, Collection[str]],
         options: SolveOptions | None = None,
         *,
@@ -75,20 +79,20 @@ class WhatIf:
     ) -> None:
         self._options: Final = options or SolveOptions()
         self._cache: Final = cache or CatalogueCache()
-        self._cluster: Final = Cluster(problem, movable)
-        self._barred: frozenset[str] = frozenset()
-        self._compiled: _Compiled | None = None
+        self._cluster: Final = WhatIfCluster(problem, movable)
+        self._excluded: frozenset[str] = frozenset()
+        self._compiled: _CompiledState | None = None
         self._pushes: Final = list[int]()
 
     # -- questions -----------------------------------------------------------------------------
 
     def evaluate(
-        self, removed: Iterable[str], *, below_price: float = inf, most_claims: int | None = None
-    ) -> Verdict:
-        """Say what happens if nodes (by name) are gone, all at once.
+        self, removed: Iterable[str], *, below_price: float = inf, max_claims: int | None = None
+    ) -> WhatIfVerdict:
+        """Return the verdict on removing nodes (by name) all at once.
 
         The verdict is a refusal when new claims would cost `below_price` per hour or more, or when
-        there were more than `most_claims`. A refusal says the first reason found; one that says
+        there were more than `max_claims`. A refusal says the first reason found; one that says
         that pods are left, or what exactly it would cost, may take a question without limits.
 
         Raises:
@@ -97,23 +101,23 @@ class WhatIf:
         compiled = self._settled()
         mark = compiled.overlay.mark()
         slots = [compiled.base.slots[name] for name in dict.fromkeys(removed)]
-        question = Question(
+        question = WhatIfQuestion(
             compiled.overlay,
             compiled.bounds,
             slots,
             below_price=below_price,
-            most_claims=most_claims,
+            max_claims=max_claims,
         )
         try:
             return question.answer()
         finally:
             compiled.overlay.undo(mark)
 
-    def push(self, removed: Iterable[str]) -> Verdict:
-        """Take nodes away for the questions that follow, if their pods find places on others.
+    def push(self, removed: Iterable[str]) -> WhatIfVerdict:
+        """Remove nodes for the questions that follow, if their pods find places on others.
 
-        Otherwise nothing changes. Pods that moved to a node earlier move on with it. `pop` takes
-        back the last push that fitted; `bar` takes back all.
+        Otherwise nothing changes. Pods that moved to a node earlier move on with it. `pop` undoes
+        the last push that fitted; `exclude_nodes` undoes all.
 
         Raises:
             KeyError: no such node.
@@ -121,13 +125,13 @@ class WhatIf:
         compiled = self._settled()
         mark = compiled.overlay.mark()
         slots = [compiled.base.slots[name] for name in dict.fromkeys(removed)]
-        question = Question(compiled.overlay, compiled.bounds, slots, most_claims=0)
+        question = WhatIfQuestion(compiled.overlay, compiled.bounds, slots, max_claims=0)
         is_kept = False
         try:
             verdict = question.answer()
             if verdict.fits:
-                question.keep(self._cluster.volumes)
-                compiled.overlay.keep()
+                question.commit(self._cluster.volumes)
+                compiled.overlay.expect_to_keep()
                 self._pushes.append(mark)
                 is_kept = True
         finally:
@@ -144,7 +148,7 @@ class WhatIf:
         mark = self._pushes.pop()
         self._settled().overlay.undo(mark)
 
-    def problem_without(self, removed: Iterable[str]) -> Problem:
+    def problem_without(self, removed: Iterable[str]) -> SchedulingProblem:
         """Return the problem that `evaluate` answers: to solve it, or to check an answer."""
         compiled, gone = self._settled(), set(removed)
         base, overlay, cluster = compiled.base, compiled.overlay, self._cluster
@@ -153,11 +157,11 @@ class WhatIf:
         pods: list[PodView] = []
         for name, node in sorted(cluster.nodes.items()):
             slot = base.slots[name]
-            guests = [pod for _, members in overlay.guests.get(slot, ()) for pod in members]
+            added_pods = [pod for _, members in overlay.added_pods.get(slot, ()) for pod in members]
             if name in gone or slot in overlay.removed:
                 leaving = [pod for pod in node.pods if pod.uid in cluster.movable[name]]
                 if name in gone:
-                    pods += (*leaving, *guests)
+                    pods += (*leaving, *added_pods)
                 left = tuple(pod for pod in node.pods if pod.uid not in cluster.movable[name])
                 nodes.append(replace(node, closed=True, pods=left))
                 for resource, amount in (*node.capacity.items(), (NODES, 1)):
@@ -165,20 +169,17 @@ class WhatIf:
                         of_pool = usage.setdefault(node.pool, {})
                         of_pool[resource] = of_pool.get(resource, 0) - amount
                 continue
-            there = with_pods(node, guests, cluster.volumes)
-            nodes.append(replace(there, available={PODS: 0}) if name in self._barred else there)
-        return cluster.framed(pods, nodes, usage)
+            there = with_pods(node, added_pods, cluster.volumes)
+            nodes.append(replace(there, available={PODS: 0}) if name in self._excluded else there)
+        return cluster.problem_for(pods, nodes, usage)
 
-    def bar(self, names: Iterable[str]) -> None:
-        """Let no pods go to these nodes (and to any other again): they are to be left in peace.
-
-        Takes back every push.
-        """
+    def exclude_nodes(self, names: Iterable[str]) -> None:
+        """Exclude exactly these nodes: they take no pods. Undoes every push."""
         self._pushes.clear()
         if self._compiled is not None:
             self._compiled.overlay.undo(0)
             self._compiled.is_settled = False
-        self._barred = frozenset(names)
+        self._excluded = frozenset(names)
 
     # -- what is computed ----------------------------------------------------------------------
 
@@ -190,17 +191,17 @@ class WhatIf:
             self._pushes.clear()
             cluster = self._cluster
             asked = yield from compile_steps(cluster.problem(), self._options, self._cache)
-            base = Base(asked, cluster.movable)
-            self._compiled = _Compiled(base)
+            base = BaseState(asked, cluster.movable)
+            self._compiled = _CompiledState(base)
             yield 5
 
     def settle(self) -> None:
-        """Compile if that is needed, and give the pending pods their places. Questions do it too."""
+        """Compile if that is needed, and place the pending pods. Questions do it too."""
         self._settled()
 
-    def _settled(self) -> _Compiled:
+    def _settled(self) -> _CompiledState:
         """Return what is computed, with the pending pods in their places."""
-        run(self.refresh_steps())
+        run_steps(self.refresh_steps())
         compiled = self._compiled
         if compiled is None:
             raise RuntimeError("nothing was compiled")
@@ -208,13 +209,13 @@ class WhatIf:
             members: dict[int, list[PodView]] = {}
             for pod in self._cluster.pending.values():
                 members.setdefault(compiled.base.class_number(pod), []).append(pod)
-            works = [(number, tuple(pods)) for number, pods in members.items()]
-            compiled.base.bar(())  # pending pods may go anywhere
-            question = Question(
-                compiled.overlay, compiled.bounds, (), works=works, first_fit_only=True
+            class_pods = [(number, tuple(pods)) for number, pods in members.items()]
+            compiled.base.exclude(())  # pending pods may go anywhere
+            question = WhatIfQuestion(
+                compiled.overlay, compiled.bounds, (), class_pods=class_pods, first_fit_only=True
             )
             question.answer()
-            question.keep(self._cluster.volumes)
-            compiled.base.bar(self._barred)
+            question.commit(self._cluster.volumes)
+            compiled.base.exclude(self._excluded)
             compiled.is_settled = True
         return compiled

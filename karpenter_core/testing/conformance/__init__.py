@@ -1,7 +1,7 @@
-"""The rules of the provider contract, as tests that run against any provider.
+"""The rules of the provider contract, as tests for any provider.
 
 One test for each rule of `docs/provider-contract.md` that can be shown from outside. For a provider
-that is installed and names its `Subject` in the entry-point group `karpenter.testing`:
+that is installed and names its `ConformanceSubject` in the entry-point group `karpenter.testing`:
 
     pytest --pyargs karpenter_core.testing.conformance --karpenter-provider=mycloud
 
@@ -38,9 +38,9 @@ from karpenter_core.testing.conformance.test_node_class import *  # noqa: F403
 from karpenter_core.testing.conformance.test_troubles import *  # noqa: F403
 from karpenter_core.testing.conformance.test_upkeep import *  # noqa: F403
 from karpenter_core.testing.conformance.test_values import *  # noqa: F403
-from karpenter_core.testing.subject import Subject, Trouble
+from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 
-__all__ = ["Subject", "Trouble"]
+__all__ = ["CloudTrouble", "ConformanceSubject"]
 __all__ += test_catalogue.__all__
 __all__ += test_drift.__all__
 __all__ += test_instances.__all__

@@ -1,4 +1,4 @@
-"""Finds the provider that `--karpenter-provider` names, and runs each rule against it."""
+"""Runs each rule against the provider that `--karpenter-provider` names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from karpenter_core.testing.pytest_plugin import subject_factory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 __all__ = ["subject"]
 
 
 @pytest.fixture
-def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+def subject(request: pytest.FixtureRequest) -> Iterator[ConformanceSubject]:
     """Start the simulated cloud of the provider under test, a new one for each rule."""
     try:
         factory = subject_factory(request.config)

@@ -1,4 +1,4 @@
-"""Rules of the catalogue: labels, amounts, offerings and prices of every instance type."""
+"""Rules of the catalogue: labels, amounts, offerings and prices of types."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.errors import OfferingKey
-from karpenter_core.testing.conformance import stage
+from karpenter_core.testing.conformance import rule_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.testing.provider_world import ProviderWorld
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 # ruff: noqa: S101 - this is a test suite
 
@@ -39,19 +39,21 @@ __all__ = [
 ]
 
 
-def test_pc_020_instance_types_have_unique_names(subject: Subject, tmp_path: Path) -> None:
+def test_pc_020_instance_types_have_unique_names(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: every instance type is listed under a unique name."""
 
     async def scenario(world: ProviderWorld) -> None:
-        names = [it.name for it in await stage.catalogue(world, subject, "PC-020")]
+        names = [it.name for it in await rule_steps.catalogue(world, subject, "PC-020")]
         assert names, "karpenter_list_instance_types lists nothing for the subject's NodeClass"
         assert len(names) == len(set(names))
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
 def test_pc_021_instance_types_define_every_well_known_label(
-    subject: Subject, tmp_path: Path
+    subject: ConformanceSubject, tmp_path: Path
 ) -> None:
     """MUST: each type's requirements define every well-known label."""
 
@@ -66,16 +68,16 @@ def test_pc_021_instance_types_define_every_well_known_label(
             named = it.requirements.single_value(INSTANCE_TYPE)
             assert named == it.name, f"{it.name} has the {INSTANCE_TYPE} {named!r}"
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
 def test_pc_022_offerings_have_one_zone_and_one_capacity_type(
-    subject: Subject, tmp_path: Path
+    subject: ConformanceSubject, tmp_path: Path
 ) -> None:
     """MUST: each offering has one zone and one capacity type, which the type allows."""
 
     async def scenario(world: ProviderWorld) -> None:
-        for it in await stage.catalogue(world, subject, "PC-022"):
+        for it in await rule_steps.catalogue(world, subject, "PC-022"):
             for offering in it.offerings:
                 where = f"{it.name} {offering.capacity_type} in {offering.zone}"
                 assert offering.zone and it.requirements.get(ZONE).has(offering.zone), (  # noqa: PT018
@@ -88,14 +90,14 @@ def test_pc_022_offerings_have_one_zone_and_one_capacity_type(
                     f"{where}: capacity types are {', '.join(CAPACITY_TYPES)}"
                 )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_023_prices_are_not_negative(subject: Subject, tmp_path: Path) -> None:
+def test_pc_023_prices_are_not_negative(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: each offering has a price per hour, not negative, with its currency."""
 
     async def scenario(world: ProviderWorld) -> None:
-        for it in await stage.catalogue(world, subject, "PC-023"):
+        for it in await rule_steps.catalogue(world, subject, "PC-023"):
             for offering in it.offerings:
                 price = offering.price
                 where = f"{it.name} {offering.capacity_type} in {offering.zone}"
@@ -104,10 +106,10 @@ def test_pc_023_prices_are_not_negative(subject: Subject, tmp_path: Path) -> Non
                     f"{where} is priced in {price.currency!r}, not in an ISO 4217 code"
                 )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_024_instance_types_hold_pods(subject: Subject, tmp_path: Path) -> None:
+def test_pc_024_instance_types_hold_pods(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: capacity has cpu, memory and pods, and something is left after overhead."""
 
     async def scenario(world: ProviderWorld) -> None:
@@ -120,10 +122,12 @@ def test_pc_024_instance_types_hold_pods(subject: Subject, tmp_path: Path) -> No
                     f"{it.name}: of {whole} {resource}, {left} are left for pods after overhead"
                 )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_025_what_is_sold_out_is_not_available(subject: Subject, tmp_path: Path) -> None:
+def test_pc_025_what_is_sold_out_is_not_available(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """SHOULD: an offering that the cloud says is sold out is listed, and not available."""
     if subject.sell_out is None:
         pytest.skip("not shown: the subject sells nothing out (Subject.sell_out)")
@@ -134,17 +138,19 @@ def test_pc_025_what_is_sold_out_is_not_available(subject: Subject, tmp_path: Pa
         sold = next((key for key, available in before.items() if available), None)
         assert sold is not None, "nothing in the catalogue is available"
         subject.sell_out(world.plugins[subject.name], sold)
-        await stage.run_tasks(world)
+        await rule_steps.run_tasks(world)
         after = await _availability(world, subject)
         where = f"{sold.instance_type} {sold.capacity_type} in {sold.zone}"
         assert sold in after, f"{where} is sold out, and is listed no more: list it as unavailable"
         assert not after[sold], f"{where} is sold out, and the catalogue says that it is available"
         assert any(after.values()), f"only {where} is sold out, and nothing at all is available"
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-async def _availability(world: ProviderWorld, subject: Subject) -> dict[OfferingKey, bool]:
+async def _availability(
+    world: ProviderWorld, subject: ConformanceSubject
+) -> dict[OfferingKey, bool]:
     return {
         OfferingKey(
             instance_type=it.name, zone=offering.zone, capacity_type=offering.capacity_type
@@ -154,7 +160,9 @@ async def _availability(world: ProviderWorld, subject: Subject) -> dict[Offering
     }
 
 
-def test_pc_026_the_catalogue_is_the_same_each_time(subject: Subject, tmp_path: Path) -> None:
+def test_pc_026_the_catalogue_is_the_same_each_time(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: an unchanged cloud is listed alike each time, in the same order."""
 
     async def scenario(world: ProviderWorld) -> None:
@@ -163,7 +171,7 @@ def test_pc_026_the_catalogue_is_the_same_each_time(subject: Subject, tmp_path: 
         different = [a[0] for a, b in zip(first, second, strict=False) if a != b]
         assert first == second, f"listed twice, these came out differently: {different[:5]}"
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
 def _written(it: InstanceType) -> tuple[object, ...]:
@@ -172,7 +180,7 @@ def _written(it: InstanceType) -> tuple[object, ...]:
     return it.name, requirements, offerings, dict(it.capacity), it.allocatable()
 
 
-def test_pc_027_reservations_say_what_is_left(subject: Subject, tmp_path: Path) -> None:
+def test_pc_027_reservations_say_what_is_left(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: a reserved offering says how many machines are left; others have no reservation."""
 
     async def scenario(world: ProviderWorld) -> None:
@@ -187,4 +195,4 @@ def test_pc_027_reservations_say_what_is_left(subject: Subject, tmp_path: Path) 
                         f"{where} is available, and nothing is left of the reservation"
                     )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)

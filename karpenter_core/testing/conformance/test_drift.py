@@ -1,4 +1,4 @@
-"""Rules of drift: what the provider finds changed, and what it does not."""
+"""Rules of drift: which changes a provider reports, and which it does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from karpenter_core.errors import NodeClaimNotFoundError
 from karpenter_core.provider.contract import DriftFinding
-from karpenter_core.testing.conformance import stage
+from karpenter_core.testing.conformance import rule_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
     from karpenter_core.testing.provider_world import ProviderWorld
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 # ruff: noqa: S101 - this is a test suite
 
@@ -42,29 +42,33 @@ def _claim(request: LaunchRequest, outcome: LaunchedInstance) -> NodeClaim:
     return claim.model_copy(update={"status": status, "metadata": metadata})
 
 
-def test_pc_055_a_fresh_instance_has_not_drifted(subject: Subject, tmp_path: Path) -> None:
+def test_pc_055_a_fresh_instance_has_not_drifted(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: an instance that was just launched for an unchanged NodeClass has not drifted."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, _HOOK)
-        request, outcome = await stage.launched(world, subject, "fresh")
+        rule_steps.skip_unless_implemented(world, subject, _HOOK)
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "fresh")
         found = await world.providers.detect_drift([_claim(request, outcome)], request.node_class)
         assert found == (None,), (
             f"an instance just launched is drifted: {found[0]!r}; nodes would be replaced for ever"
         )
-        await stage.gone(world, request, outcome.provider_id)
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_056_a_changed_instance_has_drifted(subject: Subject, tmp_path: Path) -> None:
+def test_pc_056_a_changed_instance_has_drifted(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: an instance that no longer is as its NodeClass asks has drifted, for a reason."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, _HOOK)
+        rule_steps.skip_unless_implemented(world, subject, _HOOK)
         if subject.drift is None:
             pytest.skip("not shown: the subject changes no machines (Subject.drift)")
-        pairs = [await stage.launched(world, subject, name) for name in ("same", "changed")]
+        pairs = [
+            await rule_steps.launch_new_claim(world, subject, name) for name in ("same", "changed")
+        ]
         subject.drift(world.plugins[subject.name], pairs[1][1].provider_id)
         claims = [_claim(request, outcome) for request, outcome in pairs]
         same, changed = await world.providers.detect_drift(claims, pairs[0][0].node_class)
@@ -76,16 +80,18 @@ def test_pc_056_a_changed_instance_has_drifted(subject: Subject, tmp_path: Path)
         )
         assert same is None, f"another claim's machine was changed, and this one is {same!r}"
         for request, outcome in pairs:
-            await stage.gone(world, request, outcome.provider_id)
+            await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_057_a_changed_field_changes_the_hash(subject: Subject, tmp_path: Path) -> None:
+def test_pc_057_a_changed_field_changes_the_hash(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: a NodeClass with another value in a field that matters has another hash."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_hash_node_class")
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_hash_node_class")
         if subject.changed_node_class is None:
             pytest.skip("not shown: the subject has no Subject.changed_node_class")
         before = await world.providers.hash_node_class(subject.node_class)
@@ -94,16 +100,16 @@ def test_pc_057_a_changed_field_changes_the_hash(subject: Subject, tmp_path: Pat
         assert before.value != after.value, "two NodeClasses that differ have the same hash"
         assert before.version == after.version, "the version tells of the algorithm, not of fields"
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_058_a_gone_instance_is_no_drift(subject: Subject, tmp_path: Path) -> None:
+def test_pc_058_a_gone_instance_is_no_drift(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: an instance that is gone is None or NodeClaimNotFoundError, never a drift."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, _HOOK)
-        request, outcome = await stage.launched(world, subject, "left")
-        await stage.gone(world, request, outcome.provider_id)
+        rule_steps.skip_unless_implemented(world, subject, _HOOK)
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "left")
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
         (found,) = await world.providers.detect_drift(
             [_claim(request, outcome)], request.node_class
         )
@@ -111,4 +117,4 @@ def test_pc_058_a_gone_instance_is_no_drift(subject: Subject, tmp_path: Path) ->
             f"the instance is gone, and karpenter_detect_drift answers {found!r}"
         )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)

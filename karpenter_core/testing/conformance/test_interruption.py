@@ -1,4 +1,4 @@
-"""Rules of interruptions: announced until acknowledged, and about whom."""
+"""Rules of interruptions: announced until acknowledged, for the right claim."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from karpenter_core.provider.contract import Interruption, InterruptionKind
-from karpenter_core.testing.conformance import stage
+from karpenter_core.testing.conformance import rule_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from karpenter_core.testing.provider_world import ProviderWorld
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 # ruff: noqa: S101 - this is a test suite
 
@@ -31,7 +31,7 @@ _ANNOUNCED_AGAIN_WITHIN_SECONDS: Final = 2.0
 
 
 async def _announced(
-    world: ProviderWorld, subject: Subject, provider_id: str
+    world: ProviderWorld, subject: ConformanceSubject, provider_id: str
 ) -> Sequence[Interruption]:
     """Poll until something is announced about an instance."""
     found = await _polled(world, subject, provider_id, within=_ANNOUNCED_WITHIN_SECONDS)
@@ -40,7 +40,7 @@ async def _announced(
 
 
 async def _polled(
-    world: ProviderWorld, subject: Subject, provider_id: str, *, within: float
+    world: ProviderWorld, subject: ConformanceSubject, provider_id: str, *, within: float
 ) -> Sequence[Interruption]:
     deadline = world.clock.monotonic() + within
     while world.clock.monotonic() < deadline:
@@ -53,21 +53,21 @@ async def _polled(
     return ()
 
 
-def _can_interrupt(world: ProviderWorld, subject: Subject) -> None:
-    stage.hook_is_there(world, subject, "karpenter_poll_interruptions")
+def _can_interrupt(world: ProviderWorld, subject: ConformanceSubject) -> None:
+    rule_steps.skip_unless_implemented(world, subject, "karpenter_poll_interruptions")
     if subject.interrupt is None:
         pytest.skip("not shown: the subject announces nothing (Subject.interrupt)")
 
 
 def test_pc_060_an_announcement_comes_until_it_is_acknowledged(
-    subject: Subject, tmp_path: Path
+    subject: ConformanceSubject, tmp_path: Path
 ) -> None:
     """MUST: an interruption is announced again, under the same id, until it is acknowledged."""
 
     async def scenario(world: ProviderWorld) -> None:
         _can_interrupt(world, subject)
         assert subject.interrupt is not None
-        request, outcome = await stage.launched(world, subject, "announced")
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "announced")
         subject.interrupt(world.plugins[subject.name], outcome.provider_id)
         first = {one.id for one in await _announced(world, subject, outcome.provider_id)}
         again = await _polled(
@@ -82,18 +82,20 @@ def test_pc_060_an_announcement_comes_until_it_is_acknowledged(
         left = await world.providers.poll_interruptions(subject.name)
         kept = {one.id for one in left} & (first | second)
         assert not kept, f"{sorted(kept)} is announced although it was acknowledged"
-        await stage.gone(world, request, outcome.provider_id)
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_061_an_announcement_says_what_befalls_whom(subject: Subject, tmp_path: Path) -> None:
+def test_pc_061_an_announcement_says_what_befalls_whom(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: an interruption has a kind, the provider id of its launch, and an aware deadline."""
 
     async def scenario(world: ProviderWorld) -> None:
         _can_interrupt(world, subject)
         assert subject.interrupt is not None
-        request, outcome = await stage.launched(world, subject, "doomed")
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "doomed")
         subject.interrupt(world.plugins[subject.name], outcome.provider_id)
         for one in await _announced(world, subject, outcome.provider_id):
             assert one.id, "an announcement without an id cannot be acknowledged"
@@ -103,35 +105,35 @@ def test_pc_061_an_announcement_says_what_befalls_whom(subject: Subject, tmp_pat
             for name, instant in (("deadline", one.deadline), ("announced_at", one.announced_at)):
                 assert instant is None or instant.tzinfo is not None, f"{name} has no time zone"
             await world.providers.acknowledge_interruptions(subject.name, [one.id])
-        await stage.gone(world, request, outcome.provider_id)
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_062_acknowledging_may_be_repeated(subject: Subject, tmp_path: Path) -> None:
+def test_pc_062_acknowledging_may_be_repeated(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: acknowledging twice, or what never was, is fine."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_acknowledge_interruptions")
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_acknowledge_interruptions")
         for _ in range(2):
             await world.providers.acknowledge_interruptions(subject.name, ["never-was"])
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_063_reading_a_node_asks_nobody(subject: Subject, tmp_path: Path) -> None:
+def test_pc_063_reading_a_node_asks_nobody(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST NOT: karpenter_read_interruptions does I/O; it is called for each change of a Node."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_read_interruptions")
-        request, outcome = await stage.launched(world, subject, "read")
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_read_interruptions")
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "read")
         try:
-            node = await stage.node_of(world, subject, outcome.provider_id)
-            with stage.network_forbidden() as seen:
+            node = await rule_steps.booted_node(world, subject, outcome.provider_id)
+            with rule_steps.network_forbidden() as seen:
                 ref = request.node_claim.spec.node_class_ref
                 await world.providers.read_interruptions(ref, node)
             assert not seen, f"reading a Node went out to: {seen}"
         finally:
-            await stage.gone(world, request, outcome.provider_id)
+            await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)

@@ -1,4 +1,4 @@
-"""Rules of launches: one instance for each token, and what is said of it."""
+"""Rules of launches: one instance for each token, and a complete outcome."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from karpenter_core.api.nodeclaim import RequirementSpec, TaintSpec
 from karpenter_core.errors import InsufficientCapacityError, LaunchFailedError
 from karpenter_core.provider.catalogue import Requirements, compatible_offerings, offering_price
 from karpenter_core.provider.contract import Instance, LaunchedInstance
-from karpenter_core.testing.conformance import stage
-from karpenter_core.testing.subject import Trouble
+from karpenter_core.testing.conformance import rule_steps
+from karpenter_core.testing.subject import CloudTrouble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_core.testing.provider_world import ProviderWorld
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 # ruff: noqa: S101 - this is a test suite
 
@@ -40,12 +40,16 @@ __all__ = [
 ]
 
 
-def test_pc_030_each_request_has_its_own_outcome(subject: Subject, tmp_path: Path) -> None:
+def test_pc_030_each_request_has_its_own_outcome(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: there is one outcome for each request, in their order."""
 
     async def scenario(world: ProviderWorld) -> None:
         requests = [await world.request(f"many-{n}", subject.node_class) for n in range(5)]
-        outcomes = await asyncio.gather(*(stage.launch(world, request) for request in requests))
+        outcomes = await asyncio.gather(
+            *(rule_steps.launch(world, request) for request in requests)
+        )
         ids = [outcome.provider_id for outcome in outcomes]
         assert len(set(ids)) == len(requests), f"requests share instances: {ids}"
         for request, outcome in zip(requests, outcomes, strict=True):
@@ -55,30 +59,32 @@ def test_pc_030_each_request_has_its_own_outcome(subject: Subject, tmp_path: Pat
             assert found.token == request.token, (
                 f"the outcome of {request.token} is the instance of {found.token or 'no token'}"
             )
-            await stage.gone(world, request, outcome.provider_id)
+            await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario, shows="PC-030")
+    rule_steps.run_rule(subject, tmp_path, scenario, shows="PC-030")
 
 
-def test_pc_031_a_token_launches_once(subject: Subject, tmp_path: Path) -> None:
+def test_pc_031_a_token_launches_once(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: however often a token comes, there is one instance."""
 
     async def scenario(world: ProviderWorld) -> None:
-        request, first = await stage.launched(world, subject, "twice")
-        second = await stage.launch(world, request)
-        tokens = [i.token for i in (await stage.listed(world, subject)).values()]
+        request, first = await rule_steps.launch_new_claim(world, subject, "twice")
+        second = await rule_steps.launch(world, request)
+        tokens = [i.token for i in (await rule_steps.list_by_provider_id(world, subject)).values()]
         assert first.provider_id == second.provider_id, (
             f"one token launched {first.provider_id} and then {second.provider_id}"
         )
         assert tokens.count(request.token) == 1, (
             f"{tokens.count(request.token)} instances are listed for one token"
         )
-        await stage.gone(world, request, first.provider_id)
+        await rule_steps.terminate_until_gone(world, request, first.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_032_what_is_launched_is_what_was_asked_for(subject: Subject, tmp_path: Path) -> None:
+def test_pc_032_what_is_launched_is_what_was_asked_for(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: the instance is in an offering that the claim allows, and the outcome says which."""
 
     async def scenario(world: ProviderWorld) -> None:
@@ -94,7 +100,7 @@ def test_pc_032_what_is_launched_is_what_was_asked_for(subject: Subject, tmp_pat
                 RequirementSpec(key=CAPACITY_TYPE, operator="In", values=(offering.capacity_type,)),
             ],
         )
-        outcome = await stage.launch(world, request)
+        outcome = await rule_steps.launch(world, request)
         wanted = (it.name, offering.zone, offering.capacity_type)
         got = (outcome.instance_type, outcome.zone, outcome.capacity_type)
         assert got == wanted, f"the claim allows {wanted} only, and got {got}"
@@ -106,29 +112,31 @@ def test_pc_032_what_is_launched_is_what_was_asked_for(subject: Subject, tmp_pat
                 "are allocatable"
             )
         assert outcome.labels.get(INSTANCE_TYPE, it.name) == it.name
-        await stage.gone(world, request, outcome.provider_id)
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_033_a_token_that_is_used_up_launches_nothing(subject: Subject, tmp_path: Path) -> None:
+def test_pc_033_a_token_that_is_used_up_launches_nothing(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: a token whose instance is gone launches nothing: LaunchFailedError."""
 
     async def scenario(world: ProviderWorld) -> None:
-        request, first = await stage.launched(world, subject, "again")
-        await stage.gone(world, request, first.provider_id)
+        request, first = await rule_steps.launch_new_claim(world, subject, "again")
+        await rule_steps.terminate_until_gone(world, request, first.provider_id)
         outcome = await world.launch(request)
-        tokens = {i.token for i in (await stage.listed(world, subject)).values()}
+        tokens = {i.token for i in (await rule_steps.list_by_provider_id(world, subject)).values()}
         assert isinstance(outcome, LaunchFailedError), (
             f"the token of an instance that is gone was launched again: {outcome!r}"
         )
         assert request.token not in tokens
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
 def test_pc_034_no_capacity_is_an_outcome_and_leaves_nothing(
-    subject: Subject, tmp_path: Path
+    subject: ConformanceSubject, tmp_path: Path
 ) -> None:
     """MUST: offerings that cannot be had are InsufficientCapacityError; nothing is left behind."""
 
@@ -139,17 +147,17 @@ def test_pc_034_no_capacity_is_an_outcome_and_leaves_nothing(
         assert isinstance(outcome, InsufficientCapacityError), (
             f"no offering is in the zones that the claim allows, and its launch came to {outcome!r}"
         )
-        tokens = {i.token for i in (await stage.listed(world, subject)).values()}
+        tokens = {i.token for i in (await rule_steps.list_by_provider_id(world, subject)).values()}
         assert request.token not in tokens, "a launch that failed left an instance behind"
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_035_the_cheapest_is_chosen(subject: Subject, tmp_path: Path) -> None:
+def test_pc_035_the_cheapest_is_chosen(subject: ConformanceSubject, tmp_path: Path) -> None:
     """SHOULD: among what can be had, the cheapest is chosen."""
 
     async def scenario(world: ProviderWorld) -> None:
-        request, outcome = await stage.launched(world, subject, "cheap")
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "cheap")
         types = {it.name: it for it in request.instance_types}
         allowed = Requirements.from_specs(request.node_claim.spec.requirements)
         known = WELL_KNOWN | world.providers.label_classes().well_known
@@ -165,12 +173,12 @@ def test_pc_035_the_cheapest_is_chosen(subject: Subject, tmp_path: Path) -> None
             f"{outcome.instance_type} {outcome.capacity_type} in {outcome.zone} costs {paid}, "
             f"and {min(prices)} could be had"
         )
-        await stage.gone(world, request, outcome.provider_id)
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_036_a_node_registers_tainted(subject: Subject, tmp_path: Path) -> None:
+def test_pc_036_a_node_registers_tainted(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: the Node joins unregistered, with the claim's taints and the outcome's provider id."""
 
     async def scenario(world: ProviderWorld) -> None:
@@ -180,9 +188,9 @@ def test_pc_036_a_node_registers_tainted(subject: Subject, tmp_path: Path) -> No
             taints=[TaintSpec(key="team", value="web", effect="NoSchedule")],
             startup_taints=[TaintSpec(key="starting", effect="NoExecute")],
         )
-        outcome = await stage.launch(world, request)
+        outcome = await rule_steps.launch(world, request)
         try:
-            node = await stage.node_of(world, subject, outcome.provider_id)
+            node = await rule_steps.booted_node(world, subject, outcome.provider_id)
             taints = {(taint.key, taint.effect) for taint in node.taints}
             wanted = {
                 (UNREGISTERED_TAINT, "NoExecute"),
@@ -197,17 +205,19 @@ def test_pc_036_a_node_registers_tainted(subject: Subject, tmp_path: Path) -> No
             )
             assert node.labels.get(INSTANCE_TYPE, outcome.instance_type) == outcome.instance_type
         finally:
-            await stage.gone(world, request, outcome.provider_id)
+            await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_037_a_launch_does_not_wait_for_the_boot(subject: Subject, tmp_path: Path) -> None:
+def test_pc_037_a_launch_does_not_wait_for_the_boot(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST NOT: a launch waits for the machine to boot."""
 
     async def scenario(world: ProviderWorld) -> None:
         request = await world.request("booting", subject.node_class)
-        with stage.trouble(subject, world, Trouble.NO_BOOT):
+        with rule_steps.trouble(subject, world, CloudTrouble.NO_BOOT):
             launch = asyncio.ensure_future(world.providers.launch(request))
             await asyncio.wait({launch}, timeout=subject.patience.total_seconds())
             answered_in_time = launch.done()
@@ -221,6 +231,6 @@ def test_pc_037_a_launch_does_not_wait_for_the_boot(subject: Subject, tmp_path: 
             f"the machine does not boot, and its launch came to {outcome!r}: whether a node ever "
             "registers is for the core to judge"
         )
-        await stage.gone(world, request, outcome.provider_id)
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)

@@ -1,4 +1,4 @@
-"""Rules of loading: who a provider is, and what it must not do before, or while, it starts."""
+"""Rules of loading: the plug-in's identity, and no effects before its start."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import pytest
 from karpenter_core.errors import CloudProviderError, KarpenterError, PluginError
 from karpenter_core.provider.contract import CONTRACT_VERSION, LaunchedInstance
 from karpenter_core.provider.host.manager import MANDATORY_HOOKS, load_plugins
-from karpenter_core.testing.conformance import stage
-from karpenter_core.testing.subject import Trouble
+from karpenter_core.testing.conformance import rule_steps
+from karpenter_core.testing.subject import CloudTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from karpenter_core.provider.contract import LaunchRequest
     from karpenter_core.testing.provider_world import ProviderWorld
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 # ruff: noqa: S101 - this is a test suite
 
@@ -47,16 +47,16 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.api",
     "karpenter_core.clock",
     "karpenter_core.errors",
-    "karpenter_core.provider.kit.addresses",
+    "karpenter_core.provider.kit.subnet_addresses",
     "karpenter_core.provider.kit.batch_sizes",
     "karpenter_core.provider.catalogue",
     "karpenter_core.provider.kit.claim_tags",
     "karpenter_core.provider.contract",
     "karpenter_core.provider.kit.disk_cache",
-    "karpenter_core.provider.kit.kept_answer",
-    "karpenter_core.provider.kit.kept_prices",
-    "karpenter_core.provider.kit.known",
-    "karpenter_core.provider.kit.known_owners",
+    "karpenter_core.provider.kit.cached_response",
+    "karpenter_core.provider.kit.cached_prices",
+    "karpenter_core.provider.kit.node_class_registry",
+    "karpenter_core.provider.kit.instance_owners",
     "karpenter_core.provider.kit.launch_candidates",
     "karpenter_core.provider.kit.learned_memory",
     "karpenter_core.provider.markers",
@@ -64,18 +64,18 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.offering_series",
     "karpenter_core.provider.kit.one_by_one",
     "karpenter_core.provider.kit.orphans",
-    "karpenter_core.provider.kit.price_book",
+    "karpenter_core.provider.kit.price_table",
     "karpenter_core.provider.kit.readiness",
     "karpenter_core.provider.kit.recent_launches",
-    "karpenter_core.provider.kit.reservation_book",
-    "karpenter_core.provider.kit.reserved",
+    "karpenter_core.provider.kit.reservation_counts",
+    "karpenter_core.provider.kit.kubelet_reserved",
     "karpenter_core.provider.kit.setting_values",
     "karpenter_core.provider.kit.shared_metrics",
     "karpenter_core.provider.kit.simulated",
-    "karpenter_core.provider.kit.simulation",
+    "karpenter_core.provider.kit.demo_cloud",
     "karpenter_core.provider.kit.token_bucket",
     "karpenter_core.provider.kit.ttl_cache",
-    "karpenter_core.provider.kit.unavailable",
+    "karpenter_core.provider.kit.unavailable_offerings",
     "karpenter_core.provider.kit.user_data",
 )
 """What a provider may import, with the modules below; `karpenter_core.testing` in tests only."""
@@ -86,7 +86,7 @@ _THREADS: Final = 12
 _START_SECONDS: Final = 10.0
 
 
-def test_pc_001_the_name_is_that_of_the_entry_point(subject: Subject) -> None:
+def test_pc_001_the_name_is_that_of_the_entry_point(subject: ConformanceSubject) -> None:
     """MUST: the name is in lower case, and is that of the entry point in group `karpenter`."""
     assert re.fullmatch(r"[a-z][a-z0-9-]*", subject.name), (
         f'"{subject.name}" must be lower-case letters, digits and dashes'
@@ -101,7 +101,9 @@ def test_pc_001_the_name_is_that_of_the_entry_point(subject: Subject) -> None:
         )
 
 
-def test_pc_002_speaks_this_version_of_the_contract(subject: Subject, tmp_path: Path) -> None:
+def test_pc_002_speaks_this_version_of_the_contract(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: the provider says who it is: name, contract version, NodeClass models."""
 
     async def scenario(world: ProviderWorld) -> None:
@@ -111,12 +113,12 @@ def test_pc_002_speaks_this_version_of_the_contract(subject: Subject, tmp_path: 
             f"karpenter_provider_info does not name {type(subject.node_class).__name__}"
         )
 
-    stage.run(subject, tmp_path, scenario, shows="PC-002")
+    rule_steps.run_rule(subject, tmp_path, scenario, shows="PC-002")
 
 
-def test_pc_003_no_other_plugin_serves_its_kinds(subject: Subject) -> None:
+def test_pc_003_no_other_plugin_serves_its_kinds(subject: ConformanceSubject) -> None:
     """MUST: no other loaded plug-in serves the same NodeClass kind."""
-    stage.must_load(subject)
+    rule_steps.skip_unless_loaded(subject)
     others = [point for point in entry_points(group="karpenter") if point.name != subject.name]
     try:
         load_plugins(extra={subject.name: subject.make()}, entry_points=others)
@@ -124,7 +126,7 @@ def test_pc_003_no_other_plugin_serves_its_kinds(subject: Subject) -> None:
         pytest.fail(f"with the other installed plug-ins it does not load: {error}")
 
 
-def test_pc_004_mandatory_hooks_are_there(subject: Subject) -> None:
+def test_pc_004_mandatory_hooks_are_there(subject: ConformanceSubject) -> None:
     """MUST: the mandatory hooks are implemented, under their names and with known arguments."""
     try:
         plugins = load_plugins(extra={subject.name: subject.make()}, entry_points=())
@@ -134,10 +136,10 @@ def test_pc_004_mandatory_hooks_are_there(subject: Subject) -> None:
     assert not missing, f"not implemented: {', '.join(missing)}"
 
 
-def test_pc_005_loading_is_cheap(subject: Subject) -> None:
+def test_pc_005_loading_is_cheap(subject: ConformanceSubject) -> None:
     """MUST: loading, provider_info and add_settings do no I/O and import no SDK."""
-    stage.must_load(subject)
-    with stage.network_forbidden() as seen:
+    rule_steps.skip_unless_loaded(subject)
+    with rule_steps.network_forbidden() as seen:
         plugins = load_plugins(extra={subject.name: subject.make()}, entry_points=())
         plugins.settings()
     assert not seen, f"loading the plug-in went out to: {seen}"
@@ -155,7 +157,7 @@ def test_pc_005_loading_is_cheap(subject: Subject) -> None:
 
 
 def _modules_after_import(module: str) -> Sequence[str]:
-    """Import a module in a new interpreter and return what is loaded then."""
+    """Import a module in a new interpreter and return the loaded modules."""
     program = (
         "import importlib, json, sys; importlib.import_module(sys.argv[1]); "
         "print(json.dumps(sorted(sys.modules)))"
@@ -171,7 +173,7 @@ def _modules_after_import(module: str) -> Sequence[str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_pc_006_imports_what_is_public(subject: Subject) -> None:
+def test_pc_006_imports_what_is_public(subject: ConformanceSubject) -> None:
     """MUST: nothing of the core is imported but what the contract lists."""
     wrong = [
         f"{path.name}:{line} imports {name}"
@@ -211,14 +213,14 @@ def _is_allowed(name: str, path: Path) -> bool:
     return any(name == public or name.startswith(f"{public}.") for public in PUBLIC_MODULES)
 
 
-def test_pc_007_starts_while_the_cloud_is_down(subject: Subject, tmp_path: Path) -> None:
+def test_pc_007_starts_while_the_cloud_is_down(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST NOT: karpenter_start waits for the cloud; one that is down does not stop the core."""
-    stage.must_load(subject)
-    stage.can_be_made(subject, Trouble.OUTAGE)
+    rule_steps.skip_unless_loaded(subject)
+    rule_steps.skip_unless_supported(subject, CloudTrouble.OUTAGE)
 
     async def play() -> None:
-        world = stage.world_of(subject, tmp_path)
-        with stage.trouble(subject, world, Trouble.OUTAGE):
+        world = rule_steps.new_world(subject, tmp_path)
+        with rule_steps.trouble(subject, world, CloudTrouble.OUTAGE):
             begun = world.clock.monotonic()
             try:
                 async with world:
@@ -230,44 +232,49 @@ def test_pc_007_starts_while_the_cloud_is_down(subject: Subject, tmp_path: Path)
     asyncio.run(play())
 
 
-def test_pc_008_stands_concurrent_calls(subject: Subject, tmp_path: Path) -> None:
+def test_pc_008_stands_concurrent_calls(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: hooks stand being called concurrently, from any thread."""
 
     async def scenario(world: ProviderWorld) -> None:
         requests = [await world.request(f"thread-{n}", subject.node_class) for n in range(_THREADS)]
 
         async def one(request: LaunchRequest) -> str:
-            answer = await stage.direct_call(
+            answer = await rule_steps.direct_call(
                 world, subject, "karpenter_launch_instances", requests=(request,)
             )
             (outcome,) = cast("Sequence[object]", answer)
             assert isinstance(outcome, LaunchedInstance), (
                 f"of {_THREADS} launches in as many threads one came to {outcome!r}"
             )
-            await stage.direct_call(world, subject, "karpenter_list_instances")
-            await stage.direct_call(
+            await rule_steps.direct_call(world, subject, "karpenter_list_instances")
+            await rule_steps.direct_call(
                 world, subject, "karpenter_fetch_instances", provider_ids=(outcome.provider_id,)
             )
             return outcome.provider_id
 
         ids = await asyncio.gather(*(one(request) for request in requests))
         assert len(set(ids)) == _THREADS, f"{_THREADS} claims share instances: {sorted(ids)}"
-        found = await stage.listed(world, subject)
+        found = await rule_steps.list_by_provider_id(world, subject)
         for request, provider_id in zip(requests, ids, strict=True):
             assert provider_id in found, f"{provider_id} was launched and is not listed"
             assert found[provider_id].token == request.token
         await world.settle()
-        await asyncio.gather(*(stage.gone(world, r, i) for r, i in zip(requests, ids, strict=True)))
+        await asyncio.gather(
+            *(
+                rule_steps.terminate_until_gone(world, r, i)
+                for r, i in zip(requests, ids, strict=True)
+            )
+        )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_009_gives_up_in_time(subject: Subject, tmp_path: Path) -> None:
+def test_pc_009_gives_up_in_time(subject: ConformanceSubject, tmp_path: Path) -> None:
     """SHOULD: socket timeouts of the SDK are shorter than the hook's time limit."""
 
     async def scenario(world: ProviderWorld) -> None:
         patience = subject.patience.total_seconds()
-        with stage.trouble(subject, world, Trouble.SILENCE):
+        with rule_steps.trouble(subject, world, CloudTrouble.SILENCE):
             begun = world.clock.monotonic()
             try:
                 await asyncio.wait_for(world.providers.list_instances(subject.name), patience)
@@ -282,4 +289,4 @@ def test_pc_009_gives_up_in_time(subject: Subject, tmp_path: Path) -> None:
                 seconds = world.clock.monotonic() - begun
         pytest.fail(f"a cloud that never answers was listed in {seconds:.1f} s, as if it had")
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)

@@ -13,9 +13,9 @@ import pytest
 
 from karpenter_core.api.crd import crd_name, render_crd
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.testing.conformance import stage
-from karpenter_core.testing.conformance.elsewhere import Question
-from karpenter_core.testing.subject import Trouble
+from karpenter_core.testing.conformance import rule_steps
+from karpenter_core.testing.conformance.other_process import HashRequest
+from karpenter_core.testing.subject import CloudTrouble
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.testing.provider_world import ProviderWorld
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 # ruff: noqa: S101 - this is a test suite
 
@@ -43,7 +43,9 @@ async def _conditions(world: ProviderWorld, node_class: NodeClass) -> dict[str, 
     return {c.type: c for c in (*node_class.status.conditions, *resolution.conditions)}
 
 
-def test_pc_010_a_node_class_is_ready_or_says_why_not(subject: Subject, tmp_path: Path) -> None:
+def test_pc_010_a_node_class_is_ready_or_says_why_not(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: a NodeClass is Ready, or its condition says why not."""
 
     async def scenario(world: ProviderWorld) -> None:
@@ -55,23 +57,25 @@ def test_pc_010_a_node_class_is_ready_or_says_why_not(subject: Subject, tmp_path
             f"{ready.status}: {ready.reason}: {ready.message}"
         )
 
-    stage.run(subject, tmp_path, scenario, shows="PC-010")
+    rule_steps.run_rule(subject, tmp_path, scenario, shows="PC-010")
 
 
-def test_pc_011_the_hash_of_a_node_class_is_stable(subject: Subject, tmp_path: Path) -> None:
+def test_pc_011_the_hash_of_a_node_class_is_stable(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: the same fields hash to the same value in every process."""
     hashes: list[str] = []
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_hash_node_class")
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_hash_node_class")
         found = await world.providers.hash_node_class(subject.node_class)
         assert found is not None
         hashes.append(f"{found.version}/{found.value}")
 
-    stage.run(subject, tmp_path, scenario)
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
     if inspect.isclass(subject.make) and _can_be_found(subject.make):
-        hashes.append(_hash_elsewhere(subject, tmp_path))
+        hashes.append(_hash_in_other_process(subject, tmp_path))
     assert len(set(hashes)) == 1, (
         f"one NodeClass hashes to {hashes}; use hashlib over sorted JSON, never hash() or a set"
     )
@@ -82,9 +86,9 @@ def _can_be_found(plugin: type) -> bool:
     return getattr(sys.modules[plugin.__module__], plugin.__qualname__, None) is plugin
 
 
-def _hash_elsewhere(subject: Subject, folder: Path) -> str:
+def _hash_in_other_process(subject: ConformanceSubject, folder: Path) -> str:
     """Ask a process whose `hash()` has another seed."""
-    question = Question(
+    question = HashRequest(
         name=subject.name,
         make=subject.make,
         model=type(subject.node_class),
@@ -93,7 +97,7 @@ def _hash_elsewhere(subject: Subject, folder: Path) -> str:
         folder=str(folder),
     )
     done = subprocess.run(
-        [sys.executable, "-m", "karpenter_core.testing.conformance.elsewhere"],
+        [sys.executable, "-m", "karpenter_core.testing.conformance.other_process"],
         input=pickle.dumps(question),
         capture_output=True,
         check=False,
@@ -107,32 +111,32 @@ def _hash_elsewhere(subject: Subject, folder: Path) -> str:
     return done.stdout.decode().strip()
 
 
-def test_pc_012_finalizing_may_be_repeated(subject: Subject, tmp_path: Path) -> None:
+def test_pc_012_finalizing_may_be_repeated(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: karpenter_finalize_node_class is idempotent and leaves nothing."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_finalize_node_class")
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_finalize_node_class")
         plugin = world.plugins[subject.name]
-        before = set(subject.held(plugin)) if subject.held else set[str]()
-        request, outcome = await stage.launched(world, subject, "last")
-        await stage.gone(world, request, outcome.provider_id)
+        before = set(subject.list_resources(plugin)) if subject.list_resources else set[str]()
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "last")
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
         for _ in range(2):
             await world.providers.finalize_node_class(request.node_class)
-        if subject.held:
-            left = set(subject.held(plugin)) - before
+        if subject.list_resources:
+            left = set(subject.list_resources(plugin)) - before
             assert not left, f"after karpenter_finalize_node_class the cloud still has {left}"
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_013_what_cannot_be_found_is_named(subject: Subject, tmp_path: Path) -> None:
+def test_pc_013_what_cannot_be_found_is_named(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: a NodeClass that cannot be used is not Ready, with reason, field and value."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_resolve_node_class")
-        if not subject.unusable:
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_resolve_node_class")
+        if not subject.unusable_node_classes:
             pytest.skip("not shown: the subject names no unusable NodeClass (Subject.unusable)")
-        for text, node_class in subject.unusable.items():
+        for text, node_class in subject.unusable_node_classes.items():
             ready = (await _conditions(world, node_class)).get("Ready")
             assert ready is not None, f"for {text} there is no condition Ready"
             assert ready.status == "False", f"for {text} the condition Ready is {ready.status}"
@@ -141,17 +145,17 @@ def test_pc_013_what_cannot_be_found_is_named(subject: Subject, tmp_path: Path) 
                 f'the message of the condition Ready does not name "{text}": {ready.message!r}'
             )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
 def test_pc_014_a_cloud_that_cannot_be_asked_is_no_finding(
-    subject: Subject, tmp_path: Path
+    subject: ConformanceSubject, tmp_path: Path
 ) -> None:
     """MUST: when the cloud cannot be asked, resolving raises; the last finding stands."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_resolve_node_class")
-        with stage.trouble(subject, world, Trouble.OUTAGE):
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_resolve_node_class")
+        with rule_steps.trouble(subject, world, CloudTrouble.OUTAGE):
             try:
                 found = await _conditions(world, subject.node_class)
             except CloudProviderError:
@@ -161,14 +165,14 @@ def test_pc_014_a_cloud_that_cannot_be_asked_is_no_finding(
             f"while no call reaches the cloud, the condition Ready becomes {ready}: raise instead"
         )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_015_resolving_twice_finds_the_same(subject: Subject, tmp_path: Path) -> None:
+def test_pc_015_resolving_twice_finds_the_same(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: resolving an unchanged NodeClass of an unchanged cloud answers the same."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_resolve_node_class")
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_resolve_node_class")
         node_class = await world.resolved(subject.node_class)
         first = await world.providers.resolve_node_class(node_class)
         second = await world.providers.resolve_node_class(node_class)
@@ -176,10 +180,10 @@ def test_pc_015_resolving_twice_finds_the_same(subject: Subject, tmp_path: Path)
             f"the status would be written again and again: first {first}, then {second}"
         )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_016_the_model_makes_a_definition(subject: Subject) -> None:
+def test_pc_016_the_model_makes_a_definition(subject: ConformanceSubject) -> None:
     """MUST: the model's CRD can be rendered, and the model reads what it writes."""
     model = type(subject.node_class)
     definition = render_crd(model)

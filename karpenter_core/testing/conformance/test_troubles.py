@@ -1,4 +1,4 @@
-"""Rules of bad days: what a cloud's refusals are called, and that nothing is left of them."""
+"""Rules of failures: errors have the right class, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from karpenter_core.errors import (
     NodeClaimNotFoundError,
     ThrottledError,
 )
-from karpenter_core.provider.contract import LaunchedInstance, Termination
-from karpenter_core.testing.conformance import stage
-from karpenter_core.testing.subject import Trouble
+from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
+from karpenter_core.testing.conformance import rule_steps
+from karpenter_core.testing.subject import CloudTrouble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
     from karpenter_core.testing.provider_world import ProviderWorld
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 # ruff: noqa: S101 - this is a test suite
 
@@ -42,21 +42,23 @@ __all__ = [
 
 
 async def _launch_in_trouble(
-    world: ProviderWorld, subject: Subject, wanted: Trouble
+    world: ProviderWorld, subject: ConformanceSubject, wanted: CloudTrouble
 ) -> LaunchOutcome:
     request = await world.request(wanted.value, subject.node_class)
-    with stage.trouble(subject, world, wanted):
+    with rule_steps.trouble(subject, world, wanted):
         outcome = await world.launch(request)
-    tokens = {i.token for i in (await stage.listed(world, subject)).values()}
+    tokens = {i.token for i in (await rule_steps.list_by_provider_id(world, subject)).values()}
     assert request.token not in tokens, f"under {wanted.value} an instance was left behind"
     return outcome
 
 
-def test_pc_080_a_stock_out_names_what_is_sold_out(subject: Subject, tmp_path: Path) -> None:
+def test_pc_080_a_stock_out_names_what_is_sold_out(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: a stock-out is InsufficientCapacityError with the offerings that were tried."""
 
     async def scenario(world: ProviderWorld) -> None:
-        outcome = await _launch_in_trouble(world, subject, Trouble.STOCK_OUT)
+        outcome = await _launch_in_trouble(world, subject, CloudTrouble.STOCK_OUT)
         assert isinstance(outcome, InsufficientCapacityError), f"a stock-out came to {outcome!r}"
         assert outcome.offerings, (
             "InsufficientCapacityError without offerings: the core would take whatever the claim "
@@ -70,74 +72,78 @@ def test_pc_080_a_stock_out_names_what_is_sold_out(subject: Subject, tmp_path: P
         tried = {(k.instance_type, k.zone, k.capacity_type) for k in outcome.offerings}
         assert tried <= sold, f"not in the catalogue: {sorted(tried - sold)}"
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_081_a_quota_is_a_wider_shortage(subject: Subject, tmp_path: Path) -> None:
+def test_pc_081_a_quota_is_a_wider_shortage(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: a quota is InsufficientCapacityError with a scope wider than one offering."""
 
     async def scenario(world: ProviderWorld) -> None:
-        outcome = await _launch_in_trouble(world, subject, Trouble.QUOTA)
+        outcome = await _launch_in_trouble(world, subject, CloudTrouble.QUOTA)
         assert isinstance(outcome, InsufficientCapacityError), f"a quota came to {outcome!r}"
         assert outcome.scope is not ExhaustedScope.OFFERING, (
             "a quota reaches further than one offering: without the scope the core tries each of "
             "the others in vain"
         )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_082_throttling_is_told_as_such(subject: Subject, tmp_path: Path) -> None:
+def test_pc_082_throttling_is_told_as_such(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: throttling is ThrottledError, with the time to wait where the cloud names one."""
 
     async def scenario(world: ProviderWorld) -> None:
-        outcome = await _launch_in_trouble(world, subject, Trouble.THROTTLING)
+        outcome = await _launch_in_trouble(world, subject, CloudTrouble.THROTTLING)
         assert isinstance(outcome, ThrottledError), f"throttling came to {outcome!r}"
         wait = outcome.retry_after
         assert wait is None or wait.total_seconds() > 0, "ThrottledError with no time to wait"
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_083_a_refusal_of_credentials_names_the_action(subject: Subject, tmp_path: Path) -> None:
+def test_pc_083_a_refusal_of_credentials_names_the_action(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: missing credentials or permissions are AuthError, naming the action."""
 
     async def scenario(world: ProviderWorld) -> None:
-        outcome = await _launch_in_trouble(world, subject, Trouble.AUTH_FAILURE)
+        outcome = await _launch_in_trouble(world, subject, CloudTrouble.AUTH_FAILURE)
         assert isinstance(outcome, AuthError), f"refused credentials came to {outcome!r}"
         assert outcome.action, "AuthError does not name the action that was refused"
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_084_a_lost_reply_launches_nothing_twice(subject: Subject, tmp_path: Path) -> None:
+def test_pc_084_a_lost_reply_launches_nothing_twice(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: a launch whose reply was lost is found again by its token."""
 
     async def scenario(world: ProviderWorld) -> None:
         request = await world.request("lost", subject.node_class)
-        with stage.trouble(subject, world, Trouble.LOST_REPLY):
+        with rule_steps.trouble(subject, world, CloudTrouble.LOST_REPLY):
             first = await world.launch(request)
         second = first if isinstance(first, LaunchedInstance) else await world.launch(request)
         assert isinstance(second, LaunchedInstance), (
             f"the reply of a launch was lost; launched again, the token came to {second!r}"
         )
-        tokens = [i.token for i in (await stage.listed(world, subject)).values()]
+        tokens = [i.token for i in (await rule_steps.list_by_provider_id(world, subject)).values()]
         assert tokens.count(request.token) == 1, (
             f"the reply of a launch was lost, and the token has {tokens.count(request.token)} "
             "instances now"
         )
-        await stage.gone(world, request, second.provider_id)
+        await rule_steps.terminate_until_gone(world, request, second.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_085_an_outage_is_not_an_absence(subject: Subject, tmp_path: Path) -> None:
+def test_pc_085_an_outage_is_not_an_absence(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST NOT: a cloud that cannot be reached makes instances look gone."""
 
     async def scenario(world: ProviderWorld) -> None:
-        request, outcome = await stage.launched(world, subject, "there")
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "there")
         ref = request.node_claim.spec.node_class_ref
-        with stage.trouble(subject, world, Trouble.OUTAGE):
+        with rule_steps.trouble(subject, world, CloudTrouble.OUTAGE):
             found = await world.providers.fetch(ref, outcome.provider_id)
             assert isinstance(found, CloudProviderError), f"without a cloud it is {found!r}"
             assert not isinstance(found, NodeClaimNotFoundError), (
@@ -145,7 +151,7 @@ def test_pc_085_an_outage_is_not_an_absence(subject: Subject, tmp_path: Path) ->
                 "core would forget a machine that runs"
             )
             answer = await world.providers.terminate(ref, outcome.provider_id)
-            assert answer is not Termination.GONE, (
+            assert answer is not TerminationStatus.GONE, (
                 "no call reached the cloud, and terminating answers GONE"
             )
             try:
@@ -156,54 +162,58 @@ def test_pc_085_an_outage_is_not_an_absence(subject: Subject, tmp_path: Path) ->
                 assert not listing.complete, (
                     "no call reached the cloud, and a listing without the machine is complete"
                 )
-        await stage.gone(world, request, outcome.provider_id)
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_086_a_trouble_that_is_over_leaves_nothing(subject: Subject, tmp_path: Path) -> None:
+def test_pc_086_a_trouble_that_is_over_leaves_nothing(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: a launch that was refused succeeds with the same token once the trouble is over."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.can_be_made(subject, Trouble.THROTTLING)
+        rule_steps.skip_unless_supported(subject, CloudTrouble.THROTTLING)
         request = await world.request("later", subject.node_class)
-        with stage.trouble(subject, world, Trouble.THROTTLING):
+        with rule_steps.trouble(subject, world, CloudTrouble.THROTTLING):
             await world.launch(request)
-        outcome = await stage.launch(world, request)
-        await stage.gone(world, request, outcome.provider_id)
+        outcome = await rule_steps.launch(world, request)
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_087_a_lost_reply_is_repeated_through_refusals(subject: Subject, tmp_path: Path) -> None:
+def test_pc_087_a_lost_reply_is_repeated_through_refusals(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: a launch whose reply was lost is repeated with its token until the cloud answers it."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.can_be_made(subject, Trouble.THROTTLING)
-        await stage.launched(world, subject, "before")
-        request = _made_now(world, await world.request("lost", subject.node_class))
+        rule_steps.skip_unless_supported(subject, CloudTrouble.THROTTLING)
+        await rule_steps.launch_new_claim(world, subject, "before")
+        request = _created_now(world, await world.request("lost", subject.node_class))
         with ExitStack() as troubles:
-            troubles.enter_context(stage.trouble(subject, world, Trouble.LOST_REPLY))
-            troubles.enter_context(stage.trouble(subject, world, Trouble.THROTTLING))
+            troubles.enter_context(rule_steps.trouble(subject, world, CloudTrouble.LOST_REPLY))
+            troubles.enter_context(rule_steps.trouble(subject, world, CloudTrouble.THROTTLING))
             await world.launch(request)
-        with stage.trouble(subject, world, Trouble.THROTTLING):
+        with rule_steps.trouble(subject, world, CloudTrouble.THROTTLING):
             await world.launch(request)
         await _answered_once(
             world, subject, request, "the reply of a launch was lost, and later ones were throttled"
         )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
 def test_pc_088_a_token_in_progress_is_repeated_until_answered(
-    subject: Subject, tmp_path: Path
+    subject: ConformanceSubject, tmp_path: Path
 ) -> None:
     """MUST: a token that is still in progress is repeated, and nothing is launched under another."""
 
     async def scenario(world: ProviderWorld) -> None:
-        await stage.launched(world, subject, "before")
-        request = _made_now(world, await world.request("in-progress", subject.node_class))
-        with stage.trouble(subject, world, Trouble.TOKEN_IN_PROGRESS):
+        await rule_steps.launch_new_claim(world, subject, "before")
+        request = _created_now(world, await world.request("in-progress", subject.node_class))
+        with rule_steps.trouble(subject, world, CloudTrouble.TOKEN_IN_PROGRESS):
             outcome = await world.launch(request)
         assert not isinstance(outcome, _NOTHING_WAS_DONE), (
             f"a token that is still in progress came to {outcome!r}, which says that nothing was "
@@ -211,13 +221,13 @@ def test_pc_088_a_token_in_progress_is_repeated_until_answered(
         )
         await _answered_once(world, subject, request, "the token of a launch was in progress")
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
 _NOTHING_WAS_DONE = (AuthError, InsufficientCapacityError, LaunchFailedError, ThrottledError)
 
 
-def _made_now(world: ProviderWorld, request: LaunchRequest) -> LaunchRequest:
+def _created_now(world: ProviderWorld, request: LaunchRequest) -> LaunchRequest:
     """Return the request of a claim that was created now: no other process can have launched it."""
     claim = request.node_claim
     metadata = claim.metadata.model_copy(update={"creation_timestamp": world.clock.now()})
@@ -225,7 +235,7 @@ def _made_now(world: ProviderWorld, request: LaunchRequest) -> LaunchRequest:
 
 
 async def _answered_once(
-    world: ProviderWorld, subject: Subject, request: LaunchRequest, what: str
+    world: ProviderWorld, subject: ConformanceSubject, request: LaunchRequest, what: str
 ) -> None:
     """Launch for the claim again, with other types first; there must be one instance for it."""
     others = replace(request, instance_types=tuple(reversed(request.instance_types)))
@@ -233,8 +243,8 @@ async def _answered_once(
     assert isinstance(outcome, LaunchedInstance), (
         f"{what}; launched again, the token came to {outcome!r}"
     )
-    instances = await stage.listed(world, subject)
+    instances = await rule_steps.list_by_provider_id(world, subject)
     assert len(instances) == 2, (  # noqa: PLR2004 - one was launched before
         f"{what}; for one claim there are {len(instances) - 1} instances now: {sorted(instances)}"
     )
-    await stage.gone(world, request, outcome.provider_id)
+    await rule_steps.terminate_until_gone(world, request, outcome.provider_id)

@@ -1,4 +1,4 @@
-"""Rules of the rest: checks, periodic tasks, and a clean end."""
+"""Rules of checks, periodic tasks and a clean end."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from karpenter_core.provider.contract import Severity
-from karpenter_core.testing.conformance import stage
-from karpenter_core.testing.subject import Trouble
+from karpenter_core.testing.conformance import rule_steps
+from karpenter_core.testing.subject import CloudTrouble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_core.testing.provider_world import ProviderWorld
-    from karpenter_core.testing.subject import Subject
+    from karpenter_core.testing.subject import ConformanceSubject
 
 # ruff: noqa: S101 - this is a test suite
 
@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 
-def test_pc_090_checks_come_with_remedies(subject: Subject, tmp_path: Path) -> None:
+def test_pc_090_checks_come_with_remedies(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: karpenter_check raises nothing, and what it finds wrong has a remedy."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_check")
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_check")
         for finding in (await world.providers.check())[subject.name]:
             assert finding.severity is not Severity.ERROR, (
                 f"nothing is wrong, and karpenter_check finds: {finding.message}"
@@ -40,25 +40,27 @@ def test_pc_090_checks_come_with_remedies(subject: Subject, tmp_path: Path) -> N
                 f'the finding "{finding.message}" has no remedy'
             )
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_091_an_unreachable_cloud_is_a_finding(subject: Subject, tmp_path: Path) -> None:
+def test_pc_091_an_unreachable_cloud_is_a_finding(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
     """MUST: a cloud that cannot be reached is a finding with a remedy, not an exception."""
 
     async def scenario(world: ProviderWorld) -> None:
-        stage.hook_is_there(world, subject, "karpenter_check")
-        with stage.trouble(subject, world, Trouble.OUTAGE):
+        rule_steps.skip_unless_implemented(world, subject, "karpenter_check")
+        with rule_steps.trouble(subject, world, CloudTrouble.OUTAGE):
             findings = (await world.providers.check())[subject.name]
         errors = [finding for finding in findings if finding.severity is Severity.ERROR]
         assert errors, f"no call reaches the cloud, and karpenter_check finds only {findings}"
         for finding in errors:
             assert finding.remedy, f'the finding "{finding.message}" has no remedy'
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_092_tasks_can_be_run(subject: Subject, tmp_path: Path) -> None:
+def test_pc_092_tasks_can_be_run(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: periodic tasks have names of their own and a period, and do their work when run."""
 
     async def scenario(world: ProviderWorld) -> None:
@@ -71,16 +73,16 @@ def test_pc_092_tasks_can_be_run(subject: Subject, tmp_path: Path) -> None:
             assert task.period.total_seconds() > 0, f"the task {task.name} has no period"
             await task.run()
 
-    stage.run(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_093_stops_cleanly_and_starts_again(subject: Subject, tmp_path: Path) -> None:
+def test_pc_093_stops_cleanly_and_starts_again(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: a plug-in that was stopped can be started again, by the same object or a new one."""
 
     async def scenario() -> None:
         plugin = subject.make()
         for _ in range(2):
-            world = stage.world_of(subject, tmp_path)
+            world = rule_steps.new_world(subject, tmp_path)
             world.plugins = {subject.name: plugin}
             async with world:
                 await world.providers.list_instances(subject.name)

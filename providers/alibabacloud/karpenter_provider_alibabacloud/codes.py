@@ -1,8 +1,8 @@
-"""What an error of Alibaba Cloud means: by its code, and where the code says too little by its message.
+"""Classifies errors of Alibaba Cloud by their code and message.
 
-The tables are data. Codes reach us from two sides, as the failure of a call and in the results of a
-provisioning group, and mean the same in both. Everything but `core_error` is a plain function of what
-was answered.
+The tables are data. Codes come from two sources, as the failure of a call and in the results of a
+provisioning group, and mean the same in both. Where a code is too vague, the message decides.
+Everything but `core_error` is a plain function of the answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SERVER_STATUS: Final = 500
 
 
 class ErrorClass(StrEnum):
-    """What to do about an error."""
+    """Classes of errors, by the reaction to them."""
 
     CAPACITY = "capacity"
     """None left of one type in one zone under one capacity type: try another offering."""
@@ -66,11 +66,11 @@ class ErrorClass(StrEnum):
     PROTECTED = "protected"
     """The instance may not be terminated until somebody lifts its protection."""
     NOT_FOUND = "not-found"
-    """What was asked for does not exist."""
+    """The requested resource does not exist."""
     AUTH = "auth"
     """Credentials are missing or wrong, or do not permit the action."""
     CONFIGURATION = "configuration"
-    """What was asked for cannot be done: a field of the NodeClass must be mended."""
+    """The request cannot be carried out: a field of the NodeClass must be corrected."""
     STATE = "state"
     """Not in the state that the resource is in now: ask later."""
     FUNDS = "funds"
@@ -138,7 +138,7 @@ _EXACT: Final[dict[str, ErrorClass]] = {
             "InvalidAccessKeyId.Inactive",
             "SignatureDoesNotMatch",
             "IncompleteSignature",
-            "InvalidTimeStamp.Expired",  # the machine's clock is wrong
+            "InvalidTimeStamp.Expired",  # the instance's clock is wrong
             "Forbidden",
             "NoPermission",
             "StatusForbidden",  # ACK's word for it
@@ -210,7 +210,7 @@ class ApiError(Exception):
         self.status: Final = status
         """Of HTTP; 0 when there was no answer."""
         self.retry_after: Final = retry_after
-        """How long the cloud asks to be left alone, where it says so."""
+        """The time that the cloud asks to wait, where it names one."""
         self.action: Final = action
         """As RAM policies name it: `ecs:DescribeInstances`."""
         self.may_be_done = self.error_class in _MAY_BE_DONE
@@ -222,12 +222,12 @@ class ApiError(Exception):
 
     @property
     def error_class(self) -> ErrorClass:
-        """What it means."""
+        """The class of the error."""
         return classify(self.code, status=self.status, message=self.message)
 
     def __str__(self) -> str:
-        said = ": ".join(part for part in (self.action, self.code, self.message) if part)
-        return f"{said} (request {self.request_id})" if self.request_id else said
+        error_text = ": ".join(part for part in (self.action, self.code, self.message) if part)
+        return f"{error_text} (request {self.request_id})" if self.request_id else error_text
 
 
 def classify(code: str, *, status: int = 0, message: str = "") -> ErrorClass:

@@ -1,8 +1,9 @@
-"""Whose calls these are: the credentials library's own chain, with the environment read when asked.
+"""Finds credentials: in the environment, else by the library's chain.
 
-The library reads its variables when it is imported, which is too early for a process that is told
-later. So keys and roles given by variables are looked up here; all else is the library's default chain:
-a profile of the command line's, a credentials file, the machine's RAM role, an address to ask.
+The library reads its variables when it is imported, which is too early for a process whose
+environment is set later. So keys and roles in variables are looked up here; all else is the
+library's default chain: a profile of the command line, a credentials file, the instance's RAM role,
+a credentials URI.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _TOKEN: Final = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a var
 _ROLE: Final = "ALIBABA_CLOUD_ROLE_ARN"
 _ROLE_PROVIDER: Final = "ALIBABA_CLOUD_OIDC_PROVIDER_ARN"
 _ROLE_TOKEN_FILE: Final = "ALIBABA_CLOUD_OIDC_TOKEN_FILE"  # noqa: S105 - the name of a variable
-_SHOWN: Final = 4
+_SHOWN_CHARACTERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,7 +34,7 @@ class Credential:
     client: Any
     """The credentials library's; it renews keys that end."""
     provider: str
-    """What gives the keys: `access_key`, `sts`, `oidc_role_arn` (RRSA), or `default` for the rest."""
+    """Source of the keys: `access_key`, `sts`, `oidc_role_arn` (RRSA), else `default`."""
     key_id_end: str = ""
     """The last four characters of the key's id, where it is known: all of it that is ever shown."""
 
@@ -56,7 +57,9 @@ def find_credential(environment: Mapping[str, str] | None = None) -> Credential:
         )
         if token:
             config.security_token = token
-        return Credential(client=client(config), provider=kind, key_id_end=key_id[-_SHOWN:])
+        return Credential(
+            client=client(config), provider=kind, key_id_end=key_id[-_SHOWN_CHARACTERS:]
+        )
     role, provider, token_file = (
         given.get(name, "") for name in (_ROLE, _ROLE_PROVIDER, _ROLE_TOKEN_FILE)
     )

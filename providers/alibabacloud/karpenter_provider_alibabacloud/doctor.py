@@ -1,10 +1,10 @@
-"""What would go wrong with Alibaba Cloud, found before it does: the findings of `karpenter doctor`.
+"""Checks the provider's access to Alibaba Cloud for `karpenter doctor`.
 
-Each permission to read is tried out by asking for something small; whatever is answered but that it is
-not permitted says that one may ask. What changes something is not tried: launching is tried out for each
-ECSNodeClass (its condition `ValidationSucceeded`), and a deletion or a tag of an instance that is not there
-is refused by any policy that goes by the tags of instances. ACK's script is asked for, and the token in it
-ends by itself.
+Each permission to read is tried out by a small request; any answer but "not permitted" shows that
+the call is permitted. Calls that change something are not tried: launches are tried out for each
+ECSNodeClass (its condition `ValidationSucceeded`), and a policy that goes by the tags of instances
+refuses to delete or tag an instance that does not exist. ACK's script is requested, and the token
+in it expires by itself.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import Finding, Severity
-from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind, is_refusal
+from karpenter_provider_alibabacloud.discovery.call_errors import (
+    core_errors_of,
+    is_refusal,
+    refusal_behind,
+)
 from karpenter_provider_alibabacloud.discovery.images import MANAGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from karpenter_provider_alibabacloud.discovery.cluster import Clusters
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
+    from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
-__all__ = ["Doctor"]
+__all__ = ["ProviderDoctor"]
 
 _AT_ONCE: Final = 8
 _PROBED_TYPE: Final = "ecs.g7.large"
@@ -42,23 +46,26 @@ _NOT_PERMITTED: Final = ("Forbidden", "NoPermission", "StatusForbidden")
 _POLICY: Final = (
     "add it to the policy of the controller's role; docs/alibabacloud.md has a whole one"
 )
-_REACH: Final = "see whether this machine reaches the endpoints of Alibaba Cloud (proxy, --alibaba-cloud-network, DNS)"
+_REACH: Final = (
+    "check that this host reaches the endpoints of Alibaba Cloud (proxy, --alibaba-cloud-network, "
+    "DNS)"
+)
 _CREDENTIALS: Final = (
-    "give the controller credentials: RRSA for its service account, a RAM role of its machine, or "
+    "give the controller credentials: RRSA for its service account, a RAM role of its instance, or "
     "ALIBABA_CLOUD_ACCESS_KEY_ID and ALIBABA_CLOUD_ACCESS_KEY_SECRET"
 )
 
 
 @final
-class Doctor:
-    """Looks at credentials, permissions and the cluster."""
+class ProviderDoctor:
+    """Checks credentials, permissions and the cluster."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         *,
         settings: AlibabaCloudSettings,
-        cluster: Clusters,
+        cluster: ClusterReader,
         uses_reservations: bool = True,
     ) -> None:
         """`uses_reservations` is the feature gate ReservedCapacity."""
@@ -79,23 +86,23 @@ class Doctor:
             return (who,)
         tries = self._tries()
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="alibabacloud-doctor") as pool:
-            tried = [pool.submit(_tried, action, call) for action, call in tries.items()]
+            tried = [pool.submit(_try_call, action, call) for action, call in tries.items()]
             cluster = pool.submit(self._check_cluster)
             scaled = pool.submit(self._check_scaling)
             problems = [found for found in (each.result() for each in tried) if found is not None]
             rest = [*cluster.result(), *scaled.result(), *self._check_interruptions()]
         if not problems:
-            problems = [_ok(f"all of {len(tries)} permissions that can be tried out are there")]
+            problems = [_ok(f"all of {len(tries)} permissions that can be tried out are granted")]
         return (who, *problems, *rest)
 
     def _who(self, region: str) -> Finding:
         """Make a first call, to see whether anybody answers, and whether who asks is known."""
         credential = self._clients.credential
         try:
-            with calling():
+            with core_errors_of():
                 self._clients.ecs.call("DescribeInstances", {"RegionId": region, "MaxResults": 10})
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             if failure is None:
                 return _error(str(error), _REACH)
             if isinstance(error, AuthError) and not failure.code.startswith(_NOT_PERMITTED):
@@ -106,14 +113,16 @@ class Doctor:
 
     def _check_cluster(self) -> tuple[Finding, ...]:
         if self._cluster.is_custom:
-            return (_ok("the cluster is none of ACK's: NodeClasses need userData that joins it"),)
+            return (
+                _ok("the cluster is not an ACK cluster: NodeClasses need userData that joins it"),
+            )
         cluster_id = self._settings.cluster_id
         try:
             details = self._cluster.details()
         except AuthError as error:
             return (_error(str(error), _POLICY),)
         except CloudProviderError as error:
-            remedy = "see --cluster-id and --region-id, or set --cluster-type=Custom"
+            remedy = "check --cluster-id and --region-id, or set --cluster-type=Custom"
             return (_error(str(error), remedy),)
         return (
             _ok(
@@ -127,7 +136,7 @@ class Doctor:
         if self._cluster.is_custom:
             return ()
         try:
-            with calling():
+            with core_errors_of():
                 answer = self._clients.ack.call(
                     "DescribeClusterNodePools", {"ClusterId": self._settings.cluster_id}
                 )
@@ -152,7 +161,7 @@ class Doctor:
     def _check_interruptions(self) -> tuple[Finding, ...]:
         if self._settings.interruption:
             return ()
-        message = "interruptions are not looked for: spot instances end without their pods moved"
+        message = "interruptions are not polled: spot instances end before their pods are moved"
         return (Finding(severity=Severity.WARNING, message=message, remedy="set --interruption"),)
 
     def _tries(self) -> Mapping[str, Callable[[], object]]:
@@ -200,10 +209,10 @@ class Doctor:
         }
 
 
-def _tried(action: str, call: Callable[[], object]) -> Finding | None:
+def _try_call(action: str, call: Callable[[], object]) -> Finding | None:
     """Make a call; return what is wrong, or None when the permission is there."""
     try:
-        with calling():
+        with core_errors_of():
             call()
     except AuthError as error:
         return _error(str(error), f"{action} is not permitted: {_POLICY}")

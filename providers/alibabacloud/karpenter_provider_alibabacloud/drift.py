@@ -1,7 +1,7 @@
-"""Why an instance no longer is what its NodeClass asks for.
+"""Finds the reason why an instance has drifted from its NodeClass.
 
 The first reason counts, in the order of `DriftReason`; `NodeClassDrift`, which comes before all of
-them, is the core's. All is judged by the live instance.
+them, is the core's. All reasons are judged by the live instance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import CAPACITY_TYPE, NODE_POOL, RESERVED
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import DriftFinding
-from karpenter_provider_alibabacloud.described import parse_provider_id
+from karpenter_provider_alibabacloud.described_instances import parse_provider_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import DriftOutcome
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-    from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
-    from karpenter_provider_alibabacloud.instances import Instances
+    from karpenter_provider_alibabacloud.described_instances import (
+        DescribedInstance,
+        InstanceReader,
+    )
+    from karpenter_provider_alibabacloud.instances import ClusterInstances
 
 __all__ = ["DriftDetector", "DriftReason", "drift_of"]
 
 
 class DriftReason(StrEnum):
-    """What is different."""
+    """Kinds of drift."""
 
     IMAGE = "ImageDrift"
     SECURITY_GROUP = "SecurityGroupDrift"
@@ -85,8 +88,8 @@ class DriftDetector:
         self,
         clock: Clock,
         *,
-        reader: MachineReader,
-        instances: Instances,
+        reader: InstanceReader,
+        instances: ClusterInstances,
         scheduled: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """`scheduled` is `SystemEventPoll.scheduled`."""

@@ -1,9 +1,10 @@
-"""The digest of what makes a node another one: when it changes, the NodeClass's nodes have drifted.
+"""Hashes the NodeClass fields whose change drifts its nodes.
 
-What discovery finds (vSwitches, groups, images, private pools) is not part of it: nodes drift when
-what was *found* no longer has them. Nor are tags, which are brought in line on what runs. The Go
-implementation hashes structs in a way that cannot be repeated elsewhere; ours has a version of its
-own, and hashes of another version are never compared. So taking over a cluster drifts nothing.
+The results of discovery (vSwitches, groups, images, private pools) are not hashed: a node drifts
+when the resources *found* no longer include its own. Nor are tags, which are updated on running
+instances. The Go implementation hashes structs in a way that cannot be repeated elsewhere; this
+hash has a version of its own, and hashes of different versions are never compared. So taking over a
+cluster drifts no node.
 """
 
 from __future__ import annotations

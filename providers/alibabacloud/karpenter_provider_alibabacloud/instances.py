@@ -1,7 +1,8 @@
-"""Instances that are there: fetched, listed, terminated.
+"""Fetches, lists and terminates the cluster's instances.
 
-ECS does not describe what is gone, nor, for some seconds, what was just launched. So what this process
-launched less than a minute ago and has not seen yet is no news; once it was seen, its absence is its end.
+ECS does not describe instances that are gone, nor, for some seconds, new ones. So the absence of an
+instance that this process launched less than a minute ago and has not seen yet means nothing; once
+the instance was seen, its absence is its end.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
-from karpenter_core.provider.contract import InstanceListing, Termination
+from karpenter_core.provider.contract import InstanceListing, TerminationStatus
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_alibabacloud.deletions import Deletions
-from karpenter_provider_alibabacloud.described import (
+from karpenter_provider_alibabacloud.described_instances import (
     VISIBLE_WITHIN,
     parse_provider_id,
     to_instance,
 )
-from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS
+from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS
+from karpenter_provider_alibabacloud.instance_terminator import InstanceTerminator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,30 +29,33 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import FetchOutcome, Instance, TerminateOutcome
-    from karpenter_core.provider.kit.known_owners import KnownOwners
+    from karpenter_core.provider.kit.instance_owners import InstanceOwners
     from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunches
-    from karpenter_core.provider.kit.reservation_book import AvailabilityBook
-    from karpenter_provider_alibabacloud.described import DescribedInstance, MachineReader
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_core.provider.kit.reservation_counts import ReservationCounts
+    from karpenter_provider_alibabacloud.described_instances import (
+        DescribedInstance,
+        InstanceReader,
+    )
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
-__all__ = ["Instances"]
+__all__ = ["ClusterInstances"]
 
 _SEEN_KEPT: Final = timedelta(hours=1)
 
 
 @final
-class Instances:
+class ClusterInstances:
     """The instances of one cluster; callable from any thread."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         clock: Clock,
         *,
-        reader: MachineReader,
+        reader: InstanceReader,
         recent: RecentLaunches,
-        owners: KnownOwners,
-        availability: AvailabilityBook,
+        owners: InstanceOwners,
+        reservation_counts: ReservationCounts,
         on_listed: Callable[[Sequence[DescribedInstance]], None] = lambda _listed: None,
         observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
     ) -> None:
@@ -64,18 +68,18 @@ class Instances:
         self._reader: Final = reader
         self._recent: Final = recent
         self._known: Final = owners
-        self._availability: Final = availability
+        self._reservation_counts: Final = reservation_counts
         self._on_listed: Final = on_listed
         self._lock: Final = Lock()
         self._listed: dict[str, DescribedInstance] = {}
         """As last listed, by instance id."""
         self._owners: Mapping[str, ClaimRef] = {}
-        """Whose they are."""
+        """Claims of the instances."""
         self._has_listed = False
         self._seen: Final[TtlCache[str, float]] = TtlCache(clock, _SEEN_KEPT)
         """When ECS described an instance first, by the monotonic clock; kept longer than `recent`
         remembers launches."""
-        self._deletions: Final = Deletions(clients, clock, observe_batch=observe_batch)
+        self._deletions: Final = InstanceTerminator(clients, clock, observe_batch=observe_batch)
         self._reserved: Final[dict[str, str]] = {}
         """Private pools of instances that were asked to go, by instance id."""
 
@@ -87,7 +91,7 @@ class Instances:
         Raises:
             CloudProviderError: ECS refused or did not answer.
         """
-        parsed = [self._parsed(text) for text in provider_ids]
+        parsed = [self._parse_id(text) for text in provider_ids]
         asked = [key for key in parsed if isinstance(key, str)]
         asked_at = self._clock.monotonic()
         found = self._reader.of_ids(asked) if asked else {}
@@ -133,7 +137,7 @@ class Instances:
             self._owners = {**self._owners, **owners} if listing.problem else owners
             self._has_listed = True
         if not listing.problem:
-            self._on_listed([e for e in listing.instances if not self._deletions.is_asked(e.id)])
+            self._on_listed([e for e in listing.instances if not self._deletions.is_started(e.id)])
         instances = sorted(shown, key=lambda instance: instance.provider_id)
         return InstanceListing(
             instances=tuple(instances), complete=not listing.problem, problem=listing.problem
@@ -196,7 +200,7 @@ class Instances:
         with self._lock:
             return {**self._owners, **owners}
 
-    def _parsed(self, text: str) -> str | CloudProviderError:
+    def _parse_id(self, text: str) -> str | CloudProviderError:
         """Return the instance's id; one of another region cannot be told from one that is gone."""
         try:
             region, name = parse_provider_id(text)
@@ -221,7 +225,7 @@ class Instances:
         outcomes: dict[str, TerminateOutcome] = {}
         ids: dict[str, str] = {}
         for text in dict.fromkeys(provider_ids):
-            key = self._parsed(text)
+            key = self._parse_id(text)
             if isinstance(key, str):
                 ids[text] = key
             else:
@@ -229,7 +233,7 @@ class Instances:
         asked_at = self._clock.monotonic()
         found = self._reader.of_ids(ids.values()) if ids else {}
         self._note_seen(found.values())
-        results = self._end(found)
+        results = self._terminate_described(found)
         for text, name in ids.items():
             if name in results:
                 outcomes[text] = results[name]
@@ -239,23 +243,25 @@ class Instances:
                 outcomes[text] = self._gone(name)
         return [outcomes[text] for text in provider_ids]
 
-    def _end(self, found: Mapping[str, DescribedInstance]) -> dict[str, TerminateOutcome]:
-        outcomes = self._deletions.delete(found)
+    def _terminate_described(
+        self, found: Mapping[str, DescribedInstance]
+    ) -> dict[str, TerminateOutcome]:
+        outcomes = self._deletions.start(found)
         for name, instance in found.items():
-            if self._deletions.is_asked(name) and instance.reservation_id:
+            if self._deletions.is_started(name) and instance.reservation_id:
                 with self._lock:
                     self._reserved[name] = instance.reservation_id
         return outcomes
 
-    def _gone(self, name: str) -> Termination:
-        """Note that an instance is gone: a private pool has room again."""
+    def _gone(self, name: str) -> TerminationStatus:
+        """Note that an instance is gone: its private pool has free capacity again."""
         self._recent.forget(name)
         self._deletions.forget(name)
         with self._lock:
             reservation = self._reserved.pop(name, "")
         if reservation:
-            self._availability.note_terminated(reservation)
-        return Termination.GONE
+            self._reservation_counts.note_terminated(reservation)
+        return TerminationStatus.GONE
 
 
 def _not_shown(name: str) -> CloudProviderError:

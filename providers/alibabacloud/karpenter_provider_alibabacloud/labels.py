@@ -1,4 +1,4 @@
-"""Names on the wire: labels of nodes, annotations, tags and resources.
+"""Names of labels, annotations, tags and resources.
 
 The strings are the public API of Karpenter's Alibaba Cloud provider (`karpenter.k8s.alibabacloud`);
 what it does not have is marked as ours.

@@ -1,7 +1,7 @@
-"""Takes off the taint of unregistered nodes where ACK's script has put it on again, too late.
+"""Removes the unregistered taint that ACK's script puts back too late.
 
-The script runs on while the node registers: the core takes the taint off, and the script may put it back.
-The core looks at a node's taint once, so nobody else would.
+The script runs on while the node registers: the core removes the taint, and the script may put it
+back. The core checks a node's taint once, so no other part would remove it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import NodeReader, NodeWriter
 
-__all__ = ["LATE_TAINTS_PERIOD", "LateTaints", "is_late_tainted", "without_taint"]
+__all__ = ["LATE_TAINTS_PERIOD", "LateTaintRemover", "is_late_tainted", "without_taint"]
 
 LATE_TAINTS_PERIOD: Final = timedelta(minutes=1)
 SETTLED_AFTER: Final = timedelta(seconds=15)
@@ -54,8 +54,8 @@ def without_taint(node: NodeView) -> Mapping[str, object]:
 
 
 @final
-class LateTaints:
-    """Looks at the Nodes now and then."""
+class LateTaintRemover:
+    """Checks the Nodes periodically."""
 
     def __init__(self, clock: Clock, *, nodes: NodeWriter, read_nodes: NodeReader) -> None:
         self._clock: Final = clock
@@ -64,7 +64,7 @@ class LateTaints:
         self._log: FilteringBoundLogger = structlog.get_logger("alibabacloud.late_taints")
 
     async def run(self) -> None:
-        """Look once.
+        """Poll once.
 
         Raises:
             ApiError: the API server did not let a Node be written; the others were.
@@ -88,10 +88,10 @@ class LateTaints:
 
 
 def _written(taint: Taint) -> dict[str, str]:
-    said = {
+    fields = {
         "key": taint.key,
         "value": taint.value,
         "effect": taint.effect,
         "timeAdded": taint.time_added,
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in fields.items() if value}

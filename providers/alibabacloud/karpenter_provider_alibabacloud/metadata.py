@@ -1,4 +1,4 @@
-"""What a machine of Alibaba Cloud says about itself, at an address that only it can reach."""
+"""Reads the region from the metadata service of the instance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOKEN_NEEDED: Final = frozenset({401, 403})
 
 
 def region_id(endpoint: str = ENDPOINT) -> str:
-    """Return the region that this machine is in.
+    """Return the region of the instance that the process runs on.
 
     Raises:
         SettingsError: nobody answers there, or not with a region.
@@ -30,12 +30,12 @@ def region_id(endpoint: str = ENDPOINT) -> str:
         found = _region(endpoint.rstrip("/"))
     except (OSError, ValueError) as error:
         raise SettingsError(
-            "the Alibaba Cloud region is not known: set REGION_ID (--region-id); the machine's "
+            "the Alibaba Cloud region is not known: set REGION_ID (--region-id); the instance's "
             f"metadata at {endpoint} cannot be read: {error}"
         ) from error
     if not found:
         raise SettingsError(
-            "the Alibaba Cloud region is not known: set REGION_ID (--region-id); the machine's "
+            "the Alibaba Cloud region is not known: set REGION_ID (--region-id); the instance's "
             f"metadata at {endpoint} has none"
         )
     return found
@@ -48,7 +48,7 @@ def _region(endpoint: str) -> str:
     except HTTPError as error:
         if error.code not in _TOKEN_NEEDED:
             raise
-    # A machine can be told to answer those only who come with a token.
+    # An instance may answer only requests with a token.
     token = _read(
         f"{endpoint}/latest/api/token",
         method="PUT",
@@ -58,7 +58,7 @@ def _region(endpoint: str) -> str:
 
 
 def _read(address: str, *, method: str = "GET", headers: Mapping[str, str] | None = None) -> str:
-    # No proxy: it would answer for a machine of its own, or not at all.
+    # No proxy: it would answer for an instance of its own, or not at all.
     opener = build_opener(ProxyHandler({}))
     request = Request(address, method=method, headers=dict(headers or {}))  # noqa: S310 - configured
     with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:

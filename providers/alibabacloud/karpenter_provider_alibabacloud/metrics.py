@@ -1,8 +1,8 @@
-"""The provider's metrics; where other providers have the same, under the names that dashboards read.
+"""Declares the provider's metrics.
 
-They are declared here, once for each started provider; `docs/reference/metrics.md` has a row for each.
-What interruptions are received and acknowledged is counted by the core, and so are the conditions of
-NodeClasses.
+Where other providers have the same metric, it has the name that dashboards read;
+`docs/reference/metrics.md` has a row for each. One set is declared for each started provider. The
+core counts received and acknowledged interruptions and the conditions of NodeClasses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from karpenter_core.provider.kit.batch_sizes import BatchSizes
+from karpenter_core.provider.kit.batch_sizes import BatchSizeMetric
 from karpenter_core.provider.kit.offering_series import OfferingSeries
 from karpenter_provider_alibabacloud.labels import INSTANCE_CPU, INSTANCE_MEMORY
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_alibabacloud.discovery.vswitches import FoundVSwitch
+    from karpenter_provider_alibabacloud.discovery.vswitches import DescribedVSwitch
 
 __all__ = ["AlibabaCloudMetrics"]
 
@@ -69,7 +69,7 @@ class AlibabaCloudMetrics:
             registry=registry,
         )
         self._addresses: Final = _Addresses(registry, clock)
-        self._batches: Final = BatchSizes(registry)
+        self._batches: Final = BatchSizeMetric(registry)
         self.offerings: Final = OfferingSeries(
             registry,
             clock,
@@ -83,7 +83,7 @@ class AlibabaCloudMetrics:
         self._requests.labels(action, code).inc()
         self._durations.labels(action).observe(seconds)
 
-    def observe_pairs(self, count: int) -> None:
+    def observe_targets(self, count: int) -> None:
         """Note from how many pairs of type and vSwitch a call could choose."""
         self._pairs.observe(count)
 
@@ -95,7 +95,7 @@ class AlibabaCloudMetrics:
         """Note for how many items a call was made: `delete_instances` …."""
         self._batches.observe(batcher, size)
 
-    def observe_vswitches(self, found: Iterable[FoundVSwitch]) -> None:
+    def observe_vswitches(self, found: Iterable[DescribedVSwitch]) -> None:
         """Note how many free addresses VPC says that vSwitches have."""
         self._addresses.record(found)
 
@@ -124,7 +124,7 @@ class _Addresses(Collector):
         self._counts: Final[dict[tuple[str, str], tuple[float, int]]] = {}
         registry.register(self)
 
-    def record(self, found: Iterable[FoundVSwitch]) -> None:
+    def record(self, found: Iterable[DescribedVSwitch]) -> None:
         """Take what was just found."""
         ends = self._clock.monotonic() + ADDRESSES_KEPT.total_seconds()
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a started provider is made of: each part is given what it needs, and nothing is asked yet."""
+"""Builds the parts of a started provider, without any call."""
 
 from __future__ import annotations
 
@@ -7,72 +7,75 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.instance_owners import InstanceOwners
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.token_bucket import TokenBucket
-from karpenter_core.provider.kit.unavailable import UnavailableOfferings
-from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
-from karpenter_provider_alibabacloud.bootstrap.registrations import Registrations
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
+from karpenter_provider_alibabacloud.bootstrap.registrations import PendingRegistrations
 from karpenter_provider_alibabacloud.bootstrap.scripts import AttachScripts
-from karpenter_provider_alibabacloud.catalogue.catalogue import Catalogue
-from karpenter_provider_alibabacloud.catalogue.fetch import TypeCatalogue
-from karpenter_provider_alibabacloud.catalogue.offered import OfferedTypes
-from karpenter_provider_alibabacloud.catalogue.stock import StockBook
-from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks
-from karpenter_provider_alibabacloud.described import MachineReader, instance_id_in
-from karpenter_provider_alibabacloud.discovery.cluster import Clusters
-from karpenter_provider_alibabacloud.discovery.images import Images
-from karpenter_provider_alibabacloud.discovery.reservations import Reservations
-from karpenter_provider_alibabacloud.discovery.security_groups import SecurityGroups
-from karpenter_provider_alibabacloud.discovery.vswitches import VSwitches
-from karpenter_provider_alibabacloud.doctor import Doctor
+from karpenter_provider_alibabacloud.bootstrap.user_data_builder import UserDataBuilder
+from karpenter_provider_alibabacloud.catalogue.current_types import CurrentInstanceTypes
+from karpenter_provider_alibabacloud.catalogue.instance_types import InstanceTypeCatalogue
+from karpenter_provider_alibabacloud.catalogue.region_types import RegionTypeReader
+from karpenter_provider_alibabacloud.catalogue.stock import StockReader
+from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDiskReader
+from karpenter_provider_alibabacloud.described_instances import InstanceReader, instance_id_in
+from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
+from karpenter_provider_alibabacloud.discovery.images import ImageReader
+from karpenter_provider_alibabacloud.discovery.reservations import ReservationReader
+from karpenter_provider_alibabacloud.discovery.security_groups import SecurityGroupReader
+from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
+from karpenter_provider_alibabacloud.doctor import ProviderDoctor
 from karpenter_provider_alibabacloud.drift import DriftDetector
-from karpenter_provider_alibabacloud.instances import Instances
-from karpenter_provider_alibabacloud.interruption.announcing import Announcing
-from karpenter_provider_alibabacloud.late_taints import LateTaints
-from karpenter_provider_alibabacloud.launch.buying import Buyer
-from karpenter_provider_alibabacloud.launch.calls import CallMaker, Shelves
-from karpenter_provider_alibabacloud.launch.launching import Launching
-from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
-from karpenter_provider_alibabacloud.node_class.finalization import Finalizer
+from karpenter_provider_alibabacloud.instance_tagger import InstanceTagger
+from karpenter_provider_alibabacloud.instances import ClusterInstances
+from karpenter_provider_alibabacloud.interruption.sources import InterruptionSources
+from karpenter_provider_alibabacloud.late_taints import LateTaintRemover
+from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCallBuilder
+from karpenter_provider_alibabacloud.launch.executor import LaunchExecutor
+from karpenter_provider_alibabacloud.launch.launcher import CloudInstanceLauncher
+from karpenter_provider_alibabacloud.node_class.dry_runs import LaunchDryRuns
+from karpenter_provider_alibabacloud.node_class.finalization import NodeClassFinalizer
 from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
-from karpenter_provider_alibabacloud.node_class.resolution import Discovery, NodeClassResolver
-from karpenter_provider_alibabacloud.node_class.trial_launches import TrialLaunches
-from karpenter_provider_alibabacloud.node_class.validation import Validator
-from karpenter_provider_alibabacloud.price_reading import PriceReader
+from karpenter_provider_alibabacloud.node_class.resolution import (
+    NodeClassDiscovery,
+    NodeClassResolver,
+)
+from karpenter_provider_alibabacloud.node_class.trial_requests import TrialRequestBuilder
+from karpenter_provider_alibabacloud.node_class.validation import NodeClassValidator
+from karpenter_provider_alibabacloud.price_reader import PriceReader
 from karpenter_provider_alibabacloud.prices import DISK_VERSION as PRICES_DISK_VERSION
-from karpenter_provider_alibabacloud.prices import Prices
-from karpenter_provider_alibabacloud.tagging import Tagging
+from karpenter_provider_alibabacloud.prices import RegionPrices
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_core.provider.kit.known import Known
+    from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
-__all__ = ["PRICES_TASK", "Parts"]
+__all__ = ["PRICES_TASK", "ProviderParts"]
 
 PRICES_TASK: Final = "prices"
 """The task that reads prices, which is woken when some are wanted that nobody has read."""
-LONGEST_MARK: Final = timedelta(minutes=30)
+LONGEST_SHORTAGE_LIFE: Final = timedelta(minutes=30)
 """What is found sold out again and again is left alone for so long at most."""
 _MEMORY_DISK_VERSION: Final = "1"
 
 
 @final
-class Parts:
+class ProviderParts:
     """The parts of one started provider."""
 
     def __init__(
         self,
         context: ProviderContext,
         settings: AlibabaCloudSettings,
-        clients: Clients,
+        clients: CloudClients,
         *,
-        known: Known[ECSNodeClass],
+        known: NodeClassRegistry[ECSNodeClass],
         metrics: AlibabaCloudMetrics,
     ) -> None:
         """Put them together; files are read.
@@ -86,24 +89,24 @@ class Parts:
         def disk(name: str, version: str) -> DiskCache:
             return DiskCache(context.cache_folder, f"alibabacloud-{name}-{region}", version=version)
 
-        self.unavailable: Final = UnavailableOfferings(
-            longest_life=LONGEST_MARK, monotonic=clock.monotonic
+        self.unavailable_offerings: Final = UnavailableOfferings(
+            longest_life=LONGEST_SHORTAGE_LIFE, monotonic=clock.monotonic
         )
-        self.cluster: Final = Clusters(
+        self.cluster: Final = ClusterReader(
             clients, clock, cluster_id=cluster_id, cluster_type=settings.cluster_type
         )
 
         # Discovery
-        self.vswitches: Final = VSwitches(clients, clock, observe=metrics.observe_vswitches)
-        self.reservations: Final = Reservations(clients, clock)
+        self.vswitches: Final = VSwitchReader(clients, clock, observe=metrics.observe_vswitches)
+        self.reservations: Final = ReservationReader(clients, clock)
         self.uses_reservations: Final = context.feature_gates.reserved_capacity
 
         # Catalogue
-        self.type_catalogue: Final = TypeCatalogue(clients, clock, context.cache_folder)
-        self.stock: Final = StockBook(clients, clock, context.cache_folder)
-        self.system_disks: Final = SystemDisks(clients, clock)
+        self.type_catalogue: Final = RegionTypeReader(clients, clock, context.cache_folder)
+        self.stock: Final = StockReader(clients, clock, context.cache_folder)
+        self.system_disks: Final = SystemDiskReader(clients, clock)
         prices_disk = disk("prices", PRICES_DISK_VERSION)
-        self.prices: Final = Prices(region)
+        self.prices: Final = RegionPrices(region)
         self.prices.restore(prices_disk, now=now)
         self.price_reader: Final = PriceReader(
             clients,
@@ -114,16 +117,16 @@ class Parts:
             price_file=settings.price_file,
             observe_estimated=metrics.observe_estimated,
         )
-        self.types: Final = OfferedTypes(
-            Catalogue(
+        self.types: Final = CurrentInstanceTypes(
+            InstanceTypeCatalogue(
                 region,
                 overhead_percent=settings.vm_memory_overhead_percent,
                 types=self.type_catalogue.current,
                 stock=self.stock,
                 prices=self.prices,
-                unavailable=self.unavailable,
+                unavailable_offerings=self.unavailable_offerings,
                 learned=LearnedMemory(disk("memory", _MEMORY_DISK_VERSION), now=now),
-                reserved_left=self.reservations.availability.left,
+                reserved_left=self.reservations.reservation_counts.remaining,
             ),
             clock,
             cluster=self.cluster.details,
@@ -135,14 +138,14 @@ class Parts:
         scripts = (
             None if self.cluster.is_custom else AttachScripts(clients, clock, cluster_id=cluster_id)
         )
-        self.registrations: Final = Registrations(scripts, clock)
-        self.bootstrapper: Final = Bootstrapper(scripts, cluster_id=cluster_id)
+        self.registrations: Final = PendingRegistrations(scripts, clock)
+        self.bootstrapper: Final = UserDataBuilder(scripts, cluster_id=cluster_id)
         self.refused_launches: Final = RefusedLaunches(clock)
-        self.validator: Final = Validator(
+        self.validator: Final = NodeClassValidator(
             clock=clock,
             bootstrapper=self.bootstrapper,
-            dry_runs=DryRuns(clients),
-            launch=TrialLaunches(
+            dry_runs=LaunchDryRuns(clients),
+            launch=TrialRequestBuilder(
                 region,
                 cluster_id=cluster_id,
                 types=self.types,
@@ -153,48 +156,48 @@ class Parts:
             is_custom=self.cluster.is_custom,
         )
         self.resolver: Final = NodeClassResolver(
-            Discovery(
+            NodeClassDiscovery(
                 vswitches=self.vswitches,
-                security_groups=SecurityGroups(clients, clock),
-                images=Images(clients, clock, self.cluster),
+                security_groups=SecurityGroupReader(clients, clock),
+                images=ImageReader(clients, clock, self.cluster),
                 reservations=self.reservations if self.uses_reservations else None,
             ),
             self.validator,
             clock,
         )
-        self.finalizer: Final = Finalizer(resolver=self.resolver, validator=self.validator)
+        self.finalizer: Final = NodeClassFinalizer(resolver=self.resolver, validator=self.validator)
 
         # Instances
-        reader = MachineReader(
+        reader = InstanceReader(
             clients, cluster_id=cluster_id, uses_reservations=self.uses_reservations
         )
         recent = RecentLaunches(clock)
-        owners = KnownOwners(
+        owners = InstanceOwners(
             partial(instance_id_in, region), recent=recent, read_claims=context.read_claims
         )
-        shelves = Shelves(
+        availability = Availability(
             vswitches=self.vswitches,
-            availability=self.reservations.availability,
-            unavailable=self.unavailable,
+            reservation_counts=self.reservations.reservation_counts,
+            unavailable_offerings=self.unavailable_offerings,
             disks=self.system_disks,
             prices=self.prices,
         )
-        calls = CallMaker(
+        calls = LaunchCallBuilder(
             clock,
             region=region,
             cluster_id=cluster_id,
             launch_api=settings.launch_api,
-            shelves=shelves,
+            availability=availability,
             details=self.cluster.details,
         )
-        self.launching: Final = Launching(
+        self.launcher: Final = CloudInstanceLauncher(
             clock,
             reader=reader,
-            buyer=Buyer(
+            executor=LaunchExecutor(
                 clients,
                 clock,
                 calls=calls,
-                shelves=shelves,
+                availability=availability,
                 recent=recent,
                 bucket=TokenBucket(
                     rate_per_second=settings.launch_rate_per_second,
@@ -202,7 +205,7 @@ class Parts:
                     monotonic=clock.monotonic,
                 ),
                 observe_batch=metrics.observe_batch,
-                observe_pairs=metrics.observe_pairs,
+                observe_targets=metrics.observe_targets,
             ),
             calls=calls,
             recent=recent,
@@ -211,20 +214,20 @@ class Parts:
             bootstrapper=self.bootstrapper,
             nodes=context.read_nodes,
         )
-        self.announcing: Final = Announcing(
-            clients, clock, settings=settings, reader=reader, offerings=self.unavailable
+        self.interruption_sources: Final = InterruptionSources(
+            clients, clock, settings=settings, reader=reader, offerings=self.unavailable_offerings
         )
-        self.instances: Final = Instances(
+        self.instances: Final = ClusterInstances(
             clients,
             clock,
             reader=reader,
             recent=recent,
             owners=owners,
-            availability=self.reservations.availability,
-            on_listed=self.announcing.note_listed,
+            reservation_counts=self.reservations.reservation_counts,
+            on_listed=self.interruption_sources.note_listed,
             observe_batch=metrics.observe_batch,
         )
-        self.tagging: Final = Tagging(
+        self.tagger: Final = InstanceTagger(
             clients,
             clock,
             cluster_id=cluster_id,
@@ -237,12 +240,12 @@ class Parts:
             clock,
             reader=reader,
             instances=self.instances,
-            scheduled=self.announcing.events.scheduled,
+            scheduled=self.interruption_sources.events.scheduled,
         )
-        self.late_taints: Final = LateTaints(
+        self.late_taints: Final = LateTaintRemover(
             clock, nodes=context.nodes, read_nodes=context.read_nodes
         )
-        self.doctor: Final = Doctor(
+        self.doctor: Final = ProviderDoctor(
             clients,
             settings=settings,
             cluster=self.cluster,

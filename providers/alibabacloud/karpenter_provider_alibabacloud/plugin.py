@@ -1,4 +1,4 @@
-"""The hooks of the Alibaba Cloud provider: each hands over to a part.
+"""The hooks of the Alibaba Cloud provider; each calls one part of it.
 
 Imports nothing that is slow: every run of the program loads every plug-in.
 """
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         SettingSpec,
         TerminateOutcome,
     )
-    from karpenter_provider_alibabacloud.running import Running
-    from karpenter_provider_alibabacloud.sdk import Limits
+    from karpenter_provider_alibabacloud.sdk import ClientLimits
+    from karpenter_provider_alibabacloud.started_provider import StartedProvider
 
 __all__ = ["AlibabaCloudProvider"]
 
@@ -70,13 +70,13 @@ long each may last."""
 class AlibabaCloudProvider:
     """The plug-in; one object for each process."""
 
-    def __init__(self, *, limits: Limits | None = None) -> None:
+    def __init__(self, *, limits: ClientLimits | None = None) -> None:
         """`limits` are those of calls to the cloud, where the usual ones take too long."""
         self._limits: Final = limits
-        self._running: Running | None = None
+        self._running: StartedProvider | None = None
 
     @property
-    def running(self) -> Running:
+    def running(self) -> StartedProvider:
         """What was started.
 
         Raises:
@@ -109,10 +109,10 @@ class AlibabaCloudProvider:
 
     @hookimpl
     def karpenter_start(self, context: ProviderContext) -> None:
-        """Read settings and files; where no region is set, ask this machine for its own."""
-        from karpenter_provider_alibabacloud.running import Running
+        """Read settings and files; an unset region is read from the metadata service."""
+        from karpenter_provider_alibabacloud.started_provider import StartedProvider
 
-        self._running = Running(context, limits=self._limits)
+        self._running = StartedProvider(context, limits=self._limits)
 
     @hookimpl
     def karpenter_stop(self) -> None:
@@ -132,7 +132,7 @@ class AlibabaCloudProvider:
     def karpenter_resolve_node_class(self, node_class: NodeClass) -> NodeClassResolution:
         """Find what it refers to, and try out whether nodes could be launched."""
         ours, running = _ours(node_class), self.running
-        running.known.note(ours)
+        running.node_classes.note(ours)
         return running.parts.resolver.resolve(ours)
 
     @hookimpl
@@ -147,7 +147,7 @@ class AlibabaCloudProvider:
         """Forget it: in the cloud nothing was made for it but instances."""
         ours, running = _ours(node_class), self.running
         running.parts.finalizer.finalize(ours)
-        running.known.forget(ours)
+        running.node_classes.forget(ours)
 
     @hookimpl
     def karpenter_list_instance_types(
@@ -155,13 +155,13 @@ class AlibabaCloudProvider:
     ) -> Sequence[InstanceType]:
         """List what the region sells, as a node of this NodeClass would be."""
         ours, running = _ours(node_class), self.running
-        running.known.note(ours, node_pool)
+        running.node_classes.note(ours, node_pool)
         try:
             types = running.parts.types.instance_types(ours, node_pool)
         except CloudProviderError as error:
-            from karpenter_provider_alibabacloud.node_class.findings import steady
+            from karpenter_provider_alibabacloud.node_class.conditions import with_stable_text
 
-            raise steady(error) from error
+            raise with_stable_text(error) from error
         running.metrics.offerings.record(node_pool.name, types)
         return types
 
@@ -208,17 +208,17 @@ class AlibabaCloudProvider:
     @hookimpl
     def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
         """Tell which instances are taken back, stopped or maintained."""
-        return self.running.parts.announcing.poll()
+        return self.running.parts.interruption_sources.poll()
 
     @hookimpl
     def karpenter_acknowledge_interruptions(self, ids: Sequence[str]) -> None:
         """Forget what was handled."""
-        self.running.parts.announcing.acknowledge(ids)
+        self.running.parts.interruption_sources.acknowledge(ids)
 
     @hookimpl
     def karpenter_read_interruptions(self, node: NodeView) -> Sequence[Interruption]:
         """Read the condition that ACK's node problem detector sets on spot nodes."""
-        return self.running.parts.announcing.read(node)
+        return self.running.parts.interruption_sources.read(node)
 
     # -- background ----------------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""Prices that the user gives, as a file: `{region: {type: {"onDemand": x, "spot": {zone: y}}}}`."""
+"""Reads the user's price file.
+
+Its format is `{region: {type: {"onDemand": x, "spot": {zone: y}}}}`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import json
 from typing import TYPE_CHECKING, cast
 
 from karpenter_core.errors import SettingsError
-from karpenter_provider_alibabacloud.price_questions import positive
-from karpenter_provider_alibabacloud.prices import GivenPrices
+from karpenter_provider_alibabacloud.price_queries import positive
+from karpenter_provider_alibabacloud.prices import UserPrices
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["read_price_file"]
 
 
-def read_price_file(path: Path, region: str) -> GivenPrices:
+def read_price_file(path: Path, region: str) -> UserPrices:
     """Read the user's prices of a region.
 
     Raises:
@@ -36,7 +39,7 @@ def read_price_file(path: Path, region: str) -> GivenPrices:
             on_demand[instance_type] = _amount(prices["onDemand"], f"{field}.onDemand")
         zones = _mapping(prices.get("spot", {}), f"{field}.spot")
         spot[instance_type] = {z: _amount(it, f"{field}.spot.{z}") for z, it in zones.items()}
-    return GivenPrices(on_demand=on_demand, spot=spot)
+    return UserPrices(on_demand=on_demand, spot=spot)
 
 
 def _mapping(value: object, field: str) -> dict[str, object]:

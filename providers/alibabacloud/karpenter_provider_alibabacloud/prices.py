@@ -1,12 +1,13 @@
-"""What instances cost: as the cloud said, as the user says, and by estimate where neither did.
+"""Keeps a region's prices: on-demand ones, spot ones, estimates.
 
-A price is a call for each type, so prices come in bit by bit, for types that somebody may want first. A
-type whose price is not known yet can be had all the same, and is estimated: by what is known of its
-family, else by what its cores, memory and GPUs cost in machines of the region whose price is known. What
-is not above zero is not known.
+On-demand prices come from the cloud or from the user, and are estimated where neither has one. A
+price is a call for each type, so prices come in bit by bit, for types that NodePools may launch
+first. A type whose price is unknown can be launched all the same, and is estimated: by the prices
+of its family, else by what its cores, memory and GPUs cost in types of the region whose price is
+known. A price that is not above zero counts as unknown.
 
-Accounts of the Chinese site pay in CNY and others in USD, whatever the region, so the currency is the
-one of what was read. Prices are compared within one region only.
+Accounts of the Chinese site pay in CNY and others in USD, whatever the region, so the currency is
+the one of the prices read. Prices are compared within one region only.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.provider.kit.disk_cache import DiskCache
-    from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts
+    from karpenter_provider_alibabacloud.catalogue.instance_type_info import InstanceTypeInfo
 
 __all__ = [
     "DISK_VERSION",
-    "GivenPrices",
     "OnDemandQuote",
-    "Prices",
+    "RegionPrices",
     "SpotAdvice",
     "SpotQuote",
+    "UserPrices",
     "quote_of",
 ]
 
 DISK_VERSION: Final = "1"
-"""Of the disk cache that is given to `restore` and `keep`."""
+"""Of the disk cache that is given to `restore` and `save`."""
 ON_DEMAND_LIFE: Final = timedelta(days=7)
 """How old an on-demand price may be that is better than an estimate."""
 SPOT_LIFE: Final = timedelta(days=1)
@@ -55,7 +56,7 @@ class OnDemandQuote(NamedTuple):
     family: str
     cpu_cores: int
     by_rates: float
-    """What the machine costs by shipped rates."""
+    """Price of the type by shipped rates."""
     read_at: datetime
 
 
@@ -67,16 +68,16 @@ class SpotQuote(NamedTuple):
 
 
 class SpotAdvice(NamedTuple):
-    """What ECS says of a type as spot in a zone, over the last 30 days."""
+    """ECS's advice on a type as spot in a zone, over the last 30 days."""
 
     percent: float
     """Of the on-demand price, on average: 30 is 70 percent off."""
     interruption_percent: float | None = None
-    """How many machines were taken back; None when nobody says."""
+    """Share of reclaimed instances; None when unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenPrices:
+class UserPrices:
     """Prices that the user gives for a region; they go before all others."""
 
     on_demand: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -87,7 +88,7 @@ class GivenPrices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tables:
+class _PriceTables:
     """Everything that was read; replaced as a whole, and never changed."""
 
     currency: str
@@ -98,8 +99,8 @@ class _Tables:
     """By hours that an instance is safe for, as text, and type."""
 
 
-class _Estimates(NamedTuple):
-    """What follows from on-demand prices for types whose price is not known."""
+class _EstimateFactors(NamedTuple):
+    """Estimates from on-demand prices for types whose price is unknown."""
 
     per_core: Mapping[str, float]
     """By family: median price of a core."""
@@ -107,23 +108,21 @@ class _Estimates(NamedTuple):
     """Median of price to price by shipped rates."""
 
 
-def quote_of(facts: InstanceTypeFacts, amount: float, *, now: datetime) -> OnDemandQuote:
+def quote_of(info: InstanceTypeInfo, amount: float, *, now: datetime) -> OnDemandQuote:
     """Return the quote for an on-demand price of a type."""
-    return OnDemandQuote(
-        amount, facts.family, facts.cpu_cores, shipped_rates().price_of(facts), now
-    )
+    return OnDemandQuote(amount, info.family, info.cpu_cores, shipped_rates().price_of(info), now)
 
 
 @final
-class Prices:
+class RegionPrices:
     """The prices of one region; callable from any thread."""
 
     def __init__(self, region: str) -> None:
         self._shipped: Final = shipped_prices(region)
         self._lock: Final = Lock()
         self._revision = 0
-        self._given = GivenPrices()
-        self._tables = _Tables(currency=self._shipped.currency)
+        self._user_prices = UserPrices()
+        self._tables = _PriceTables(currency=self._shipped.currency)
         self._estimates = _estimates({})
         self._advice: Mapping[str, Mapping[str, SpotAdvice]] = {}
         self._spot_hours: Final = {DEFAULT_SPOT_HOURS}
@@ -151,34 +150,32 @@ class Prices:
             self._spot_hours.add(hours)
         return is_new
 
-    def on_demand(self, facts: InstanceTypeFacts) -> Price:
+    def on_demand(self, info: InstanceTypeInfo) -> Price:
         """Return the on-demand price, if need be an estimate."""
         tables = self._tables
-        amount = self._known_on_demand(facts.name, tables)
+        amount = self._known_on_demand(info.name, tables)
         if amount is None:
-            amount = _estimate(facts, self._estimates)
+            amount = _estimate(info, self._estimates)
         return Price(amount, tables.currency)
 
-    def spot(
-        self, facts: InstanceTypeFacts, zone: str, *, hours: int = DEFAULT_SPOT_HOURS
-    ) -> Price:
+    def spot(self, info: InstanceTypeInfo, zone: str, *, hours: int = DEFAULT_SPOT_HOURS) -> Price:
         """Return the spot price in a zone, if need be an estimate.
 
         That is by the discount of the last 30 days there, else the highest price of other zones, else
         the on-demand price.
         """
         tables = self._tables
-        amount = self._known_spot(facts.name, zone, hours, tables)
+        amount = self._known_spot(info.name, zone, hours, tables)
         if amount is not None:
             return Price(amount, tables.currency)
-        advice = self._advice.get(facts.name, {}).get(zone)
+        advice = self._advice.get(info.name, {}).get(zone)
         if advice is not None:
-            on_demand = self.on_demand(facts)
+            on_demand = self.on_demand(info)
             return Price(on_demand.amount * advice.percent / 100, on_demand.currency)
-        elsewhere = _quote(tables, facts.name, hours)
+        elsewhere = _quote(tables, info.name, hours)
         if elsewhere is not None:
             return Price(max(elsewhere.by_zone.values()), tables.currency)
-        return self.on_demand(facts)
+        return self.on_demand(info)
 
     def is_estimated(
         self, instance_type: str, *, zone: str = "", hours: int = DEFAULT_SPOT_HOURS
@@ -190,7 +187,7 @@ class Prices:
         return self._known_on_demand(instance_type, tables) is None
 
     def interruption_percent(self, instance_type: str, zone: str) -> float | None:
-        """Return how many spot machines were taken back within 30 days; None when nobody says."""
+        """Return the share of spot instances reclaimed within 30 days; None when unknown."""
         advice = self._advice.get(instance_type, {}).get(zone)
         return None if advice is None else advice.interruption_percent
 
@@ -206,11 +203,11 @@ class Prices:
 
     # -- taking in -----------------------------------------------------------------------------
 
-    def give(self, given: GivenPrices) -> None:
+    def set_user_prices(self, given: UserPrices) -> None:
         """Take the user's prices in place of those given before."""
         with self._lock:
-            if given != self._given:
-                self._given = given
+            if given != self._user_prices:
+                self._user_prices = given
                 self._revision += 1
 
     def update_on_demand(self, quotes: Mapping[str, OnDemandQuote], *, currency: str) -> None:
@@ -259,10 +256,10 @@ class Prices:
             self._advice = {**self._advice, **usable}
             self._revision += changed
 
-    def _in_currency(self, currency: str) -> _Tables:
+    def _in_currency(self, currency: str) -> _PriceTables:
         """Begin anew when the cloud tells prices in another currency; call under the lock."""
         if currency and currency != self._tables.currency:
-            self._tables = _Tables(currency=currency)
+            self._tables = _PriceTables(currency=currency)
             self._estimates = _estimates({})
             self._revision += 1
         return self._tables
@@ -275,7 +272,7 @@ class Prices:
         if value is None:
             return
         try:
-            kept = msgspec.convert(value, _Tables)
+            kept = msgspec.convert(value, _PriceTables)
         except (msgspec.ValidationError, TypeError):
             return
         self.update_on_demand(
@@ -290,14 +287,14 @@ class Prices:
                     hours=int(hours),
                 )
 
-    def keep(self, disk: DiskCache, *, now: datetime) -> None:
+    def save(self, disk: DiskCache, *, now: datetime) -> None:
         """Replace what is on disk by what was read."""
         disk.write(msgspec.to_builtins(self._tables), now=now)
 
     # -- looking up ------------------------------------------------------------------------------
 
-    def _known_on_demand(self, name: str, tables: _Tables) -> float | None:
-        given = self._given.on_demand.get(name)
+    def _known_on_demand(self, name: str, tables: _PriceTables) -> float | None:
+        given = self._user_prices.on_demand.get(name)
         if given is not None:
             return given
         quote = tables.on_demand.get(name)
@@ -306,37 +303,37 @@ class Prices:
         shipped = self._shipped
         return shipped.prices.get(name) if shipped.currency == tables.currency else None
 
-    def _known_spot(self, name: str, zone: str, hours: int, tables: _Tables) -> float | None:
-        given = self._given.spot.get(name, {}).get(zone)
+    def _known_spot(self, name: str, zone: str, hours: int, tables: _PriceTables) -> float | None:
+        given = self._user_prices.spot.get(name, {}).get(zone)
         if given is not None:
             return given
         quote = _quote(tables, name, hours)
         return None if quote is None else quote.by_zone.get(zone)
 
 
-def _quote(tables: _Tables, name: str, hours: int) -> SpotQuote | None:
+def _quote(tables: _PriceTables, name: str, hours: int) -> SpotQuote | None:
     """Return the spot prices for a protected time, else those for the usual one."""
     by_hours = (tables.spot.get(str(each), {}) for each in (hours, DEFAULT_SPOT_HOURS))
     return next((quotes[name] for quotes in by_hours if name in quotes), None)
 
 
-def _estimates(quotes: Mapping[str, OnDemandQuote]) -> _Estimates:
+def _estimates(quotes: Mapping[str, OnDemandQuote]) -> _EstimateFactors:
     per_core: dict[str, list[float]] = {}
     for quote in quotes.values():
         if quote.family and quote.cpu_cores:
             per_core.setdefault(quote.family, []).append(quote.amount / quote.cpu_cores)
-    return _Estimates(
+    return _EstimateFactors(
         {family: median(amounts) for family, amounts in per_core.items()},
         _median(it.amount / it.by_rates for it in quotes.values() if it.by_rates > 0),
     )
 
 
-def _estimate(facts: InstanceTypeFacts, estimates: _Estimates) -> float:
-    per_core = estimates.per_core.get(facts.family)
+def _estimate(info: InstanceTypeInfo, estimates: _EstimateFactors) -> float:
+    per_core = estimates.per_core.get(info.family)
     if per_core is not None:
-        return per_core * facts.cpu_cores
-    # A core of a machine with GPUs is no measure for one without, nor memory for cores.
-    return estimates.scale * shipped_rates().price_of(facts)
+        return per_core * info.cpu_cores
+    # A core of an instance with GPUs is no measure for one without, nor memory for cores.
+    return estimates.scale * shipped_rates().price_of(info)
 
 
 def _median(values: Iterable[float]) -> float:

@@ -1,10 +1,10 @@
-"""The clients of Alibaba Cloud: made when first used, once for each service, shared by all threads.
+"""Creates the SDK clients of Alibaba Cloud: lazily, one for each service.
 
-Calls go through the generated SDKs, synchronously: their asynchronous methods open a connection, and a
-TLS context, for each call. Parameters and answers cross this module as plain mappings under the names
-of the API. A request is read into the SDK's own model of it, and what the model does not know is
-refused, so that a misspelt name is not lost in silence. Answers are not read into models: what the
-service says is handed on as it is.
+All threads share the clients. Calls go through the generated SDKs, synchronously: their
+asynchronous methods open a connection, and a TLS context, for each call. Parameters and answers
+cross this module as plain mappings under the names of the API. A request is read into the SDK's own
+model of it, and a name that the model does not have is refused, so that a misspelt name is not lost
+in silence. Answers are not read into models: they are returned as they came.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from karpenter_provider_alibabacloud import metadata
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
-from karpenter_provider_alibabacloud.retrying import RetryPolicy, is_repeatable
-from karpenter_provider_alibabacloud.wire import Caller, Endpoint
+from karpenter_provider_alibabacloud.retry_policy import RetryPolicy, is_repeatable
+from karpenter_provider_alibabacloud.sdk_caller import SdkCaller, ServiceEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.credentials import Credential
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
-__all__ = ["Clients", "Limits", "Observer", "Service", "pages_of"]
+__all__ = ["ClientLimits", "CloudClients", "Observer", "ServiceClient", "pages_of"]
 
 LAST_PAGE: Final = 359
 """A listing by page numbers ends here: a minute's allowance of calls for vSwitches is 360."""
@@ -39,8 +39,8 @@ Observer: TypeAlias = "Callable[[str, str, float], None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How long one try may take, how many connections stay open, how calls are repeated or held back."""
+class ClientLimits:
+    """Limits of calls: time of one try, open connections, repetitions and rates."""
 
     connect_seconds: float = 5
     read_seconds: float = 10
@@ -55,13 +55,13 @@ class Limits:
 
 
 @final
-class Service:
+class ServiceClient:
     """One service: `call` for one answer, `pages` for what comes in pieces."""
 
     def __init__(
         self,
         name: str,
-        made: Callable[[], Caller],
+        made: Callable[[], SdkCaller],
         *,
         retries: RetryPolicy,
         observe: Observer | None,
@@ -192,7 +192,7 @@ def _items(answer: Mapping[str, Any], path: str) -> list[Mapping[str, Any]]:
 
 
 @final
-class Clients:
+class CloudClients:
     """ECS, VPC and ACK."""
 
     def __init__(
@@ -205,13 +205,13 @@ class Clients:
         endpoint_cs: str = "",
         protocol: str = "",
         metadata_endpoint: str = metadata.ENDPOINT,
-        limits: Limits | None = None,
+        limits: ClientLimits | None = None,
         observe: Observer | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Nothing is imported or asked before a call is due.
 
-        An empty `region` is asked of the machine's metadata. `network` is `public` (also when empty) or
+        An empty `region` is asked of the instance's metadata. `network` is `public` (also when empty) or
         `vpc`. An endpoint (`host:port`) takes the place of the region's, and is spoken to directly
         whatever proxies the environment names.
         """
@@ -220,14 +220,14 @@ class Clients:
         self._endpoints: Final = {"ecs": endpoint_ecs, "vpc": endpoint_vpc, "cs": endpoint_cs}
         self._protocol: Final = protocol
         self._metadata_endpoint: Final = metadata_endpoint
-        self._limits: Final = limits or Limits()
+        self._limits: Final = limits or ClientLimits()
         self._lock: Final = Lock()
-        self._callers: Final[dict[str, Caller]] = {}
+        self._callers: Final[dict[str, SdkCaller]] = {}
         self._credential: Credential | None = None
         retries = self._limits.retries
 
-        def service(name: str) -> Service:
-            return Service(
+        def service(name: str) -> ServiceClient:
+            return ServiceClient(
                 name, lambda: self._caller(name), retries=retries, observe=observe, sleep=sleep
             )
 
@@ -243,9 +243,9 @@ class Clients:
         cls,
         settings: AlibabaCloudSettings,
         *,
-        limits: Limits | None = None,
+        limits: ClientLimits | None = None,
         observe: Observer | None = None,
-    ) -> Clients:
+    ) -> CloudClients:
         """Return the clients that the options of the provider ask for.
 
         They say how many connections are kept, too; the rest of `limits` has its defaults otherwise.
@@ -258,11 +258,11 @@ class Clients:
             endpoint_cs=settings.endpoint_cs,
             protocol=settings.endpoint_protocol,
             metadata_endpoint=settings.metadata_endpoint or metadata.ENDPOINT,
-            limits=replace(limits or Limits(), connections=settings.http_pool),
+            limits=replace(limits or ClientLimits(), connections=settings.http_pool),
             observe=observe,
         )
 
-    def __enter__(self) -> Clients:
+    def __enter__(self) -> CloudClients:
         return self
 
     def __exit__(
@@ -274,13 +274,13 @@ class Clients:
         self.close()
 
     @property
-    def limits(self) -> Limits:
-        """How long calls may take, and how many may be open."""
+    def limits(self) -> ClientLimits:
+        """Limits of time and number of calls."""
         return self._limits
 
     @property
     def region(self) -> str:
-        """The region of all calls; the machine's own when none is configured.
+        """The region of all calls; the instance's own when none is configured.
 
         Raises:
             SettingsError: nothing says which region it is.
@@ -312,16 +312,16 @@ class Clients:
         for caller in callers:
             caller.close()
 
-    def _caller(self, name: str) -> Caller:
+    def _caller(self, name: str) -> SdkCaller:
         found = self._callers.get(name)
         if found is None:
             region, credential = self.region, self.credential
             with self._lock:
                 found = self._callers.get(name)
                 if found is None:
-                    found = self._callers[name] = Caller(
+                    found = self._callers[name] = SdkCaller(
                         name,
-                        Endpoint(
+                        ServiceEndpoint(
                             region=region,
                             network=self._network,
                             address=self._endpoints[name],

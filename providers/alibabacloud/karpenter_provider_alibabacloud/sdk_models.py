@@ -1,8 +1,9 @@
-"""The models of a generated SDK, each loaded when it is asked for.
+"""Loads the models of a generated SDK one by one, when first used.
 
-The package of models imports all of its modules, more than a thousand of them for ECS, and the provider
-needs some dozens. That would be the larger part of what the SDKs take of time and memory, and most of
-all where they are not compiled to byte code. What imports the package otherwise finds the same classes.
+The package of models imports all of its modules, more than a thousand of them for ECS, and the
+provider needs some dozens. That would be the larger part of the time and memory that the SDKs take,
+and most of all where they are not compiled to byte code. Other importers of the package find the
+same classes.
 """
 
 from __future__ import annotations

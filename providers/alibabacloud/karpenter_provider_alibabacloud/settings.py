@@ -1,7 +1,8 @@
-"""The provider's settings: what can be set, and what was.
+"""Reads the provider's settings.
 
-Flags, variables and defaults are those of Karpenter's Alibaba Cloud provider, and some of ours. The
-core's `--cluster-name` is not used: ACK knows clusters by id, and so do the tags of instances.
+Flags, variables and defaults are those of Karpenter's Alibaba Cloud provider, and some of this one.
+The core's `--cluster-name` is not used: ACK identifies clusters by id, and so do the tags of
+instances.
 """
 
 from __future__ import annotations
@@ -45,60 +46,59 @@ SETTINGS: Final = (
         flag="--cluster-id",
         env="CLUSTER_ID",
         default="",
-        help="Id of the ACK cluster, by which its instances are told from another cluster's; must "
-        "be given.",
+        help="Id of the ACK cluster, which marks its instances; required.",
     ),
     SettingSpec(
         flag="--region-id",
         env="REGION_ID",
         default="",
-        help="Region of the cluster; empty = asked of the instance metadata service.",
+        help="Region of the cluster; empty = read from the instance metadata service.",
     ),
     SettingSpec(
         flag="--alibaba-cloud-network",
         env="ALIBABA_CLOUD_NETWORK",
         default="",
-        help="Endpoints that are called: public, or vpc for those within the VPC; empty = public.",
+        help="Network of the endpoints: public, or vpc for those within the VPC; empty = public.",
     ),
     SettingSpec(
         flag="--vm-memory-overhead-percent",
         env="VM_MEMORY_OVERHEAD_PERCENT",
         default=0.065,
-        help="Share of an instance type's memory that its nodes are assumed to lack, until one was "
-        "seen; 0.065 = 6.5 %.",
+        help="Share of an instance type's memory that its nodes are assumed to lack, until one has "
+        "registered; 0.065 = 6.5 %.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--interruption",
         env="INTERRUPTION",
         default=True,
-        help="Look for instances that are about to be taken back or maintained.",
+        help="Poll ECS for instances that will be reclaimed or maintained.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--interruption-poll-interval",
         env="INTERRUPTION_POLL_INTERVAL",
         default=_POLL,
-        help="How often spot instances are looked at for that; one second at least.",
+        help="Period of polls for reclaimed spot instances; one second at least.",
     ),
     SettingSpec(
         flag="--telemetry-share",
         env="TELEMETRY_SHARE",
         default=True,
-        help="Kept for existing charts: nothing is reported to anybody.",
+        help="Accepted for existing charts; no statistics are reported.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--launch-qps",
         env="LAUNCH_QPS",
         default=10.0,
-        help="Launches per second in the long run.",
+        help="Launches per second on average.",
     ),
     SettingSpec(
         flag="--launch-burst",
         env="LAUNCH_BURST",
         default=0,
-        help="Launches that may be made at once; 0 = as --apg-qps says.",
+        help="Launches that may be made at once; 0 = the value of --apg-qps.",
     ),
     SettingSpec(
         flag="--apg-qps",
@@ -111,33 +111,33 @@ SETTINGS: Final = (
         flag="--launch-api",
         env="LAUNCH_API",
         default="",
-        help="How instances are launched: AutoProvisioningGroup or RunInstances; empty = by "
-        "provisioning groups, where the NodeClass asks for nothing that they cannot carry.",
+        help="API of launches: AutoProvisioningGroup or RunInstances; empty = provisioning groups, "
+        "unless the NodeClass has settings that they do not support.",
     ),
     SettingSpec(
         flag="--cluster-type",
         env="CLUSTER_TYPE",
         default=CLUSTER_TYPES[0],
-        help="ACKManaged, or Custom for a cluster that is none of ACK's: user data is taken as it "
-        "is, and nothing is asked of ACK.",
+        help="ACKManaged, or Custom for a cluster outside of ACK: user data is used as it is, and "
+        "ACK is not called.",
     ),
     SettingSpec(
         flag="--alibaba-endpoint-ecs",
         env="ALIBABA_ENDPOINT_ECS",
         default="",
-        help="Host and port that ECS is called at; empty = the region's.",
+        help="Host and port of ECS; empty = the region's.",
     ),
     SettingSpec(
         flag="--alibaba-endpoint-vpc",
         env="ALIBABA_ENDPOINT_VPC",
         default="",
-        help="Host and port that VPC is called at; empty = the region's.",
+        help="Host and port of VPC; empty = the region's.",
     ),
     SettingSpec(
         flag="--alibaba-endpoint-cs",
         env="ALIBABA_ENDPOINT_CS",
         default="",
-        help="Host and port that ACK is called at; empty = the region's.",
+        help="Host and port of ACK; empty = the region's.",
     ),
     SettingSpec(
         flag="--alibaba-endpoint-protocol",
@@ -149,13 +149,13 @@ SETTINGS: Final = (
         flag="--alibaba-http-pool",
         env="ALIBABA_HTTP_POOL",
         default=64,
-        help="Connections that are kept open to each endpoint.",
+        help="Connections kept open to each endpoint.",
     ),
     SettingSpec(
         flag="--price-file",
         env="PRICE_FILE",
         default="",
-        help="File with prices that go before those the cloud tells, as JSON: {region: {type: "
+        help="File with prices that override those of the cloud, as JSON: {region: {type: "
         '{"onDemand": price, "spot": {zone: price}}}}; empty = none.',
     ),
     SettingSpec(
@@ -222,12 +222,12 @@ class AlibabaCloudSettings:
             price_file=str(given["price-file"]),
             metadata_endpoint=str(given["metadata-endpoint"]).rstrip("/"),
         )
-        complaints = [*settings._complaints()]
+        complaints = [*settings._findings()]
         if complaints:
             raise SettingsError("; ".join(complaints))
         return settings
 
-    def _complaints(self) -> Iterator[str]:
+    def _findings(self) -> Iterator[str]:
         if not self.cluster_id:
             yield (
                 "missing field, cluster-id: without --cluster-id instances cannot be told from "

@@ -1,11 +1,11 @@
-"""Works out which tags of an instance to set and to take away. Pure functions of values."""
+"""Computes which tags of an instance to set and which to remove."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS
+from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS
 from karpenter_provider_alibabacloud.labels import MAX_TAGS
 
 if TYPE_CHECKING:
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.kit.recent_launches import ClaimRef
 
-__all__ = ["TagChange", "TagWish", "tag_change"]
+__all__ = ["DesiredTags", "TagChange", "tag_change"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TagWish:
-    """What the tags of an instance are to be."""
+class DesiredTags:
+    """The tags that an instance should have."""
 
     added: Mapping[str, str]
     """Added where the key is missing; the first are the most important."""
@@ -27,12 +27,12 @@ class TagWish:
     obsolete: frozenset[tuple[str, str]] = frozenset()
     """Keys and values that the NodeClass once had, and has no more."""
     claim: ClaimRef | None = None
-    """Whose the instance is."""
+    """The claim of the instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagChange:
-    """What is to be done to the tags of an instance."""
+    """Tags to set on an instance, and tags to remove from it."""
 
     put: tuple[tuple[str, str], ...] = ()
     removed: tuple[str, ...] = ()
@@ -51,7 +51,10 @@ class TagChange:
 
 
 def tag_change(
-    tags: Mapping[str, str], wish: TagWish, *, is_settled: Callable[[ClaimRef], bool] | None = None
+    tags: Mapping[str, str],
+    wish: DesiredTags,
+    *,
+    is_settled: Callable[[ClaimRef], bool] | None = None,
 ) -> TagChange:
     """Return what makes tags what they are to be, as far as an instance has room for them.
 
@@ -63,7 +66,7 @@ def tag_change(
         return change
     if not all(is_settled(claim) for claim in CLAIM_TAGS.claims_of(tags)):
         return change
-    own = CLAIM_TAGS.written(
+    own = CLAIM_TAGS.tags_for(
         [wish.claim], other_tags=0, node_pool=tags.get(CLAIM_TAGS.pool_key, "")
     )
     given_up = tuple(key for key in tags if CLAIM_TAGS.is_key(key) and key not in own)
@@ -78,7 +81,7 @@ def tag_change(
     )
 
 
-def _tag_change(tags: Mapping[str, str], wish: TagWish) -> TagChange:
+def _tag_change(tags: Mapping[str, str], wish: DesiredTags) -> TagChange:
     wanted = {**wish.added, **wish.set}
     removed = {key for key, value in wish.obsolete if tags.get(key) == value and key not in wanted}
     put: dict[str, str] = {}

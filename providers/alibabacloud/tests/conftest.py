@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_provider_alibabacloud.sdk import Clients, Limits
+from karpenter_provider_alibabacloud.sdk import ClientLimits, CloudClients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,16 +27,16 @@ def cloud_server() -> Iterator[SimulatedAlibabaCloud]:
 
 
 @pytest.fixture(scope="session")
-def cloud_clients(cloud_server: SimulatedAlibabaCloud) -> Iterator[Clients]:
+def cloud_clients(cloud_server: SimulatedAlibabaCloud) -> Iterator[CloudClients]:
     """Clients for the session, as making one takes longer than a test; tests take `clients`."""
     endpoint = cloud_server.endpoint
-    with Clients(
+    with CloudClients(
         region=cloud_server.account.region,
         endpoint_ecs=endpoint,
         endpoint_vpc=endpoint,
         endpoint_cs=endpoint,
         protocol="http",
-        limits=Limits(read_seconds=10),
+        limits=ClientLimits(read_seconds=10),
         sleep=lambda _seconds: None,
     ) as made:
         yield made
@@ -57,7 +57,7 @@ def cloud(
 
 
 @pytest.fixture
-def clients(cloud: SimulatedAlibabaCloud, cloud_clients: Clients) -> Clients:
+def clients(cloud: SimulatedAlibabaCloud, cloud_clients: CloudClients) -> CloudClients:
     """Clients of the simulated cloud that wait for nothing before they try again."""
     return cloud_clients
 

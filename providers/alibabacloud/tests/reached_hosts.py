@@ -1,4 +1,4 @@
-"""Which hosts a process asks for anything, whoever in it does the asking."""
+"""Records the hosts that a process connects to."""
 
 from __future__ import annotations
 

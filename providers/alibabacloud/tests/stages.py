@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from karpenter_core.kube.resources import NODES
 from karpenter_core.provider.kit.simulated.cloud_time import utc_now
-from karpenter_core.testing.provider_stage import ProviderPlay
+from karpenter_core.testing.provider_cluster import ProviderClusterSpec
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
-from karpenter_provider_alibabacloud.retrying import RetryPolicy
-from karpenter_provider_alibabacloud.sdk import Limits
+from karpenter_provider_alibabacloud.retry_policy import RetryPolicy
+from karpenter_provider_alibabacloud.sdk import ClientLimits
 from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 from karpenter_simulated_alibabacloud.testing import node_class_for, simulated_environment
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_core.clock import Clock
-    from karpenter_core.testing.harness import Harness
-    from karpenter_core.testing.provider_stage import ProviderStage
-    from karpenter_simulated_alibabacloud.types import TypeFacts
+    from karpenter_core.testing.harness import ControllerHarness
+    from karpenter_core.testing.provider_cluster import ProviderCluster
+    from karpenter_simulated_alibabacloud.types import TypeInfo
     from karpenter_simulated_alibabacloud.world import WorldPlan
 
 RETRIES = RetryPolicy(
@@ -34,7 +34,7 @@ RETRIES = RetryPolicy(
     longest_backoff_seconds=0.001,
 )
 """What is waited for in a call is real time."""
-LIMITS = Limits(
+LIMITS = ClientLimits(
     connect_seconds=1,
     read_seconds=5,
     launch_read_seconds=5,
@@ -65,7 +65,7 @@ class ClusterTime:
 class Theatre:
     """One simulated cloud, and the stories that are played on it."""
 
-    def __init__(self, types: Iterable[TypeFacts], plan: WorldPlan | None = None) -> None:
+    def __init__(self, types: Iterable[TypeInfo], plan: WorldPlan | None = None) -> None:
         self._time = ClusterTime()
         self.cloud = SimulatedAlibabaCloud(instance_types=types, plan=plan, clock=self._time)
 
@@ -78,19 +78,19 @@ class Theatre:
     def play(
         self,
         folder: Path,
-        story: Callable[[ProviderStage], Awaitable[None]],
+        story: Callable[[ProviderCluster], Awaitable[None]],
         *,
         cluster_id: str = "",
         arguments: Iterable[str] = (),
     ) -> None:
         """Play a story to its end; `cluster_id` is the one of the ready world unless it is given."""
 
-        async def in_its_time(stage: ProviderStage) -> None:
+        async def in_its_time(stage: ProviderCluster) -> None:
             with self._time.of(stage.harness.cluster.clock):
                 await story(stage)
 
         cloud = self.cloud
-        ProviderPlay(
+        ProviderClusterSpec(
             plugins=lambda: {"alibabacloud": AlibabaCloudProvider(limits=LIMITS)},
             model=ECSNodeClass,
             arguments=(
@@ -134,7 +134,7 @@ def in_pool(name: str) -> Mapping[str, Any]:
 class Machines:
     """Lets machines join the cluster as kubelets do, and takes Nodes away whose machine is gone."""
 
-    def __init__(self, cloud: SimulatedAlibabaCloud, harness: Harness) -> None:
+    def __init__(self, cloud: SimulatedAlibabaCloud, harness: ControllerHarness) -> None:
         self._cloud = cloud
         self._harness = harness
         self._names: dict[str, str] = {}
@@ -157,7 +157,7 @@ class Machines:
 
 
 @asynccontextmanager
-async def joining(theatre: Theatre, stage: ProviderStage) -> AsyncIterator[None]:
+async def joining(theatre: Theatre, stage: ProviderCluster) -> AsyncIterator[None]:
     """Let machines join while the context is open."""
     task = asyncio.create_task(Machines(theatre.cloud, stage.harness).run())
     try:

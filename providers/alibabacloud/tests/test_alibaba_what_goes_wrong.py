@@ -1,4 +1,4 @@
-"""What users and operators get wrong on Alibaba Cloud, end to end: found, named, told, and mended.
+"""Tests mistakes of users and operators on Alibaba Cloud, end to end.
 
 A whole process of the controller runs against an embedded API server in simulated time, with the real
 SDKs against the simulated cloud. Whatever is wrong is a condition of the ECSNodeClass that names field
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
-from karpenter_core.testing.mistakes import Mistake
-from karpenter_core.testing.provider_stage import node_pool_manifest
+from karpenter_core.testing.provider_cluster import node_pool_manifest
+from karpenter_core.testing.user_mistakes import UserMistake
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.labels import NODE_CLASS_TAG
 from karpenter_simulated_alibabacloud.clusters import Cluster
-from karpenter_simulated_alibabacloud.signatures import SignatureCheck
+from karpenter_simulated_alibabacloud.signatures import SignatureMode
 from karpenter_simulated_alibabacloud.types import realistic_types
 from providers.alibabacloud.tests.stages import Theatre, in_pool, pod_manifest
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from karpenter_core.testing.provider_stage import ProviderStage
+    from karpenter_core.testing.provider_cluster import ProviderCluster
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 GROUP = "CreateAutoProvisioningGroup"
@@ -49,12 +49,12 @@ LONGEST_RECOVERY_SECONDS = 400
 @contextmanager
 def key_of(cloud: SimulatedAlibabaCloud, **variables: str) -> Iterator[None]:
     """Give the process a key that the account does not know, until it does."""
-    cloud.signatures.check_kind = SignatureCheck.STRICT
+    cloud.signatures.check_kind = SignatureMode.STRICT
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(f"ALIBABA_CLOUD_ACCESS_KEY_{name}", value)
         yield
-    cloud.signatures.check_kind = SignatureCheck.OFF
+    cloud.signatures.check_kind = SignatureMode.OFF
 
 
 @contextmanager
@@ -133,157 +133,161 @@ def no_key_pair(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
     )
 
 
-WRONG: tuple[Mistake[SimulatedAlibabaCloud], ...] = (
-    Mistake(
+WRONG: tuple[UserMistake[SimulatedAlibabaCloud], ...] = (
+    UserMistake(
         name="unknown access key",
         condition="VSwitchesReady",
         reason="InvalidAccessKeyIdNotFound",
-        named=("spec.vSwitchSelectorTerms", "vpc:DescribeVSwitches", "InvalidAccessKeyId.NotFound"),
+        must_name=(
+            "spec.vSwitchSelectorTerms",
+            "vpc:DescribeVSwitches",
+            "InvalidAccessKeyId.NotFound",
+        ),
         trouble=lambda cloud: key_of(cloud, ID="LTAI5tOfAnotherAccount"),
-        found_by_itself="InvalidAccessKeyId.NotFound",
+        cloud_check_names="InvalidAccessKeyId.NotFound",
     ),
-    Mistake(
+    UserMistake(
         name="wrong secret",
         condition="SecurityGroupsReady",
         reason="SignatureDoesNotMatch",
-        named=("spec.securityGroupSelectorTerms", "SignatureDoesNotMatch"),
+        must_name=("spec.securityGroupSelectorTerms", "SignatureDoesNotMatch"),
         trouble=lambda cloud: key_of(cloud, SECRET="of another key"),
-        found_by_itself="SignatureDoesNotMatch",
+        cloud_check_names="SignatureDoesNotMatch",
     ),
-    Mistake(
+    UserMistake(
         name="no credentials",
         condition="VSwitchesReady",
         reason="InvalidCredentials",
-        named=("spec.vSwitchSelectorTerms", "credentials"),
+        must_name=("spec.vSwitchSelectorTerms", "credentials"),
         trouble=no_credentials,
-        found_by_itself="credentials",
+        cloud_check_names="credentials",
         needs_restart=True,
     ),
-    Mistake(
+    UserMistake(
         name="no permission to look",
         condition="VSwitchesReady",
         reason="ForbiddenRAM",
-        named=("spec.vSwitchSelectorTerms", "vpc:DescribeVSwitches", "Forbidden.RAM"),
+        must_name=("spec.vSwitchSelectorTerms", "vpc:DescribeVSwitches", "Forbidden.RAM"),
         trouble=denied("vpc:DescribeVSwitches"),
-        found_by_itself="vpc:DescribeVSwitches",
+        cloud_check_names="vpc:DescribeVSwitches",
     ),
-    Mistake(
+    UserMistake(
         name="no permission to ask ACK",
         condition="ImagesReady",
         reason="StatusForbidden",
-        named=("spec.imageSelectorTerms", "cs:DescribeKubernetesVersionMetadata"),
+        must_name=("spec.imageSelectorTerms", "cs:DescribeKubernetesVersionMetadata"),
         trouble=denied("cs:DescribeKubernetesVersionMetadata"),
-        found_by_itself="cs:DescribeKubernetesVersionMetadata",
+        cloud_check_names="cs:DescribeKubernetesVersionMetadata",
     ),
-    Mistake(
+    UserMistake(
         name="no permission to join nodes",
         condition="ValidationSucceeded",
         reason="StatusForbidden",
-        named=("what joins nodes to the cluster", "cs:DescribeClusterAttachScripts"),
+        must_name=("what joins nodes to the cluster", "cs:DescribeClusterAttachScripts"),
         trouble=denied("cs:DescribeClusterAttachScripts"),
-        found_by_itself="cs:DescribeClusterAttachScripts",
+        cloud_check_names="cs:DescribeClusterAttachScripts",
     ),
-    Mistake(
+    UserMistake(
         name="no permission to run instances",
         condition="ValidationSucceeded",
         reason="RunInstancesAuthCheckFailed",
-        named=("ecs:RunInstances", "Forbidden.RAM"),
+        must_name=("ecs:RunInstances", "Forbidden.RAM"),
         trouble=denied("ecs:RunInstances"),
     ),
-    Mistake(
+    UserMistake(
         name="no permission to make provisioning groups",
         condition="ValidationSucceeded",
         reason=f"{GROUP}AuthCheckFailed",
-        named=(f"ecs:{GROUP}", "Forbidden.RAM"),
+        must_name=(f"ecs:{GROUP}", "Forbidden.RAM"),
         trouble=denied(f"ecs:{GROUP}"),
     ),
-    Mistake(
+    UserMistake(
         name="no permission to see instances",
         condition="ValidationSucceeded",
         reason="DescribeInstancesAuthCheckFailed",
-        named=("ecs:DescribeInstances", "Forbidden.RAM"),
+        must_name=("ecs:DescribeInstances", "Forbidden.RAM"),
         trouble=denied("ecs:DescribeInstances"),
-        found_by_itself="ecs:DescribeInstances",
+        cloud_check_names="ecs:DescribeInstances",
     ),
-    Mistake(
+    UserMistake(
         name="an account that cannot pay",
         condition="ValidationSucceeded",
         reason="InvalidAccountStatusNotEnoughBalance",
-        named=("InvalidAccountStatus.NotEnoughBalance",),
+        must_name=("InvalidAccountStatus.NotEnoughBalance",),
         trouble=in_arrears,
     ),
-    Mistake(
+    UserMistake(
         name="no vSwitch selected",
         condition="VSwitchesReady",
         reason="vSwitchesNotFound",
-        named=("spec.vSwitchSelectorTerms[0] tags {team: nobody}",),
+        must_name=("spec.vSwitchSelectorTerms[0] tags {team: nobody}",),
         spec={"vSwitchSelectorTerms": [{"tags": {"team": "nobody"}}]},
     ),
-    Mistake(
+    UserMistake(
         name="vSwitches of two VPCs",
         condition="VSwitchesReady",
         reason="MultipleVPCs",
-        named=("spec.vSwitchSelectorTerms", "several VPCs"),
+        must_name=("spec.vSwitchSelectorTerms", "several VPCs"),
         trouble=vswitch_of_another_vpc,
     ),
-    Mistake(
+    UserMistake(
         name="no security group selected",
         condition="SecurityGroupsReady",
         reason="SecurityGroupsNotFound",
-        named=('spec.securityGroupSelectorTerms[0] name "nobodys"',),
+        must_name=('spec.securityGroupSelectorTerms[0] name "nobodys"',),
         spec={"securityGroupSelectorTerms": [{"name": "nobodys"}]},
     ),
-    Mistake(
+    UserMistake(
         name="a security group of another VPC",
         condition="SecurityGroupsReady",
         reason="SecurityGroupVPCMismatch",
-        named=("spec.securityGroupSelectorTerms", "not in the VPC of the vSwitches"),
+        must_name=("spec.securityGroupSelectorTerms", "not in the VPC of the vSwitches"),
         trouble=foreign_group,
     ),
-    Mistake(
+    UserMistake(
         name="security groups of two kinds",
         condition="SecurityGroupsReady",
         reason="MixedSecurityGroupTypes",
-        named=("spec.securityGroupSelectorTerms", "basic (normal) and enterprise groups"),
+        must_name=("spec.securityGroupSelectorTerms", "basic (normal) and enterprise groups"),
         trouble=basic_group,
     ),
-    Mistake(
+    UserMistake(
         name="unknown version of an alias",
         condition="ImagesReady",
         reason="ImagesNotFound",
-        named=('spec.imageSelectorTerms[0] alias "ContainerOS@19990101"', "1.32.1-aliyun.1"),
+        must_name=('spec.imageSelectorTerms[0] alias "ContainerOS@19990101"', "1.32.1-aliyun.1"),
         spec={"imageSelectorTerms": [{"alias": "ContainerOS@19990101"}]},
     ),
-    Mistake(
+    UserMistake(
         name="invalid user data",
         condition="ValidationSucceeded",
         reason="InvalidUserData",
-        named=("spec.userData", "MIME"),
+        must_name=("spec.userData", "MIME"),
         spec={"userData": "MIME-Version: 1.0\nContent-Type: multipart/mixed\n\nnothing"},
     ),
-    Mistake(
+    UserMistake(
         name="unknown key pair",
         condition="ValidationSucceeded",
         reason="InvalidKeyPairNotFound",
-        named=("spec.keyPairName", "InvalidKeyPair.NotFound"),
+        must_name=("spec.keyPairName", "InvalidKeyPair.NotFound"),
         spec={"keyPairName": "nobodys"},
         trouble=no_key_pair,
     ),
-    Mistake(
+    UserMistake(
         name="unknown deployment set",
         condition="ValidationSucceeded",
         reason="InvalidDeploymentSetIdNotFound",
-        named=("spec.deploymentSetId", "ds-nobodys"),
+        must_name=("spec.deploymentSetId", "ds-nobodys"),
         spec={"deploymentSetId": "ds-nobodys"},
     ),
-    Mistake(
+    UserMistake(
         name="unknown cluster",
         condition="ImagesReady",
         reason="ErrorClusterNotFound",
-        named=("--cluster-id", f'"{STRANGER}"', "cn-hangzhou"),
+        must_name=("--cluster-id", f'"{STRANGER}"', "cn-hangzhou"),
         trouble=no_such_cluster,
         settings={"cluster_id": STRANGER},
-        found_by_itself="--cluster-id",
+        cloud_check_names="--cluster-id",
     ),
 )
 
@@ -329,22 +333,22 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(theatre, tmp_pat
     cloud = theatre.cloud
     is_everybodys = case.trouble is not None and not case.spec
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         controller = stage.running
-        with case.made_in(cloud):
+        with case.applied_to(cloud):
             cloud.calls.clear()
             stage.apply(theatre.node_class(**case.spec), POOL, POD)
             stage.apply(theatre.node_class(SPARE), SPARE_POOL, SPARE_POD)
             await stage.until_ready("False")
-            await stage.minutes(MINUTES)
+            await stage.advance_minutes(MINUTES)
             # What launches are refused for is tried again now and then.
             await stage.until_ready("False")
             calls, launches = len(cloud.calls.all), cloud.calls.count(GROUP)
-            told = await stage.told()
+            user_messages = await stage.user_messages()
 
         assert controller.is_alive
         assert launched_by(cloud) == ([] if is_everybodys else [SPARE])
-        assert case.unsaid(told) == []
+        assert case.missing_messages(user_messages) == []
         assert calls <= CALLS_A_MINUTE * MINUTES + CALLS_AT_FIRST
         assert launches <= LAUNCHES_A_MINUTE * (MINUTES + 2)
 
@@ -357,7 +361,7 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(theatre, tmp_pat
         )
         assert stage.running is controller or case.needs_restart
         assert stage.is_ready("True")
-        assert await stage.said_of_objects() == ""
+        assert await stage.doctor_object_errors() == ""
 
     theatre.play(tmp_path, story, **case.settings)
 
@@ -378,7 +382,7 @@ def without_rules(schema: Any) -> Any:
 def test_a_family_that_nobody_knows_is_told_though_it_is_stored_already(theatre, tmp_path):
     """Case 17: an older CRD let it in."""
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         cluster = stage.harness.cluster
         name = f"{ECSNodeClass.resource.plural}.{ECSNodeClass.resource.group}"
         stored = cluster.find(CUSTOM_RESOURCE_DEFINITIONS, name)
@@ -388,13 +392,13 @@ def test_a_family_that_nobody_knows_is_told_though_it_is_stored_already(theatre,
         stage.apply(theatre.node_class(imageSelectorTerms=[{"alias": "Debian"}]), POOL, POD)
         stage.apply(ours)
         await stage.until_ready("False")
-        await stage.minutes(MINUTES)
+        await stage.advance_minutes(MINUTES)
 
-        told = stage.conditions()["ImagesReady"]
-        assert (told["status"], told["reason"]) == ("False", "ImagesNotFound")
+        user_messages = stage.conditions()["ImagesReady"]
+        assert (user_messages["status"], user_messages["reason"]) == ("False", "ImagesNotFound")
         for each in ('spec.imageSelectorTerms[0] alias "Debian"', "ContainerOS"):
-            assert each in told["message"]
-            assert each in await stage.said_of_objects()
+            assert each in user_messages["message"]
+            assert each in await stage.doctor_object_errors()
         assert stage.running.is_alive
         assert not theatre.cloud.living()
 
@@ -423,14 +427,14 @@ def test_what_goes_wrong_later_costs_no_machine(theatre, tmp_path, trouble, cond
     """A machine that runs goes on, whatever the NodeClass has come to."""
     cloud = theatre.cloud
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         stage.apply(theatre.node_class(), POOL, POD)
         await stage.harness.settle(lambda: len(cloud.living()) == 1)
         claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
         with trouble(cloud):
             await stage.until_ready("False", seconds=1000)
             # Longer would end the claim: nothing here makes a Node of the machine.
-            await stage.minutes(3)
+            await stage.advance_minutes(3)
             assert stage.conditions()[condition]["status"] == "False"
             assert stage.running.is_alive
             assert {claim["metadata"]["uid"] for claim in stage.harness.claims()} == claims

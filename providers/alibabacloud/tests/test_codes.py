@@ -1,4 +1,4 @@
-"""What codes of Alibaba Cloud mean (section 7 of its specification)."""
+"""Tests the classes of Alibaba Cloud's error codes (section 7)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from karpenter_core.testing.conformance import *  # noqa: F403
-from karpenter_core.testing.conformance import Subject
+from karpenter_core.testing.conformance import ConformanceSubject
 from karpenter_simulated_alibabacloud.testing import subject_on
 
 if TYPE_CHECKING:
@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def subject(few_types_cloud: SimulatedAlibabaCloud) -> Subject:
+def subject(few_types_cloud: SimulatedAlibabaCloud) -> ConformanceSubject:
     return subject_on(few_types_cloud)

@@ -1,4 +1,4 @@
-"""Which of the credentials that are there are used (section 12.2 of the provider's behaviour)."""
+"""Tests the choice between available credentials (section 12.2)."""
 
 from __future__ import annotations
 

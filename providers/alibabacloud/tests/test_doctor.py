@@ -1,4 +1,4 @@
-"""What karpenter doctor finds about Alibaba Cloud."""
+"""Tests the findings of `karpenter doctor` about Alibaba Cloud."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from karpenter_core.provider.contract import Severity
-from karpenter_provider_alibabacloud.discovery.cluster import Clusters
-from karpenter_provider_alibabacloud.doctor import Doctor
-from karpenter_provider_alibabacloud.sdk import Clients
+from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
+from karpenter_provider_alibabacloud.doctor import ProviderDoctor
+from karpenter_provider_alibabacloud.sdk import CloudClients
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 from providers.alibabacloud.tests.hand_clock import HandClock
 
@@ -41,10 +41,10 @@ def examine(cloud, clients):
 
     def run(*, by=clients, gate=True, **changes):
         settings = AlibabaCloudSettings(cluster_id=cloud.world.cluster, **changes)
-        cluster = Clusters(
+        cluster = ClusterReader(
             by, HandClock(), cluster_id=settings.cluster_id, cluster_type=settings.cluster_type
         )
-        doctor = Doctor(by, settings=settings, cluster=cluster, uses_reservations=gate)
+        doctor = ProviderDoctor(by, settings=settings, cluster=cluster, uses_reservations=gate)
         return doctor.check()
 
     return run
@@ -147,7 +147,7 @@ def test_interruptions_that_nobody_looks_for_are_warned_of(examine):
 
 
 def test_a_region_that_nothing_tells_is_a_finding(cloud, examine):
-    with Clients(endpoint_ecs=cloud.endpoint, metadata_endpoint="http://127.0.0.1:9") as lost:
+    with CloudClients(endpoint_ecs=cloud.endpoint, metadata_endpoint="http://127.0.0.1:9") as lost:
         (found,) = examine(by=lost)
 
     assert "REGION_ID" in found.remedy

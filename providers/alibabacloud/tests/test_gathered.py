@@ -1,4 +1,4 @@
-"""What is asked for at the same time shares calls, through the core: acceptance cases 67 and 81."""
+"""Tests that concurrent requests share calls (cases 67 and 81)."""
 
 from __future__ import annotations
 

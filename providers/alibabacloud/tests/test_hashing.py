@@ -1,4 +1,4 @@
-"""What makes the hash of an ECSNodeClass another one (acceptance case 90, and 93 as to the version)."""
+"""Tests the hash of an ECSNodeClass (cases 90 and 93)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is loaded when (acceptance case 100); how long it takes and how large it is `benchmarks.startup` measures."""
+"""Tests which modules are loaded, and when (case 100)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ RUNNING = "; ".join(
 """Every module of a provider that runs."""
 CALL = """
 from karpenter_provider_alibabacloud.codes import ApiError
-from karpenter_provider_alibabacloud.sdk import Clients
+from karpenter_provider_alibabacloud.sdk import CloudClients
 service, action, parameters = {call!r}
 nobody = "127.0.0.1:9"
-with Clients(
+with CloudClients(
     region="cn-hangzhou",
     endpoint_ecs=nobody,
     endpoint_vpc=nobody,

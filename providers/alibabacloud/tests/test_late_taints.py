@@ -11,7 +11,7 @@ from karpenter_core.api.labels import REGISTERED
 from karpenter_core.api.records import NodeConditionView, NodeView, Taint
 from karpenter_core.errors import ApiError, ConflictError
 from karpenter_provider_alibabacloud.labels import NODE_CLASS
-from karpenter_provider_alibabacloud.late_taints import LateTaints
+from karpenter_provider_alibabacloud.late_taints import LateTaintRemover
 from providers.alibabacloud.tests.hand_clock import NOON, HandClock
 
 LATE = Taint(key="karpenter.sh/unregistered", effect="NoExecute")
@@ -47,7 +47,7 @@ class Server:
         return self.nodes[name]
 
     def look(self):
-        late = LateTaints(HandClock(), nodes=self, read_nodes=lambda: self.nodes)
+        late = LateTaintRemover(HandClock(), nodes=self, read_nodes=lambda: self.nodes)
         asyncio.run(late.run())
         return self.patches
 

@@ -1,4 +1,4 @@
-"""What the manifests of the guide give the controller: acceptance case 99.
+"""Tests the manifests of the guide (case 99).
 
 That RRSA is used where there is no key is in `test_sdk.py`.
 """

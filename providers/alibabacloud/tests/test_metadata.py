@@ -12,7 +12,7 @@ import pytest
 from karpenter_core.errors import SettingsError
 from karpenter_provider_alibabacloud import metadata
 from karpenter_provider_alibabacloud.metadata import region_id
-from karpenter_provider_alibabacloud.sdk import Clients
+from karpenter_provider_alibabacloud.sdk import CloudClients
 
 
 class Metadata(BaseHTTPRequestHandler):
@@ -102,8 +102,8 @@ def test_a_service_that_says_nothing_is_given_up(monkeypatch):
 
 
 def test_clients_ask_for_the_region_once_and_only_where_none_is_configured(service):
-    asking = Clients(metadata_endpoint=service.url)
-    told = Clients(region="cn-hangzhou", metadata_endpoint=service.url)
+    asking = CloudClients(metadata_endpoint=service.url)
+    told = CloudClients(region="cn-hangzhou", metadata_endpoint=service.url)
 
     assert [asking.region, asking.region, told.region] == [
         "cn-beijing",

@@ -18,10 +18,10 @@ from karpenter_core.provider.catalogue import (
 )
 from karpenter_provider_alibabacloud.api.nodeclass import VSwitchTerm
 from karpenter_provider_alibabacloud.codes import ApiError
-from karpenter_provider_alibabacloud.discovery.vswitches import VSwitches
+from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
 from karpenter_provider_alibabacloud.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
-from karpenter_provider_alibabacloud.sdk import Clients
+from karpenter_provider_alibabacloud.sdk import CloudClients
 from providers.alibabacloud.tests.hand_clock import HandClock
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
@@ -54,11 +54,11 @@ def test_offerings_and_types_have_series(metrics, registry):
         price=Price(0.2),
         available=False,
     )
-    facts = {INSTANCE_CPU: "2", INSTANCE_MEMORY: "8192"}
+    info = {INSTANCE_CPU: "2", INSTANCE_MEMORY: "8192"}
     large = InstanceType(
         name="ecs.g7.large",
         requirements=Requirements(
-            tuple(Requirement.of(key, "In", (value,)) for key, value in facts.items())
+            tuple(Requirement.of(key, "In", (value,)) for key, value in info.items())
         ),
         offerings=(offering,),
         capacity={"memory": 7659 * 2**20},
@@ -76,7 +76,7 @@ def test_offerings_and_types_have_series(metrics, registry):
 
 
 def test_calls_are_counted_with_how_they_ended(cloud, metrics, registry):
-    with Clients(
+    with CloudClients(
         region=cloud.account.region,
         endpoint_ecs=cloud.endpoint,
         protocol="http",
@@ -101,7 +101,7 @@ def test_calls_are_counted_with_how_they_ended(cloud, metrics, registry):
 
 
 def test_launches_and_batches_are_measured(metrics, registry):
-    metrics.observe_pairs(20)
+    metrics.observe_targets(20)
     metrics.observe_batch("delete_instances", 5)
 
     assert registry.get_sample_value(f"{OURS}launch_pairs_tried_sum") == 20
@@ -118,7 +118,7 @@ def test_prices_that_are_estimated_have_a_number(metrics, registry):
 
 def test_free_addresses_are_those_of_the_last_look(cloud, clients, metrics, registry, clock):
     vswitch = cloud.world.vswitches["cn-hangzhou-b"]
-    found = VSwitches(clients, clock, observe=metrics.observe_vswitches).find(
+    found = VSwitchReader(clients, clock, observe=metrics.observe_vswitches).find(
         [VSwitchTerm(id=vswitch)]
     )
 

@@ -1,4 +1,4 @@
-"""What the guide says about moving over from the existing provider is so: names, settings, fields."""
+"""Tests the guide's chapter on moving over from the existing provider."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pytest
 import yaml
 
 from karpenter_core.controllers.nodeclass.controller import termination_finalizer
-from karpenter_core.operator.settings import OPTIONS, load_settings, parse_feature_gates
+from karpenter_core.operator.option_shapes import parse_feature_gates
+from karpenter_core.operator.settings import OPTIONS
+from karpenter_core.operator.settings_loader import load_settings
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ECSNodeClassSpec
-from karpenter_provider_alibabacloud.described import provider_id
-from karpenter_provider_alibabacloud.instance_owners import owned_tags
+from karpenter_provider_alibabacloud.described_instances import provider_id
+from karpenter_provider_alibabacloud.instance_tags import owned_tags
 from karpenter_provider_alibabacloud.settings import SETTINGS
 
 ROOT = Path(__file__).parents[3]

@@ -20,7 +20,7 @@ from karpenter_core.api.crd import render_crd
 from karpenter_core.api.durations import format_duration
 from karpenter_core.api.schema import SchemaValidator
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-from karpenter_provider_alibabacloud.instance_owners import owned_tags
+from karpenter_provider_alibabacloud.instance_tags import owned_tags
 from karpenter_provider_alibabacloud.settings import SETTINGS
 
 ROOT = Path(__file__).parents[3]

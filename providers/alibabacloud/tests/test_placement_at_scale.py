@@ -11,10 +11,10 @@ import pytest
 
 from karpenter_core.kube.resources import PODS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
-from karpenter_core.provider.kit.simulated.faults import Fault, FaultKind
-from karpenter_core.testing.provider_stage import node_pool_manifest
+from karpenter_core.provider.kit.simulated.faults import CloudFault, CloudFaultKind
+from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-from karpenter_simulated_alibabacloud.pools import Pool
+from karpenter_simulated_alibabacloud.pools import InstancePool
 from karpenter_simulated_alibabacloud.types import realistic_types
 from karpenter_simulated_alibabacloud.world import WorldPlan
 from providers.alibabacloud.tests.stages import Theatre, pod_manifest
@@ -22,7 +22,7 @@ from providers.alibabacloud.tests.stages import Theatre, pod_manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from karpenter_core.testing.provider_stage import ProviderStage
+    from karpenter_core.testing.provider_cluster import ProviderCluster
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 pytestmark = pytest.mark.timeout(240)
@@ -62,7 +62,7 @@ def theatre(opened: Theatre) -> Theatre:
     return opened
 
 
-def launched(stage: ProviderStage) -> dict[str, dict[str, Any]]:
+def launched(stage: ProviderCluster) -> dict[str, dict[str, Any]]:
     """Return the NodeClaims that have a machine, by provider id."""
     claims = stage.harness.claims()
     there = [each for each in claims if each.get("status", {}).get("providerID")]
@@ -80,7 +80,7 @@ def machines(cloud: SimulatedAlibabaCloud) -> set[str]:
     return {cloud.instances.provider_id(each) for each in cloud.living()}
 
 
-async def until_nothing_is_left(theatre: Theatre, stage: ProviderStage) -> None:
+async def until_nothing_is_left(theatre: Theatre, stage: ProviderCluster) -> None:
     """Delete all that wants machines, and wait until there are none."""
     cluster = stage.harness.cluster
     for pod in stage.harness.pods():
@@ -96,7 +96,7 @@ def test_a_thousand_pods_that_share_no_machine_get_a_thousand(theatre, tmp_path)
     """Machines that are each a claim's own, by few calls; when all is deleted nothing is left."""
     cloud = theatre.cloud
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         stage.apply(theatre.node_class(), POOL)
         await stage.until_ready("True")
         cloud.calls.clear()
@@ -122,30 +122,30 @@ def test_a_thousand_pods_that_share_no_machine_get_a_thousand(theatre, tmp_path)
 def test_lost_replies_and_too_little_stock_leave_no_machine_without_a_claim(theatre, tmp_path):
     """Those that got none get theirs when there is stock again."""
     cloud = theatre.cloud
-    lost = Fault(
-        kind=FaultKind.LOST_REPLY,
+    lost = CloudFault(
+        kind=CloudFaultKind.LOST_REPLY,
         action=GROUP,
         where=lambda parameters: str(parameters["ClientToken"])[0] in "01234567",
     )
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         for zone in cloud.world.zones:
             cloud.capacity.stock(
-                Pool(capacity_type="on-demand", instance_type=LARGE, zone=zone), FEW // 5
+                InstancePool(capacity_type="on-demand", instance_type=LARGE, zone=zone), FEW // 5
             )
         stage.apply(theatre.node_class(), POOL)
         await stage.until_ready("True")
         with cloud.faults.add(lost):
             stage.apply(*pods(FEW))
-            await stage.minutes(1)
+            await stage.advance_minutes(1)
         assert lost.struck
-        await stage.minutes(2)
+        await stage.advance_minutes(2)
         assert len(cloud.living()) == 3 * (FEW // 5)
         assert machines(cloud) == launched(stage).keys()
 
         cloud.capacity.clear()
         for _ in range(LONGEST_SHORTAGE_MINUTES):
-            await stage.minutes(1)
+            await stage.advance_minutes(1)
             if len(cloud.living()) == FEW:
                 break
         assert len(launched(stage)) == FEW

@@ -1,4 +1,4 @@
-"""Where machines of Alibaba Cloud come, and where they never do, through the whole controller.
+"""Tests the zones of launched instances through the whole controller.
 
 Pods are placed, machines join and pods run, in simulated time (acceptance cases 48, 50, 57, 62 and 64).
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from karpenter_core.kube.resources import NODES
-from karpenter_core.testing.provider_stage import node_pool_manifest
+from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.types import realistic_types
 from providers.alibabacloud.tests.stages import Theatre, joining, pod_manifest
@@ -20,7 +20,7 @@ from providers.alibabacloud.tests.stages import Theatre, joining, pod_manifest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from karpenter_core.testing.provider_stage import ProviderStage
+    from karpenter_core.testing.provider_cluster import ProviderCluster
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 GROUP = "CreateAutoProvisioningGroup"
@@ -72,11 +72,11 @@ def asked_for(cloud: SimulatedAlibabaCloud) -> set[str]:
     return {config["VSwitchId"] for each in read for config in each}
 
 
-async def until_running(stage: ProviderStage, count: int, *, seconds: float = 120) -> None:
+async def until_running(stage: ProviderCluster, count: int, *, seconds: float = 120) -> None:
     await stage.harness.settle(lambda: len(stage.harness.pods("Running")) == count, seconds=seconds)
 
 
-def nothing_is_leaked(cloud: SimulatedAlibabaCloud, stage: ProviderStage) -> bool:
+def nothing_is_leaked(cloud: SimulatedAlibabaCloud, stage: ProviderCluster) -> bool:
     """Whether each machine is some claim's, and each claim's a machine of its own."""
     claimed = [claim["status"]["providerID"] for claim in stage.harness.claims()]
     machines = [cloud.instances.provider_id(each) for each in cloud.living()]
@@ -84,9 +84,9 @@ def nothing_is_leaked(cloud: SimulatedAlibabaCloud, stage: ProviderStage) -> boo
 
 
 def sell_out_zone_b(cloud: SimulatedAlibabaCloud, left: int) -> Callable[[], None]:
-    from karpenter_simulated_alibabacloud.pools import Pool
+    from karpenter_simulated_alibabacloud.pools import InstancePool
 
-    cloud.capacity.stock(Pool(capacity_type="*", instance_type="*", zone=ZONE_B), left)
+    cloud.capacity.stock(InstancePool(capacity_type="*", instance_type="*", zone=ZONE_B), left)
     return cloud.capacity.clear
 
 
@@ -108,7 +108,7 @@ def test_what_a_zone_cannot_give_comes_from_another_until_it_can_again(
     """In the same launch, though the cheapest zone counted as free when it was made."""
     cloud = theatre.cloud
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         async with joining(theatre, stage):
             stage.apply(theatre.node_class(), pool())
             await stage.until_ready("True")
@@ -128,7 +128,7 @@ def test_what_a_zone_cannot_give_comes_from_another_until_it_can_again(
             assert nothing_is_leaked(cloud, stage)
 
             mend()
-            await stage.minutes(minutes + LISTED_MINUTES)
+            await stage.advance_minutes(minutes + LISTED_MINUTES)
             stage.apply(pod_manifest("third", cpu=ALONE))
             await until_running(stage, 7)
             assert zones(cloud) == {ZONE_B: left + 1, ZONE_G: 6 - left}
@@ -187,7 +187,7 @@ def test_what_is_bound_to_a_zone_comes_there_or_not_at_all(
     cloud = theatre.cloud
     vswitch = cloud.world.vswitches[ZONE_G]
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         async with joining(theatre, stage):
             stage.apply(
                 theatre.node_class(vSwitchSelectionPolicy=policy), pool(capacity=[capacity_type])
@@ -199,7 +199,7 @@ def test_what_is_bound_to_a_zone_comes_there_or_not_at_all(
                 cloud.networks.leave_addresses(vswitch, 0)
             cloud.calls.clear()
             stage.apply(*bound_to_zone_g(bound_by))
-            await stage.minutes(8)
+            await stage.advance_minutes(8)
             assert asked_for(cloud) == {vswitch}
             assert cloud.calls.count(GROUP) <= 4
             assert not cloud.living()
@@ -220,7 +220,7 @@ def test_each_machine_boots_from_an_image_of_its_own_architecture(theatre, tmp_p
     cloud = theatre.cloud
     both = pool(types=[LARGE, ARM], arch=["amd64", "arm64"])
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         async with joining(theatre, stage):
             stage.apply(
                 theatre.node_class(imageSelectorTerms=[{"alias": "AlibabaCloudLinux3"}]), both

@@ -114,7 +114,7 @@ def test_stock_is_asked_for_again_when_launches_find_another_one(cloud, context,
     """Section 3.1: after three failures in a row, however lately it was read; once a minute at most."""
     plugin.karpenter_start(context)
     running = plugin.running
-    running.parts.launching = Launching()
+    running.parts.launcher = Launching()
     request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     refresh = next(task.run for task in running.tasks() if task.name == "stock")
     refresh()
@@ -138,7 +138,7 @@ def test_types_are_asked_for_again_too_but_rarely(cloud, context, plugin, woken)
     """Section 3.1: what the region sells may be another; that is a dozen calls."""
     plugin.karpenter_start(context)
     running = plugin.running
-    running.parts.launching = Launching()
+    running.parts.launcher = Launching()
     request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     refresh = next(task.run for task in running.tasks() if task.name == "instance-types")
     refresh()
@@ -173,7 +173,7 @@ def test_what_is_not_permitted_to_launches_is_noted_for_their_node_class(
                 raise error
             return [error for _ in requests]
 
-    plugin.running.parts.launching = Refused()
+    plugin.running.parts.launcher = Refused()
     request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     with pytest.raises(AuthError) if raised else nullcontext():
         plugin.running.launch([request])
@@ -219,6 +219,25 @@ def test_every_period_is_above_zero_and_every_name_its_own(context, plugin):
     assert all(task.period > timedelta() for task in tasks)
 
 
+def test_what_each_process_knows_it_reads_itself_and_the_leader_does_the_rest(context, plugin):
+    """The types at a time of their own: controllers that started together spread their calls."""
+    plugin.karpenter_start(context)
+    found = {
+        task.name: (task.period, task.leader_only, task.run.__name__)
+        for task in plugin.running.tasks()
+    }
+    minute = timedelta(minutes=1)
+    period, *types = found.pop("instance-types")
+    assert timedelta(hours=12) * 0.9 <= period <= timedelta(hours=12) * 1.1
+    assert types == [False, "_refresh_types"]
+    assert {name: found[name] for name in ("stock", "prices", "system-disks", "late-taints")} == {
+        "stock": (5 * minute, False, "_refresh_stock"),
+        "prices": (minute, False, "_refresh_prices"),
+        "system-disks": (5 * minute, True, "_refresh_disks"),
+        "late-taints": (minute, True, "run"),
+    }
+
+
 def task_of(plugin, name):
     return next(task.run for task in plugin.karpenter_declare_tasks() if task.name == name)
 
@@ -246,7 +265,7 @@ class TestOnePartTellsAnother:
 
         task_of(plugin, "spot-reclaims")()
 
-        marks = plugin.running.parts.unavailable.view(now=cloud.time()).offerings
+        marks = plugin.running.parts.unavailable_offerings.view(now=cloud.time()).offerings
         assert {mark[:3] for mark in marks} == {(TYPE, ZONE_B, "spot")}
 
     def test_an_event_that_comes_later_is_drift(self, cloud, plugin, world):
@@ -294,8 +313,8 @@ class TestOnePartTellsAnother:
             allocatable={},
         )
         parts = plugin.running.parts
-        parts.registrations, parts.launching = Recorder(), Launching()
-        parts.launching.outcome = outcome
+        parts.registrations, parts.launcher = Recorder(), Launching()
+        parts.launcher.outcome = outcome
         request = LaunchRequest(
             node_claim=None, node_class=node_class_for(cloud), instance_types=()
         )
@@ -311,30 +330,30 @@ class TestOnePartTellsAnother:
         learned = []
 
         class Types:
-            def learn_memory(self, node_class, **facts):
-                learned.append((node_class.name, facts))
+            def learn_memory(self, node_class, **info):
+                learned.append((node_class.name, info))
 
         plugin.running.parts.types = Types()
-        plugin.running.known.note(plugin_class(cloud, cloud.instance(found)))
+        plugin.running.node_classes.note(plugin_class(cloud, cloud.instance(found)))
         node = world.join(found, capacity={"memory": 7 * 2**30})
 
         plugin.karpenter_sync_instance(world.claim("web-one", found), node)
 
-        ((name, facts),) = learned
-        assert (name, facts["instance_type"], facts["memory_bytes"]) == ("default", TYPE, 7 * 2**30)
+        ((name, info),) = learned
+        assert (name, info["instance_type"], info["memory_bytes"]) == ("default", TYPE, 7 * 2**30)
 
     def test_prices_that_move_are_read_again(self, cloud, context, plugin, world):
         """List prices move from day to day, those of spot by the hour."""
         parts = plugin.running.parts
         task_of(plugin, "instance-types")()
-        facts = parts.type_catalogue.current()[0][TYPE]
+        info = parts.type_catalogue.current()[0][TYPE]
         cloud.prices.walk = cloud.prices.on_demand_walk = 0.2
         told = set()
         for _ in range(2):
             parts.price_reader.consider([TYPE])
             parts.price_reader.refresh()
-            on_demand = parts.prices.on_demand(facts).amount
-            spot = parts.prices.spot(facts, ZONE_B, hours=1).amount
+            on_demand = parts.prices.on_demand(info).amount
+            spot = parts.prices.spot(info, ZONE_B, hours=1).amount
             assert on_demand == pytest.approx(cloud.prices.on_demand(TYPE))
             assert spot == pytest.approx(cloud.prices.spot(TYPE, ZONE_B))
             told.add((on_demand, spot))
@@ -345,11 +364,11 @@ class TestOnePartTellsAnother:
 
     def test_a_node_class_that_is_gone_is_known_no_more(self, cloud, plugin, world):
         node_class = node_class_for(cloud)
-        plugin.running.known.note(node_class)
+        plugin.running.node_classes.note(node_class)
 
         plugin.karpenter_finalize_node_class(node_class)
 
-        assert plugin.running.known.node_class(node_class.name) is None
+        assert plugin.running.node_classes.node_class(node_class.name) is None
 
 
 def plugin_class(cloud, instance):

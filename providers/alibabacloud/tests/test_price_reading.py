@@ -11,15 +11,15 @@ import pytest
 from karpenter_core.errors import AuthError, CloudProviderError, SettingsError
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_alibabacloud.codes import ApiError
-from karpenter_provider_alibabacloud.price_questions import (
+from karpenter_provider_alibabacloud.price_queries import (
     read_price,
     read_spot_advice,
     read_spot_history,
 )
-from karpenter_provider_alibabacloud.price_reading import MOST_CALLS, PriceReader
-from karpenter_provider_alibabacloud.prices import DISK_VERSION, Prices, SpotAdvice
+from karpenter_provider_alibabacloud.price_reader import MOST_CALLS, PriceReader
+from karpenter_provider_alibabacloud.prices import DISK_VERSION, RegionPrices, SpotAdvice
 from providers.alibabacloud.tests.catalogue.answering import AnsweringClients
-from providers.alibabacloud.tests.catalogue.shelf import REGION, A, B, SetClock, facts
+from providers.alibabacloud.tests.catalogue.shelf import REGION, A, B, SetClock, info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Shop:
     """A cloud that tells prices; a fault by action, or by action and type, is raised instead."""
 
     def __init__(self, folder: Path, *names: str, price_file: str = "") -> None:
-        self.types = {name: facts(name) for name in sorted(names or (LARGE, XLARGE, OTHER))}
+        self.types = {name: info(name) for name in sorted(names or (LARGE, XLARGE, OTHER))}
         self.faults: dict[object, ApiError] = {}
         self.on_demand = 1.0
         self.spot = {A: 0.2, B: 0.3}
@@ -45,7 +45,7 @@ class Shop:
             REGION, **{PRICE: self._price, HISTORY: self._history, ADVICE: self._advice}
         )
         self.clock = SetClock()
-        self.prices = Prices(REGION)
+        self.prices = RegionPrices(REGION)
         self.waits: list[float] = []
         self.estimated: list[int] = []
         self.disk = DiskCache(folder, "alibabacloud-prices", version=DISK_VERSION)
@@ -149,11 +149,11 @@ def test_types_that_may_be_launched_are_read_exactly_and_others_by_averages(tmp_
     assert shop.asked(PRICE) == [LARGE, XLARGE]
     assert set(shop.asked(HISTORY)) == {LARGE, XLARGE}
     assert [it["InstanceTypes"] for it in shop.clients.asked(ADVICE)] == [[OTHER, LARGE, XLARGE]]
-    assert shop.prices.on_demand(facts(LARGE)).amount == 1.0
-    assert shop.prices.spot(facts(LARGE), A).amount == 0.2
-    assert shop.prices.spot(facts(LARGE), B).amount == 0.3
-    assert shop.prices.spot(facts(OTHER), A).amount == pytest.approx(
-        0.25 * shop.prices.on_demand(facts(OTHER)).amount
+    assert shop.prices.on_demand(info(LARGE)).amount == 1.0
+    assert shop.prices.spot(info(LARGE), A).amount == 0.2
+    assert shop.prices.spot(info(LARGE), B).amount == 0.3
+    assert shop.prices.spot(info(OTHER), A).amount == pytest.approx(
+        0.25 * shop.prices.on_demand(info(OTHER)).amount
     )
 
 
@@ -212,7 +212,7 @@ def test_a_price_that_did_not_change_is_no_change(tmp_path: Path):
     shop.spot[A] = 0.4
     shop.clock.at += timedelta(minutes=10)
     assert shop.reader.refresh()
-    assert shop.prices.spot(facts(LARGE), A).amount == 0.4
+    assert shop.prices.spot(info(LARGE), A).amount == 0.4
 
 
 def test_calls_stay_within_a_rate_and_a_run_within_a_number(tmp_path: Path):
@@ -263,8 +263,8 @@ def test_an_account_that_may_not_ask_uses_list_prices(tmp_path: Path):
 
     with pytest.raises(AuthError, match="ecs:DescribePrice"):
         shop.reader.refresh()
-    assert shop.prices.on_demand(facts(LARGE)).amount == 1.5
-    assert shop.prices.spot(facts(LARGE), A).amount == 0.2
+    assert shop.prices.on_demand(info(LARGE)).amount == 1.5
+    assert shop.prices.spot(info(LARGE), A).amount == 0.2
 
     shop.clients.calls.clear()
     shop.clock.at += timedelta(minutes=30)
@@ -274,7 +274,7 @@ def test_an_account_that_may_not_ask_uses_list_prices(tmp_path: Path):
     shop.faults.clear()
     shop.clock.at += timedelta(minutes=30)
     shop.reader.refresh()
-    assert shop.prices.on_demand(facts(LARGE)).amount == 1.0
+    assert shop.prices.on_demand(info(LARGE)).amount == 1.0
 
 
 def test_what_was_read_before_the_cloud_failed_is_kept(tmp_path: Path):
@@ -285,9 +285,9 @@ def test_what_was_read_before_the_cloud_failed_is_kept(tmp_path: Path):
     with pytest.raises(CloudProviderError, match="ServiceUnavailable"):
         shop.reader.refresh()
     assert not shop.prices.is_estimated(LARGE)
-    restored = Prices(REGION)
+    restored = RegionPrices(REGION)
     restored.restore(shop.disk, now=shop.clock.now())
-    assert restored.on_demand(facts(LARGE)).amount == 1.0
+    assert restored.on_demand(info(LARGE)).amount == 1.0
 
     shop.faults.clear()
     shop.reader.refresh()
@@ -318,15 +318,15 @@ def test_the_users_file_is_read_at_once_and_again_when_it_changes(tmp_path: Path
     path = tmp_path / "given.json"
     path.write_text(json.dumps({REGION: {LARGE: {"onDemand": 0.5}}}))
     shop = Shop(tmp_path, LARGE, price_file=str(path))
-    assert shop.prices.on_demand(facts(LARGE)).amount == 0.5
+    assert shop.prices.on_demand(info(LARGE)).amount == 0.5
 
     path.write_text(json.dumps({REGION: {LARGE: {"onDemand": 0.625}}}))
     assert shop.reader.refresh()
-    assert shop.prices.on_demand(facts(LARGE)).amount == 0.625
+    assert shop.prices.on_demand(info(LARGE)).amount == 0.625
 
     path.write_text("{")
     shop.reader.refresh()
-    assert shop.prices.on_demand(facts(LARGE)).amount == 0.625
+    assert shop.prices.on_demand(info(LARGE)).amount == 0.625
 
 
 def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path):

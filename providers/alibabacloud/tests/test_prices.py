@@ -1,4 +1,4 @@
-"""What instances cost: what was read, given, estimated and kept; acceptance cases 44 and 45."""
+"""Tests prices: read, given, estimated and cached (cases 44 and 45)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from karpenter_provider_alibabacloud.data import shipped_prices, shipped_rates
 from karpenter_provider_alibabacloud.price_file import read_price_file
 from karpenter_provider_alibabacloud.prices import (
     DISK_VERSION,
-    GivenPrices,
-    Prices,
+    RegionPrices,
     SpotAdvice,
     SpotQuote,
+    UserPrices,
     quote_of,
 )
-from providers.alibabacloud.tests.catalogue.shelf import NOW, REGION, A, B, C, facts
+from providers.alibabacloud.tests.catalogue.shelf import NOW, REGION, A, B, C, info
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,41 +29,41 @@ if TYPE_CHECKING:
 LARGE, XLARGE = "ecs.g7.large", "ecs.g7.xlarge"
 
 
-def prices(amounts: dict[str, float] | None = None, *, currency: str = "CNY") -> Prices:
-    made = Prices(REGION)
+def prices(amounts: dict[str, float] | None = None, *, currency: str = "CNY") -> RegionPrices:
+    made = RegionPrices(REGION)
     take(made, amounts or {}, currency=currency)
     return made
 
 
-def take(made: Prices, amounts: dict[str, float], *, currency: str = "CNY") -> None:
-    quotes = {name: quote_of(facts(name), amount, now=NOW) for name, amount in amounts.items()}
+def take(made: RegionPrices, amounts: dict[str, float], *, currency: str = "CNY") -> None:
+    quotes = {name: quote_of(info(name), amount, now=NOW) for name, amount in amounts.items()}
     made.update_on_demand(quotes, currency=currency)
 
 
-def spot(made: Prices, name: str, by_zone: dict[str, float], *, hours: int = 1) -> None:
+def spot(made: RegionPrices, name: str, by_zone: dict[str, float], *, hours: int = 1) -> None:
     made.update_spot({name: SpotQuote(by_zone, NOW)}, currency="CNY", hours=hours)
 
 
-def on_demand(made: Prices, name: str) -> float:
-    return made.on_demand(facts(name)).amount
+def on_demand(made: RegionPrices, name: str) -> float:
+    return made.on_demand(info(name)).amount
 
 
 def test_what_nobody_said_is_estimated_by_what_a_machine_is_made_of():
-    made = Prices(REGION)
+    made = RegionPrices(REGION)
 
     # 4 cores and 16 GiB
     assert on_demand(made, XLARGE) == pytest.approx(4 * 0.1764 + 16 * 0.0221)
     assert on_demand(made, "ecs.gn7i-c8g1.2xlarge") > 5 * on_demand(made, XLARGE)
     assert made.is_estimated(XLARGE)
-    assert made.currency == made.on_demand(facts()).currency == "CNY"
+    assert made.currency == made.on_demand(info()).currency == "CNY"
 
 
 def test_special_machines_are_not_taken_for_cheap():
-    made = Prices(REGION)
+    made = RegionPrices(REGION)
     plain = on_demand(made, XLARGE)
 
-    with_disks = made.on_demand(facts(XLARGE, LocalStorageAmount=1, LocalStorageCapacity=894))
-    whole_server = made.on_demand(facts(XLARGE, InstanceTypeId="ecs.ebmg7.xlarge"))
+    with_disks = made.on_demand(info(XLARGE, LocalStorageAmount=1, LocalStorageCapacity=894))
+    whole_server = made.on_demand(info(XLARGE, InstanceTypeId="ecs.ebmg7.xlarge"))
     assert with_disks.amount == whole_server.amount == pytest.approx(1.5 * plain)
 
 
@@ -79,19 +79,19 @@ def test_the_family_says_what_a_core_costs():
 def test_the_region_says_what_rates_are_worth_where_the_family_says_nothing():
     """Case 45."""
     rates = shipped_rates()
-    made = prices({LARGE: 2 * rates.price_of(facts(LARGE))})
+    made = prices({LARGE: 2 * rates.price_of(info(LARGE))})
 
-    expected = 2 * rates.price_of(facts("ecs.c7.large"))
+    expected = 2 * rates.price_of(info("ecs.c7.large"))
     assert on_demand(made, "ecs.c7.large") == pytest.approx(expected)
 
 
 def test_the_median_counts():
     rates = shipped_rates()
     names = (LARGE, "ecs.c7.large", "ecs.r7.large")
-    amounts = {n: f * rates.price_of(facts(n)) for n, f in zip(names, (1, 2, 900), strict=True)}
+    amounts = {n: f * rates.price_of(info(n)) for n, f in zip(names, (1, 2, 900), strict=True)}
     made = prices(amounts)
 
-    expected = 2 * rates.price_of(facts("ecs.g8y.large"))
+    expected = 2 * rates.price_of(info("ecs.g8y.large"))
     assert on_demand(made, "ecs.g8y.large") == pytest.approx(expected)
 
 
@@ -104,7 +104,7 @@ def test_what_is_not_above_zero_is_not_known(amount: float):
 
     assert on_demand(made, LARGE) == 0.5
     assert made.is_estimated(LARGE, zone=A)
-    assert made.spot(facts(), B).amount == 0.1
+    assert made.spot(info(), B).amount == 0.1
 
 
 def test_an_account_that_pays_in_another_currency_has_all_prices_in_it():
@@ -112,7 +112,7 @@ def test_an_account_that_pays_in_another_currency_has_all_prices_in_it():
     take(made, {LARGE: 0.1}, currency="USD")
 
     assert made.currency == "USD"
-    assert made.on_demand(facts(LARGE)).currency == "USD"
+    assert made.on_demand(info(LARGE)).currency == "USD"
     assert on_demand(made, XLARGE) == pytest.approx(0.2)
     assert made.is_estimated(XLARGE)
 
@@ -121,19 +121,19 @@ def test_a_zones_spot_price_is_the_one_that_was_read_there():
     made = prices({LARGE: 1.0})
     spot(made, LARGE, {A: 0.2, B: 0.3})
 
-    assert made.spot(facts(), A).amount == 0.2
-    assert made.spot(facts(), B).amount == 0.3
+    assert made.spot(info(), A).amount == 0.2
+    assert made.spot(info(), B).amount == 0.3
     assert not made.is_estimated(LARGE, zone=A)
 
 
 def test_a_spot_price_that_nobody_said_is_never_below_what_is_known():
     made = prices({LARGE: 1.0})
-    assert made.spot(facts(), A).amount == 1.0
+    assert made.spot(info(), A).amount == 1.0
 
     spot(made, LARGE, {A: 0.2, B: 0.3})
-    assert made.spot(facts(), C).amount == 0.3
+    assert made.spot(info(), C).amount == 0.3
     made.update_advice({LARGE: {C: SpotAdvice(25.0)}})
-    assert made.spot(facts(), C).amount == pytest.approx(0.25)
+    assert made.spot(info(), C).amount == pytest.approx(0.25)
     assert made.is_estimated(LARGE, zone=C)
 
 
@@ -155,22 +155,22 @@ def test_how_often_machines_are_taken_back_is_known_where_it_was_said():
 def test_each_protected_time_has_its_own_prices():
     made = prices({LARGE: 1.0})
     spot(made, LARGE, {A: 0.3})
-    assert made.spot(facts(), A, hours=0).amount == 0.3
+    assert made.spot(info(), A, hours=0).amount == 0.3
 
     spot(made, LARGE, {A: 0.1}, hours=0)
-    assert made.spot(facts(), A, hours=0).amount == 0.1
-    assert made.spot(facts(), A).amount == 0.3
+    assert made.spot(info(), A, hours=0).amount == 0.1
+    assert made.spot(info(), A).amount == 0.3
 
 
 def test_what_the_user_says_goes_before_all():
     made = prices({LARGE: 1.0})
     spot(made, LARGE, {A: 0.2})
-    made.give(GivenPrices(on_demand={LARGE: 0.8}, spot={LARGE: {A: 0.15}}))
+    made.set_user_prices(UserPrices(on_demand={LARGE: 0.8}, spot={LARGE: {A: 0.15}}))
 
     assert on_demand(made, LARGE) == 0.8
-    assert made.spot(facts(), A).amount == 0.15
+    assert made.spot(info(), A).amount == 0.15
     assert not made.is_estimated(LARGE)
-    made.give(GivenPrices())
+    made.set_user_prices(UserPrices())
     assert on_demand(made, LARGE) == 1.0
 
 
@@ -179,13 +179,13 @@ def test_the_revision_grows_when_a_price_changes_and_only_then():
     made = prices({LARGE: 1.0})
     spot(made, LARGE, {A: 0.2})
     made.update_advice({LARGE: {A: SpotAdvice(20.0)}})
-    made.give(GivenPrices(on_demand={XLARGE: 3.0}))
+    made.set_user_prices(UserPrices(on_demand={XLARGE: 3.0}))
     revision = made.revision
 
     take(made, {LARGE: 1.0})
     spot(made, LARGE, {A: 0.2})
     made.update_advice({LARGE: {A: SpotAdvice(20.0)}})
-    made.give(GivenPrices(on_demand={XLARGE: 3.0}))
+    made.set_user_prices(UserPrices(on_demand={XLARGE: 3.0}))
     made.update_on_demand({}, currency="")
     assert made.revision == revision
 
@@ -195,7 +195,7 @@ def test_the_revision_grows_when_a_price_changes_and_only_then():
         lambda: spot(made, LARGE, {A: 0.3}),
         lambda: spot(made, LARGE, {B: 0.3}),
         lambda: made.update_advice({LARGE: {A: SpotAdvice(21.0)}}),
-        lambda: made.give(GivenPrices()),
+        lambda: made.set_user_prices(UserPrices()),
     ):
         change()
         revisions.append(made.revision)
@@ -207,14 +207,14 @@ def test_what_was_read_survives_the_process(tmp_path: Path):
     made = prices({LARGE: 0.1}, currency="USD")
     made.update_spot({LARGE: SpotQuote({A: 0.02}, NOW)}, currency="USD")
     made.update_spot({LARGE: SpotQuote({A: 0.01}, NOW)}, currency="USD", hours=0)
-    made.keep(disk, now=NOW)
-    restored = Prices(REGION)
+    made.save(disk, now=NOW)
+    restored = RegionPrices(REGION)
     restored.restore(disk, now=NOW + timedelta(hours=23))
 
     assert restored.currency == "USD"
     assert on_demand(restored, LARGE) == 0.1
-    assert restored.spot(facts(), A).amount == 0.02
-    assert restored.spot(facts(), A, hours=0).amount == 0.01
+    assert restored.spot(info(), A).amount == 0.02
+    assert restored.spot(info(), A, hours=0).amount == 0.01
     assert restored.on_demand_read_at(LARGE) == restored.spot_read_at(LARGE, 1) == NOW
 
 
@@ -222,13 +222,13 @@ def test_old_prices_are_not_restored(tmp_path: Path):
     disk = DiskCache(tmp_path, "alibabacloud-prices-cn-hangzhou", version=DISK_VERSION)
     made = prices({LARGE: 0.1})
     spot(made, LARGE, {A: 0.02})
-    made.keep(disk, now=NOW)
-    days_later, weeks_later = Prices(REGION), Prices(REGION)
+    made.save(disk, now=NOW)
+    days_later, weeks_later = RegionPrices(REGION), RegionPrices(REGION)
     days_later.restore(disk, now=NOW + timedelta(days=2))
     weeks_later.restore(disk, now=NOW + timedelta(days=8))
 
     assert on_demand(days_later, LARGE) == 0.1
-    assert days_later.spot(facts(), A).amount == 0.1
+    assert days_later.spot(info(), A).amount == 0.1
     assert weeks_later.is_estimated(LARGE)
 
 
@@ -236,7 +236,7 @@ def test_old_prices_are_not_restored(tmp_path: Path):
 def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, value: object):
     disk = DiskCache(tmp_path, "alibabacloud-prices-cn-hangzhou", version=DISK_VERSION)
     disk.write(value, now=NOW)
-    made = Prices(REGION)
+    made = RegionPrices(REGION)
     made.restore(disk, now=NOW)
 
     assert made.is_estimated(LARGE)
@@ -249,7 +249,7 @@ def test_the_shipped_table_is_used_where_nothing_was_read(monkeypatch: pytest.Mo
     }
     monkeypatch.setattr(data, "_table", lambda: table)
     shipped_prices.cache_clear()
-    made = Prices("cn-somewhere")
+    made = RegionPrices("cn-somewhere")
 
     assert on_demand(made, LARGE) == 0.7
     assert not made.is_estimated(LARGE)
@@ -280,11 +280,11 @@ def test_the_users_file_is_read_for_its_region(tmp_path: Path):
         "cn-beijing": {LARGE: {"onDemand": 9}},
     }
 
-    assert read_price_file(file(tmp_path, document), REGION) == GivenPrices(
+    assert read_price_file(file(tmp_path, document), REGION) == UserPrices(
         on_demand={LARGE: 0.5}, spot={LARGE: {A: 0.1}, XLARGE: {B: 1.0}}
     )
     elsewhere = read_price_file(file(tmp_path, document), "cn-qingdao")
-    assert elsewhere == GivenPrices()
+    assert elsewhere == UserPrices()
 
 
 @pytest.mark.parametrize(

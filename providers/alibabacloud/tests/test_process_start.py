@@ -1,4 +1,4 @@
-"""How the process ends that cannot start: acceptance case 98.
+"""Tests the end of a process that cannot start (case 98).
 
 What the parts say is in `test_settings.py`, `test_metadata.py` and `test_plugin.py`; here is the program.
 """

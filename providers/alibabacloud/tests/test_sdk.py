@@ -12,17 +12,17 @@ from karpenter_core.errors import SettingsError
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
 from karpenter_provider_alibabacloud.credentials import find_credential
 from karpenter_provider_alibabacloud.metadata import region_id
-from karpenter_provider_alibabacloud.retrying import RetryPolicy, is_repeatable
-from karpenter_provider_alibabacloud.sdk import Clients, Limits, pages_of
+from karpenter_provider_alibabacloud.retry_policy import RetryPolicy, is_repeatable
+from karpenter_provider_alibabacloud.sdk import ClientLimits, CloudClients, pages_of
+from karpenter_provider_alibabacloud.sdk_caller import ServiceEndpoint
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
-from karpenter_provider_alibabacloud.wire import Endpoint
 
 LAUNCH = {"RegionId": "cn-hangzhou", "InstanceType": "ecs.g7.large"}
 
 
 def clients_of(cloud, **more):
     endpoint = cloud.endpoint
-    return Clients(
+    return CloudClients(
         region=cloud.account.region,
         endpoint_ecs=endpoint,
         endpoint_vpc=endpoint,
@@ -157,7 +157,7 @@ def test_waits_grow_and_end():
 
 def test_all_tries_together_end_before_a_hook_does():
     """PC-009."""
-    limits = Limits()
+    limits = ClientLimits()
     tries = limits.retries.transient_attempts
     waits = tries * limits.retries.longest_backoff_seconds
 
@@ -169,7 +169,7 @@ def test_all_tries_together_end_before_a_hook_does():
 def test_a_silent_endpoint_fails_one_call_and_holds_up_no_other(cloud):
     """Case 103, with a shorter limit than the ten seconds that hold otherwise."""
     retries = RetryPolicy(transient_attempts=1)
-    limits = Limits(read_seconds=1.0, retries=retries)
+    limits = ClientLimits(read_seconds=1.0, retries=retries)
     with (
         clients_of(cloud, limits=limits) as clients,
         cloud.fall_silent("DescribeVSwitches"),
@@ -185,7 +185,7 @@ def test_a_silent_endpoint_fails_one_call_and_holds_up_no_other(cloud):
 
         with pytest.raises(ApiError, match="no answer"):
             hung.result(timeout=5)
-    assert Limits().read_seconds == 10
+    assert ClientLimits().read_seconds == 10
 
 
 def test_two_hundred_calls_of_a_slow_cloud_share_the_connections(cloud, clients):
@@ -257,13 +257,16 @@ def test_missing_credentials_are_an_error_of_credentials(cloud, monkeypatch, tmp
 
 def test_the_vpc_network_has_endpoints_in_every_region():
     """The SDK's own table knows those of the internet only."""
-    endpoint = Endpoint(region="cn-hangzhou", network="vpc")
+    endpoint = ServiceEndpoint(region="cn-hangzhou", network="vpc")
 
     assert endpoint.host("ecs") == "ecs-vpc.cn-hangzhou.aliyuncs.com"
     assert endpoint.host("vpc") == "vpc-vpc.cn-hangzhou.aliyuncs.com"
     assert endpoint.host("cs") == "cs-anony-vpc.cn-hangzhou.aliyuncs.com"
-    assert Endpoint(region="cn-hangzhou", network="public").host("ecs") is None
-    assert Endpoint(region="r", network="vpc", address="127.0.0.1:1").host("ecs") == "127.0.0.1:1"
+    assert ServiceEndpoint(region="cn-hangzhou", network="public").host("ecs") is None
+    assert (
+        ServiceEndpoint(region="r", network="vpc", address="127.0.0.1:1").host("ecs")
+        == "127.0.0.1:1"
+    )
 
 
 def test_clients_are_made_as_the_settings_say(cloud):
@@ -275,7 +278,7 @@ def test_clients_are_made_as_the_settings_say(cloud):
         http_pool=3,
     )
 
-    with Clients.from_settings(settings) as clients:
+    with CloudClients.from_settings(settings) as clients:
         assert clients.vpc.call("DescribeVpcs", {"RegionId": clients.region})["TotalCount"] == 1
         assert clients.limits.connections == 3
 

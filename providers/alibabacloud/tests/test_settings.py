@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.errors import SettingsError
-from karpenter_core.operator.settings import load_settings
+from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import ClusterFacts
 from karpenter_provider_alibabacloud.settings import SETTINGS, AlibabaCloudSettings
 
@@ -130,6 +130,7 @@ def test_a_cluster_without_an_id_stops_the_start(given):
         ("--alibaba-endpoint-cs=[::1", "--alibaba-endpoint-cs"),
         ("--metadata-endpoint=100.100.100.200", "--metadata-endpoint: .*100.100.100.200"),
         ("--metadata-endpoint=", "--metadata-endpoint"),
+        ("--metadata-endpoint=http://[::1", "--metadata-endpoint: must be a URL"),
     ],
 )
 def test_a_value_that_cannot_be_used_stops_the_start(argument, complaint):

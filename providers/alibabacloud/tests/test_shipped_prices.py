@@ -11,7 +11,7 @@ import pytest
 from karpenter_core.errors import AuthError
 
 if TYPE_CHECKING:
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 TOOL = Path(__file__).parents[1] / "tools" / "make_shipped_prices.py"
@@ -27,7 +27,7 @@ def tool() -> Any:
     return module
 
 
-def test_a_region_is_read_whole(tool: Any, cloud: SimulatedAlibabaCloud, clients: Clients):
+def test_a_region_is_read_whole(tool: Any, cloud: SimulatedAlibabaCloud, clients: CloudClients):
     cloud.prices.set_on_demand("ecs.g7.large", 0.5)
     cloud.prices.set_on_demand("ecs.g7.xlarge", 0)
     entry = tool.prices_of(clients, sleep=lambda _: None)
@@ -39,7 +39,7 @@ def test_a_region_is_read_whole(tool: Any, cloud: SimulatedAlibabaCloud, clients
 
 
 def test_an_account_that_may_not_ask_writes_nothing(
-    tool: Any, cloud: SimulatedAlibabaCloud, clients: Clients
+    tool: Any, cloud: SimulatedAlibabaCloud, clients: CloudClients
 ):
     with cloud.deny("DescribePrice"), pytest.raises(AuthError, match="ecs:DescribePrice"):
         tool.prices_of(clients, sleep=lambda _: None)

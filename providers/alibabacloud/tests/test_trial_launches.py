@@ -1,4 +1,4 @@
-"""What is tried out for a NodeClass, over the whole provider (section 15)."""
+"""Tests the dry runs of a NodeClass over the whole provider (section 15)."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_a_role_that_may_not_be_used_is_said_of_the_node_class(cloud, plugin):
 def test_the_machine_is_one_that_a_node_pool_may_launch(cloud, plugin):
     node_class = node_class_of(cloud)
     arm = node_pool(node_class_ref=REF, requirements=[("kubernetes.io/arch", "In", "arm64")])
-    plugin.running.known.note(node_class, arm)
+    plugin.running.node_classes.note(node_class, arm)
 
     assert validation(plugin, node_class)[0] == "True"
 
     (call,) = cloud.calls.of(TRIED)
-    facts = cloud.catalogue.facts(call.parameters["InstanceType"])
+    type_info = cloud.catalogue.type_info(call.parameters["InstanceType"])
     image = next(it for it in cloud.images.all if it.id == call.parameters["ImageId"])
-    assert (facts.architecture, image.architecture) == ("ARM", "arm64")
+    assert (type_info.architecture, image.architecture) == ("ARM", "arm64")
 
 
 def test_the_disk_is_one_that_the_machine_boots_from(cloud, plugin):
@@ -123,7 +123,7 @@ def test_a_value_that_ecs_does_not_take_is_told_at_its_field(cloud, plugin, spec
     """An older CRD let it in, or no rule can tell; nothing is launched from the NodeClass."""
     node_class = node_class_of(cloud, **spec)
     type_of_all_disks = [("node.kubernetes.io/instance-type", "In", "ecs.g7.large")]
-    plugin.running.known.note(
+    plugin.running.node_classes.note(
         node_class, node_pool(node_class_ref=REF, requirements=type_of_all_disks)
     )
 

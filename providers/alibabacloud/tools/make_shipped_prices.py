@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from karpenter_provider_alibabacloud.catalogue.fetch import fetch_types
-from karpenter_provider_alibabacloud.discovery.calls import calling
-from karpenter_provider_alibabacloud.price_questions import ask_price
-from karpenter_provider_alibabacloud.sdk import Clients
+from karpenter_provider_alibabacloud.catalogue.region_types import fetch_region_types
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
+from karpenter_provider_alibabacloud.price_queries import fetch_price
+from karpenter_provider_alibabacloud.sdk import CloudClients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,18 +33,18 @@ TABLE: Final = (
 CALLS_PER_SECOND: Final = 5
 
 
-def prices_of(clients: Clients, sleep: Callable[[float], None] = time.sleep) -> dict[str, Any]:
+def prices_of(clients: CloudClients, sleep: Callable[[float], None] = time.sleep) -> dict[str, Any]:
     """Return the entry of a region; types without a price, or in a second currency, are left out."""
 
     def call(action: str, parameters: Mapping[str, object]) -> Mapping[str, Any]:
         sleep(1 / CALLS_PER_SECOND)
-        with calling():
+        with core_errors_of():
             return clients.ecs.call(action, {"RegionId": clients.region, **parameters})
 
     prices: dict[str, float] = {}
     currency = ""
-    for name in fetch_types(clients):
-        answer = ask_price(call, name)
+    for name in fetch_region_types(clients):
+        answer = fetch_price(call, name)
         if answer is not None and currency in {"", answer[1]}:
             prices[name], currency = answer
     return {"as_of": datetime.now(UTC).date().isoformat(), "currency": currency, "prices": prices}
@@ -58,7 +58,7 @@ def with_region(table: Mapping[str, Any], region: str, entry: Mapping[str, Any])
 
 if __name__ == "__main__":
     for each in sys.argv[1:]:
-        with Clients(region=each) as made:
+        with CloudClients(region=each) as made:
             found = prices_of(made)
         known = json.loads(TABLE.read_text(encoding="utf-8"))
         text = json.dumps(with_region(known, each, found), indent=1, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Describes the cluster to its instances: from settings, from the core, and for the rest from EKS.
+"""Describes the cluster to its instances, from settings, core and EKS.
 
-What EKS once told holds while EKS does not answer: an endpoint does not change, and an outage of EKS
-must not keep instances from being launched.
+An answer of EKS stays valid while EKS does not answer: an endpoint does not change, and an outage
+of EKS must not keep instances from being launched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import structlog
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.discovery.images import minor_version
 from karpenter_provider_aws.families.bootstrap import is_ipv6
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import ClusterFacts
     from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
     from karpenter_provider_aws.settings import AwsSettings
 
-__all__ = ["NEWEST_VERSION", "OLDEST_VERSION", "ClusterSource", "unknown_version"]
+__all__ = ["NEWEST_VERSION", "OLDEST_VERSION", "ClusterReader", "version_problem"]
 
 _DESCRIBED_FOR: Final = timedelta(minutes=5)
 """A control plane of EKS may be upgraded at any time."""
@@ -43,7 +43,7 @@ _IPV4: Final = "IPv4"
 _IPV6: Final = "IPv6"
 
 
-def unknown_version(version: str) -> str:
+def version_problem(version: str) -> str:
     """Return what is wrong with a version of Kubernetes that this provider does not know; or nothing."""
     minor = minor_version(version)
     if minor and _number(OLDEST_VERSION) <= _number(minor) <= _number(NEWEST_VERSION):
@@ -59,8 +59,8 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Described:
-    """What EKS says of the cluster."""
+class _EksCluster:
+    """EKS's description of the cluster."""
 
     endpoint: str
     ca_bundle: str
@@ -70,12 +70,12 @@ class _Described:
 
 
 @final
-class ClusterSource:
+class ClusterReader:
     """Describes the cluster, and asks EKS where it must; callable from any thread."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         clock: Clock,
         settings: AwsSettings,
         facts: ClusterFacts,
@@ -85,8 +85,8 @@ class ClusterSource:
         self._settings: Final = settings
         self._facts: Final = facts
         self._network: Final = network
-        self._fresh: Final[TtlCache[str, _Described]] = TtlCache(clock, _DESCRIBED_FOR)
-        self._last: _Described | None = None
+        self._fresh: Final[TtlCache[str, _EksCluster]] = TtlCache(clock, _DESCRIBED_FOR)
+        self._last: _EksCluster | None = None
         """The last answer of EKS, however old."""
         self._warned_of = ""
         """The version that was last warned of."""
@@ -139,7 +139,7 @@ class ClusterSource:
             version = self._describe().version or self._facts.version
         else:
             version = self._facts.version
-        problem = unknown_version(version)
+        problem = version_problem(version)
         if problem and version != self._warned_of:
             self._warned_of = version
             self._log.warning(problem, cluster=self._settings.cluster_name, version=version)
@@ -157,20 +157,20 @@ class ClusterSource:
         try:
             found = self._describe().ip_family
         except CloudProviderError as error:
-            facts.check_known("ip_family", remedy=f"EKS does not tell it either: {error}")
-            failure = failure_behind(error)
+            facts.require_known("ip_family", remedy=f"EKS does not tell it either: {error}")
+            failure = refusal_behind(error)
             if failure is None or not is_not_found(failure.code):
                 raise
             found = ""
         if not found:
-            facts.check_known("ip_family", remedy="EKS does not tell it either")
+            facts.require_known("ip_family", remedy="EKS does not tell it either")
             raise NodeClassNotReadyError(
                 f'the IP family of cluster "{name}" is not known: neither the API server (service '
                 "kube-system/kube-dns, ServiceCIDRs) nor eks:DescribeCluster tells it"
             )
         return found
 
-    def _describe(self) -> _Described:
+    def _describe(self) -> _EksCluster:
         """Return what EKS says, or last said.
 
         Raises:
@@ -181,7 +181,7 @@ class ClusterSource:
         if known is not None:
             return known
         try:
-            with calling("eks:DescribeCluster"):
+            with core_errors_of("eks:DescribeCluster"):
                 answer = self._clients.eks.describe_cluster(name=name)
         except CloudProviderError as error:
             if self._last is None:
@@ -198,9 +198,9 @@ class ClusterSource:
         return known
 
 
-def _read(cluster: ClusterTypeDef) -> _Described:
+def _read(cluster: ClusterTypeDef) -> _EksCluster:
     family = cluster.get("kubernetesNetworkConfig", {}).get("ipFamily", "")
-    return _Described(
+    return _EksCluster(
         endpoint=cluster.get("endpoint", ""),
         ca_bundle=cluster.get("certificateAuthority", {}).get("data", ""),
         version=cluster.get("version", ""),

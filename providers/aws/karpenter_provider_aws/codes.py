@@ -1,7 +1,8 @@
-"""What an error of AWS means: by its code, and by its message where the code says too little.
+"""Classifies errors of AWS by their code and message.
 
-Everything but `core_error` is a plain function of the code and message of an answer, whether it came
-as the failure of a call or among the `Errors` of a fleet.
+Where a code is too vague, the message decides. Everything but `core_error` is a plain function of
+the code and message of an answer, whether it came as the failure of a call or among the `Errors` of
+a fleet.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ __all__ = [
     "INSUFFICIENT_ADDRESSES",
     "RESERVATION_EXCEEDED",
     "SERVICE_LINKED_ROLE_DENIED",
-    "Failure",
+    "ApiFailure",
     "LaunchFailure",
+    "api_failure",
     "core_error",
+    "error_text",
     "exhausted_scope",
-    "failure_of",
     "is_already_there",
     "is_dry_run_success",
     "is_instance_profile_missing",
@@ -43,7 +45,6 @@ __all__ = [
     "is_unfulfillable",
     "is_user_data_too_large",
     "launch_failure",
-    "said_by",
 ]
 
 DRY_RUN_SUCCEEDED: Final = "DryRunOperation"
@@ -126,7 +127,7 @@ _ENCODED: Final = " Encoded authorization failure message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class ApiFailure:
     """A refusal by AWS."""
 
     code: str
@@ -137,7 +138,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchFailure:
-    """What the condition `Launched` says of a launch that failed."""
+    """Reason and message of a failed launch in the condition `Launched`."""
 
     reason: str
     message: str
@@ -178,7 +179,7 @@ def is_permission_missing(code: str) -> bool:
     return code in _PERMISSION_MISSING
 
 
-def is_server_fault(failure: Failure) -> bool:
+def is_server_fault(failure: ApiFailure) -> bool:
     """Whether AWS itself failed; a call may succeed when repeated.
 
     EC2 has throttling and a lack of stock among its server errors, and both say what came of a call.
@@ -241,9 +242,9 @@ def launch_failure(code: str, message: str) -> LaunchFailure:
         if (not codes or any(code == c or code.startswith(f"{c}.") for c in codes)) and (
             fragment in message
         ):
-            return LaunchFailure(reason=reason, message=f"{text}: {said_by(code, message)}")
+            return LaunchFailure(reason=reason, message=f"{text}: {error_text(code, message)}")
     return LaunchFailure(
-        reason="LaunchFailed", message=f"the launch failed: {said_by(code, message)}"
+        reason="LaunchFailed", message=f"the launch failed: {error_text(code, message)}"
     )
 
 
@@ -343,7 +344,7 @@ _LAUNCH_FAILURES: Final[tuple[tuple[tuple[str, ...], str, str, str], ...]] = (
 )
 
 
-def said_by(code: str, message: str) -> str:
+def error_text(code: str, message: str) -> str:
     """Return code and message as one text.
 
     An encoded authorization message is left out: it differs in every answer, so equal refusals would
@@ -353,7 +354,7 @@ def said_by(code: str, message: str) -> str:
     return f"{code}: {message}" if message else code
 
 
-def failure_of(error: BaseException) -> Failure | None:
+def api_failure(error: BaseException) -> ApiFailure | None:
     """Read the refusal out of botocore's `ClientError`; None for any other exception."""
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
@@ -361,7 +362,7 @@ def failure_of(error: BaseException) -> Failure | None:
     answer = cast("Mapping[str, Mapping[str, object]]", response)
     said = answer.get("Error", {})
     status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return Failure(
+    return ApiFailure(
         code=str(said.get("Code", "")),
         message=str(said.get("Message", "")),
         status=status if isinstance(status, int) else 0,
@@ -375,14 +376,14 @@ def core_error(error: Exception, *, action: str) -> CloudProviderError:
     `AuthError` (also when there are no credentials at all) or, for the rest, `CloudProviderError`;
     what is not found means different things to different callers, who look before they come here.
     """
-    failure = failure_of(error)
+    failure = api_failure(error)
     if failure is None:
         from botocore.exceptions import NoAuthTokenError, NoCredentialsError, TokenRetrievalError
 
         if isinstance(error, (NoCredentialsError, NoAuthTokenError, TokenRetrievalError)):
             return AuthError(f"{action}: {error}", action=action)
         return CloudProviderError(f"{action}: {error}")
-    said = f"{action}: {said_by(failure.code, failure.message)}"
+    said = f"{action}: {error_text(failure.code, failure.message)}"
     if is_throttled(failure.code):
         return ThrottledError(said)
     if is_unauthorized(failure.code):

@@ -1,10 +1,10 @@
-"""What would go wrong with AWS, found before it does: the findings of `karpenter doctor`.
+"""Checks the provider's access to AWS for `karpenter doctor`.
 
-Each permission is tried out where that changes nothing. EC2 has dry runs for reads and for launch
-templates; IAM, SSM, EKS and pricing are asked for something small, where also "there is no such
-thing" says that one may ask. What needs a real subject cannot be tried without one: launching is tried
-out for each EC2NodeClass (its condition `ValidationSucceeded`), and a termination or a tag on an
-instance that is not there is refused by any policy that goes by the tags of instances.
+Each permission is tried out by a call that changes nothing. EC2 has dry runs for reads and for
+launch templates; IAM, SSM, EKS and pricing get a small request, where the answer "there is no such
+thing" also shows that the call is permitted. Launches and terminations need a real subject:
+launches are tried out for each EC2NodeClass (its condition `ValidationSucceeded`), and a policy
+that goes by the tags of instances refuses to terminate or tag an instance that does not exist.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import Finding, Severity
-from karpenter_provider_aws.cluster import unknown_version
+from karpenter_provider_aws.cluster import version_problem
 from karpenter_provider_aws.codes import is_dry_run_success, is_not_found
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.instance_tags import owned_tags, to_tag_list
 from karpenter_provider_aws.settings import GATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from karpenter_provider_aws.cluster import ClusterSource
+    from karpenter_provider_aws.cluster import ClusterReader
     from karpenter_provider_aws.interruption.queue import InterruptionQueue
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
     from karpenter_provider_aws.settings import AwsSettings
-    from karpenter_provider_aws.zonal_shift import ZonalShifts
+    from karpenter_provider_aws.zonal_shift import ZonalShiftReader
 
-__all__ = ["Doctor"]
+__all__ = ["ProviderDoctor"]
 
 _AT_ONCE: Final = 8
 _PROBE: Final = "karpenter-doctor"
 _PARAMETER: Final = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
 _POLICY: Final = "add it to the policy of the controller's role; docs/aws.md has a whole policy"
-_REACH: Final = "see whether this machine reaches the endpoints of AWS (proxy, VPC endpoints, DNS)"
+_REACH: Final = "check that this host reaches the endpoints of AWS (proxy, VPC endpoints, DNS)"
 
 
 @final
-class Doctor:
-    """Looks at credentials, permissions, queue and cluster."""
+class ProviderDoctor:
+    """Checks credentials, permissions, queue and cluster."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         *,
         settings: AwsSettings,
-        cluster: ClusterSource,
+        cluster: ClusterReader,
         queue: InterruptionQueue | None,
-        shifts: ZonalShifts,
+        shifts: ZonalShiftReader,
     ) -> None:
         self._clients: Final = clients
         self._settings: Final = settings
@@ -79,11 +79,11 @@ class Doctor:
             checks = (*checks, self._check_shifts)
         tries = self._tries()
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="aws-doctor") as pool:
-            tried = [pool.submit(_tried, action, call) for action, call in tries.items()]
+            tried = [pool.submit(_try_call, action, call) for action, call in tries.items()]
             checked = [pool.submit(check) for check in checks]
             problems = [found for found in (each.result() for each in tried) if found is not None]
         if not problems:
-            problems = [_ok(f"all of {len(tries)} permissions that can be tried out are there")]
+            problems = [_ok(f"all of {len(tries)} permissions that can be tried out are granted")]
         return (who, *self._gates(), *problems, *(each.result() for each in checked))
 
     def _gates(self) -> tuple[Finding, ...]:
@@ -92,14 +92,14 @@ class Doctor:
             Finding(
                 severity=Severity.WARNING,
                 message=f'--aws-feature-gates: there is no gate "{gate}"; it changes nothing',
-                remedy=f"leave it out, or name one of {', '.join(GATES)}",
+                remedy=f"remove it, or name one of {', '.join(GATES)}",
             )
             for gate in self._settings.unknown_gates
         )
 
     def _who(self, region: str) -> Finding:
         try:
-            with calling("sts:GetCallerIdentity"):
+            with core_errors_of("sts:GetCallerIdentity"):
                 caller = self._clients.sts.get_caller_identity()
         except AuthError as error:
             remedy = "give the controller credentials: EKS Pod Identity, a role for its service "
@@ -114,7 +114,7 @@ class Doctor:
             # Elsewhere the API server tells it, which is not asked by commands that only look.
             version = self._cluster.version() if self._settings.eks_control_plane else ""
         except (NodeClassNotReadyError, CloudProviderError) as error:
-            remedy = "set --cluster-endpoint, and see --cluster-name"
+            remedy = "set --cluster-endpoint, and check --cluster-name"
             return _error(str(error), _POLICY if isinstance(error, AuthError) else remedy)
         name = self._settings.cluster_name
         if not ca_bundle:
@@ -122,12 +122,12 @@ class Doctor:
                 f'the certificates of cluster "{name}" are not known',
                 "set --cluster-ca-bundle",
             )
-        problem = unknown_version(version) if version else ""
+        problem = version_problem(version) if version else ""
         if problem:
             return Finding(
                 severity=Severity.WARNING,
                 message=problem,
-                remedy="use a release of this provider that knows the version",
+                remedy="use a release of this provider that supports the version",
             )
         kubernetes = f" (Kubernetes {version})" if version else ""
         return _ok(f'cluster "{name}" at {endpoint}{kubernetes}')
@@ -136,8 +136,8 @@ class Doctor:
         if self._queue is None:
             return Finding(
                 severity=Severity.WARNING,
-                message="no queue is read: spot instances end without their pods being moved first",
-                remedy="make a queue with its EventBridge rules and name it with "
+                message="no interruption queue is set: spot instances end before pods are moved",
+                remedy="create a queue with its EventBridge rules and name it with "
                 "--interruption-queue (docs/aws.md)",
             )
         name = self._settings.interruption_queue
@@ -155,7 +155,7 @@ class Doctor:
         except AuthError as error:
             return _error(str(error), _POLICY)
         except CloudProviderError as error:
-            remedy = "enable zonal shift for the cluster in EKS, or leave --enable-zonal-shift out"
+            remedy = "enable zonal shift for the cluster in EKS, or remove --enable-zonal-shift"
             return _error(str(error), remedy)
         return _ok("zonal shifts of the cluster can be seen")
 
@@ -206,10 +206,10 @@ class Doctor:
         )
 
 
-def _tried(action: str, call: Callable[[], object]) -> Finding | None:
+def _try_call(action: str, call: Callable[[], object]) -> Finding | None:
     """Make a call; return what is wrong, or None when the permission is there."""
     try:
-        with calling(action):
+        with core_errors_of(action):
             call()
     except AuthError as error:
         return _error(str(error), f"{action} is not permitted: {_POLICY}")
@@ -218,7 +218,7 @@ def _tried(action: str, call: Callable[[], object]) -> Finding | None:
             severity=Severity.WARNING, message=str(error), remedy="try again after a while"
         )
     except CloudProviderError as error:
-        failure = failure_behind(error)
+        failure = refusal_behind(error)
         code = "" if failure is None else failure.code
         if is_dry_run_success(code) or is_not_found(code):
             return None

@@ -1,4 +1,4 @@
-"""Why an instance no longer is what its NodeClass asks for.
+"""Finds the reason why an instance has drifted from its NodeClass.
 
 The first reason counts, in the order of `DriftReason`; `NodeClassDrift`, which comes before all of
 them, is the core's. The image is judged by the claim, all else by the live instance.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import DriftFinding
-from karpenter_provider_aws.described import parse_provider_id
+from karpenter_provider_aws.described_instances import parse_provider_id
 from karpenter_provider_aws.families.images import image_for
 from karpenter_provider_aws.labels import PLACEMENT_GROUP_ID
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import DriftOutcome
     from karpenter_core.provider.kit.recent_launches import RecentLaunches
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-    from karpenter_provider_aws.catalogue.offered import OfferedTypes
-    from karpenter_provider_aws.described import DescribedInstance, MachineReader
+    from karpenter_provider_aws.catalogue.current_types import CurrentInstanceTypes
+    from karpenter_provider_aws.described_instances import DescribedInstance, InstanceReader
 
 __all__ = ["DriftDetector", "DriftReason", "drift_of"]
 
 
 class DriftReason(StrEnum):
-    """What is different."""
+    """Kinds of drift."""
 
     AMI = "AMIDrift"
     SECURITY_GROUP = "SecurityGroupDrift"
@@ -85,9 +85,9 @@ class DriftDetector:
     def __init__(
         self,
         *,
-        reader: MachineReader,
+        reader: InstanceReader,
         recent: RecentLaunches,
-        types: OfferedTypes,
+        types: CurrentInstanceTypes,
     ) -> None:
         self._reader: Final = reader
         self._recent: Final = recent

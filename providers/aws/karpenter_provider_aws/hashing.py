@@ -1,9 +1,9 @@
-"""The digest of what makes a node another one: when it changes, the NodeClass's nodes have drifted.
+"""Hashes the NodeClass fields whose change drifts its nodes.
 
-What discovery finds (subnets, groups, images, reservations) is not part of it: nodes drift when what
-was *found* no longer has them. Other implementations of Karpenter hash Go structs, which cannot be done
-elsewhere; ours has a version of its own, and hashes of another version are never compared. So taking
-over a cluster drifts nothing.
+The results of discovery (subnets, groups, images, reservations) are not hashed: a node drifts when
+the resources *found* no longer include its own. Other implementations of Karpenter hash Go structs,
+which cannot be done elsewhere; this hash has a version of its own, and hashes of different versions
+are never compared. So taking over a cluster drifts no node.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Tags: what everything we make carries, and whose an instance of a fleet is.
+"""Builds the tags that instances and other resources are created with.
 
-Nothing about instances is kept in the process, so tags at creation are the memory (`claim_tags`).
+The process keeps no record of instances: the tags of their creation name their claims
+(`claim_tags`).
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def claim_tags(claims: Collection[ClaimRef], *, other_tags: int) -> dict[str, st
         ClaimsTooManyError: they do not fit; those of a batch of `claim_batches` do.
     """
     index = "".join(f":{_code(uid)}" for uid in sorted(claim.uid for claim in claims))
-    return {**CLAIM_TAGS.written(claims, other_tags=other_tags + 1), INDEX_TAG: f"{index}:"}
+    return {**CLAIM_TAGS.tags_for(claims, other_tags=other_tags + 1), INDEX_TAG: f"{index}:"}
 
 
 def claim_batches(

@@ -1,7 +1,8 @@
-"""Instances that are there: fetched, listed, terminated, tagged.
+"""Fetches, lists, terminates and tags the cluster's instances.
 
-What EC2 does not show is gone, with two exceptions: what this process launched a moment ago may not be
-shown yet, and of a zone that traffic is shifted away from nothing is believed that is new.
+An instance that EC2 does not show is gone, with two exceptions: EC2 may not show yet what this
+process launched a moment ago, and no news is believed from a zone that traffic is shifted away
+from.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.labels import RESERVED
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
-from karpenter_core.provider.contract import InstanceListing, Termination
-from karpenter_provider_aws.described import (
+from karpenter_core.provider.contract import InstanceListing, TerminationStatus
+from karpenter_provider_aws.described_instances import (
     DescribedInstance,
     parse_provider_id,
     to_instance,
 )
 from karpenter_provider_aws.instance_tags import CLAIM_TAGS
+from karpenter_provider_aws.instance_terminator import InstanceTerminator
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
-from karpenter_provider_aws.terminations import Terminations
 from karpenter_provider_aws.zonal_shift import ZoneShiftedError, no_shifts
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
         Instance,
         TerminateOutcome,
     )
-    from karpenter_core.provider.kit.known_owners import KnownOwners
+    from karpenter_core.provider.kit.instance_owners import InstanceOwners
     from karpenter_core.provider.kit.recent_launches import RecentLaunches
-    from karpenter_provider_aws.described import MachineReader
-    from karpenter_provider_aws.discovery.reservations import AvailabilityBook
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.described_instances import InstanceReader
+    from karpenter_provider_aws.discovery.reservations import ReservationCounts
+    from karpenter_provider_aws.sdk import CloudClients
     from karpenter_provider_aws.zonal_shift import ShiftedZones
 
-__all__ = ["Instances", "TerminationCounter", "no_terminations_counted"]
+__all__ = ["ClusterInstances", "TerminationCounter", "no_terminations_counted"]
 
 _TAGS_IN_THE_END: Final = frozenset({NAME_TAG, NODE_CLAIM_TAG, EKS_CLUSTER_NAME_TAG})
 
@@ -55,17 +56,17 @@ def no_terminations_counted(*, zone: str, zone_id: str) -> None:
 
 
 @final
-class Instances:
+class ClusterInstances:
     """The instances of one cluster; callable from any thread."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         *,
-        reader: MachineReader,
+        reader: InstanceReader,
         recent: RecentLaunches,
-        owners: KnownOwners,
-        availability: AvailabilityBook,
+        owners: InstanceOwners,
+        reservation_counts: ReservationCounts,
         shifts: Callable[[], ShiftedZones] = no_shifts,
         count_failure: TerminationCounter = no_terminations_counted,
         observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
@@ -74,10 +75,10 @@ class Instances:
         self._reader: Final = reader
         self._recent: Final = recent
         self._owners: Final = owners
-        self._availability: Final = availability
+        self._reservation_counts: Final = reservation_counts
         self._shifts: Final = shifts
         self._count_failure: Final = count_failure
-        self._terminations: Final = Terminations(clients, observe_batch=observe_batch)
+        self._terminations: Final = InstanceTerminator(clients, observe_batch=observe_batch)
         self._lock: Final = Lock()
         self._seen: dict[str, Instance] = {}
         """As last listed or fetched, by instance id."""
@@ -94,9 +95,9 @@ class Instances:
         Raises:
             CloudProviderError: EC2 refused or did not answer.
         """
-        parsed = [_parsed(text) for text in provider_ids]
+        parsed = [_parse_ids(text) for text in provider_ids]
         shifted = self._shifts()
-        kept = self._kept(shifted)
+        kept = self._not_terminated(shifted)
         asked = [
             key[1]
             for key in parsed
@@ -109,7 +110,7 @@ class Instances:
             if isinstance(key, CloudProviderError):
                 outcomes.append(key)
                 continue
-            instance = shown.get(key[1]) or self._unseen(key[1], found)
+            instance = shown.get(key[1]) or self._not_yet_visible(key[1], found)
             outcomes.append(instance or NodeClaimNotFoundError(f"instance {key[1]} does not exist"))
         with self._lock:
             self._seen |= shown
@@ -128,9 +129,9 @@ class Instances:
         described = {instance.id: instance for instance in listing.instances}
         shown = self._shown(described.values())
         for name in self._recent.all():
-            if name not in shown and (unseen := self._unseen(name, described)) is not None:
+            if name not in shown and (unseen := self._not_yet_visible(name, described)) is not None:
                 shown[name] = unseen
-        shown = self._kept(self._shifts()) | shown
+        shown = self._not_terminated(self._shifts()) | shown
         tagged = frozenset(n for n, i in described.items() if i.tags.keys() >= _TAGS_IN_THE_END)
         with self._lock:
             self._seen = {**self._seen, **shown} if listing.problem else dict(shown)
@@ -159,12 +160,14 @@ class Instances:
                 shown[instance.id] = to_instance(instance, owners.get(instance.id))
         return shown
 
-    def _unseen(self, name: str, described: Mapping[str, DescribedInstance]) -> Instance | None:
+    def _not_yet_visible(
+        self, name: str, described: Mapping[str, DescribedInstance]
+    ) -> Instance | None:
         """Return an instance that was just launched and that EC2 does not show yet."""
         launch = self._recent.get(name)
         return None if launch is None or name in described else launch.instance
 
-    def _kept(self, shifted: ShiftedZones) -> dict[str, Instance]:
+    def _not_terminated(self, shifted: ShiftedZones) -> dict[str, Instance]:
         """Return what is known of the zones that traffic is shifted away from."""
         if not shifted.names:
             return {}
@@ -183,7 +186,7 @@ class Instances:
         outcomes: dict[str, TerminateOutcome] = {}
         ids: dict[str, str] = {}
         for text in dict.fromkeys(provider_ids):
-            key = _parsed(text)
+            key = _parse_ids(text)
             if isinstance(key, CloudProviderError):
                 outcomes[text] = key
             elif shifted.has(key[0]):
@@ -193,13 +196,13 @@ class Instances:
         found = self._reader.of_ids(ids.values()) if ids else {}
         here = {n: i for n, i in found.items() if not i.is_gone}
         leaving = {name for name, instance in here.items() if instance.is_leaving}
-        results = self._end({n: i for n, i in here.items() if n not in leaving})
+        results = self._terminate_described({n: i for n, i in here.items() if n not in leaving})
         for text, name in ids.items():
             if name in leaving:
-                outcomes[text] = Termination.STARTED
+                outcomes[text] = TerminationStatus.STARTED
             elif name in results:
                 outcomes[text] = results[name]
-            elif self._unseen(name, found) is not None:
+            elif self._not_yet_visible(name, found) is not None:
                 outcomes[text] = CloudProviderError(
                     f"instance {name} was just launched, and EC2 does not show it yet"
                 )
@@ -207,7 +210,9 @@ class Instances:
                 outcomes[text] = self._gone(name)
         return [outcomes[text] for text in provider_ids]
 
-    def _end(self, instances: Mapping[str, DescribedInstance]) -> dict[str, TerminateOutcome]:
+    def _terminate_described(
+        self, instances: Mapping[str, DescribedInstance]
+    ) -> dict[str, TerminateOutcome]:
         outcomes = self._terminations.start(instances)
         for name, outcome in outcomes.items():
             instance = instances[name]
@@ -218,18 +223,18 @@ class Instances:
                     self._reserved[name] = instance.reservation_id
         return outcomes
 
-    def _gone(self, name: str) -> Termination:
+    def _gone(self, name: str) -> TerminationStatus:
         """Note that an instance is gone: a reservation has room again."""
         self._recent.forget(name)
         with self._lock:
             self._seen.pop(name, None)
             reservation = self._reserved.pop(name, "")
         if reservation:
-            self._availability.note_terminated(reservation)
-        return Termination.GONE
+            self._reservation_counts.note_terminated(reservation)
+        return TerminationStatus.GONE
 
 
-def _parsed(text: str) -> tuple[str, str] | CloudProviderError:
+def _parse_ids(text: str) -> tuple[str, str] | CloudProviderError:
     try:
         return parse_provider_id(text)
     except CloudProviderError as error:

@@ -1,8 +1,8 @@
-"""The provider's metrics, under the names that Karpenter's dashboards and alerts read.
+"""Declares the provider's metrics.
 
-They are declared here, once for each started provider; `docs/reference/metrics.md` has a row for
-each. What interruptions are received and acknowledged is counted by the core, and so are the
-conditions of NodeClasses.
+Metric names are those that Karpenter's dashboards and alerts read; `docs/reference/metrics.md` has
+a row for each. One set is declared for each started provider. The core counts received and
+acknowledged interruptions and the conditions of NodeClasses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import Counter
 
-from karpenter_core.provider.kit.batch_sizes import BatchSizes
+from karpenter_core.provider.kit.batch_sizes import BatchSizeMetric
 from karpenter_core.provider.kit.offering_series import OfferingSeries
 from karpenter_provider_aws.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_aws.sdk_metrics import SdkMetrics
@@ -46,7 +46,7 @@ class AwsMetrics:
             ("zone", "zone_id"),
             registry=registry,
         )
-        self._batch_sizes: Final = BatchSizes(registry)
+        self._batch_sizes: Final = BatchSizeMetric(registry)
         self._unhealthy: Final = Counter(
             "karpenter_interruption_instance_status_unhealthy_total",
             "Instances newly found unhealthy by status checks or scheduled events.",

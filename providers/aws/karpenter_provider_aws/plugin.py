@@ -1,4 +1,4 @@
-"""The hooks of the AWS provider: each hands over to a part.
+"""The hooks of the AWS provider; each calls one part of it.
 
 Imports nothing that is slow: every run of the program loads every plug-in.
 """
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
         SettingSpec,
         TerminateOutcome,
     )
-    from karpenter_provider_aws.running import Running
-    from karpenter_provider_aws.sdk import Limits, SharedClients
+    from karpenter_provider_aws.sdk import ClientLimits, SharedClients
+    from karpenter_provider_aws.started_provider import StartedProvider
 
 __all__ = ["AwsProvider"]
 
@@ -75,7 +75,7 @@ class AwsProvider:
     """The plug-in; one object for each process."""
 
     def __init__(
-        self, *, limits: Limits | None = None, shared: SharedClients | None = None
+        self, *, limits: ClientLimits | None = None, shared: SharedClients | None = None
     ) -> None:
         """`limits` are those of calls to AWS, where the usual ones take too long.
 
@@ -83,10 +83,10 @@ class AwsProvider:
         """
         self._limits: Final = limits
         self._shared: Final = shared
-        self._running: Running | None = None
+        self._running: StartedProvider | None = None
 
     @property
-    def running(self) -> Running:
+    def running(self) -> StartedProvider:
         """What was started.
 
         Raises:
@@ -120,9 +120,9 @@ class AwsProvider:
     @hookimpl
     def karpenter_start(self, context: ProviderContext) -> None:
         """Read the settings; no call is made."""
-        from karpenter_provider_aws.running import Running
+        from karpenter_provider_aws.started_provider import StartedProvider
 
-        self._running = Running(context, limits=self._limits, shared=self._shared)
+        self._running = StartedProvider(context, limits=self._limits, shared=self._shared)
 
     @hookimpl
     def karpenter_stop(self) -> None:
@@ -142,7 +142,7 @@ class AwsProvider:
     def karpenter_resolve_node_class(self, node_class: NodeClass) -> NodeClassResolution:
         """Find what it refers to, and try out whether nodes could be launched."""
         ours = _ours(node_class)
-        self.running.known.note(ours)
+        self.running.node_classes.note(ours)
         return self.running.parts.resolver.resolve(ours)
 
     @hookimpl
@@ -157,7 +157,7 @@ class AwsProvider:
         """Remove its instance profiles and launch templates."""
         ours, running = _ours(node_class), self.running
         running.parts.finalizer.finalize(ours)
-        running.known.forget(ours)
+        running.node_classes.forget(ours)
 
     @hookimpl
     def karpenter_list_instance_types(
@@ -165,7 +165,7 @@ class AwsProvider:
     ) -> Sequence[InstanceType]:
         """List what the region sells, as a node of this NodeClass would be."""
         ours, running = _ours(node_class), self.running
-        running.known.note(ours, node_pool)
+        running.node_classes.note(ours, node_pool)
         types = running.parts.types.instance_types(ours)
         running.metrics.offerings.record(node_pool.name, types)
         return types
@@ -177,7 +177,7 @@ class AwsProvider:
         self, requests: Sequence[LaunchRequest]
     ) -> Sequence[LaunchOutcome]:
         """Launch them by as few fleets as will do."""
-        return self.running.parts.launching.launch(requests)
+        return self.running.parts.launcher.launch(requests)
 
     @hookimpl
     def karpenter_fetch_instances(self, provider_ids: Sequence[str]) -> Sequence[FetchOutcome]:
@@ -206,7 +206,7 @@ class AwsProvider:
     def karpenter_sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
         """Tag the instance with its claim and Node; learn how much memory its type really has."""
         parts = self.running.parts
-        parts.tagging.sync(node_claim, node)
+        parts.tagger.sync(node_claim, node)
         parts.types.learn_memory(node_claim, node)
 
     @hookimpl
@@ -228,12 +228,12 @@ class AwsProvider:
     @hookimpl
     def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
         """Read the queue, and what status checks and reservations have told."""
-        return self.running.parts.announcing.poll()
+        return self.running.parts.interruption_sources.poll()
 
     @hookimpl
     def karpenter_acknowledge_interruptions(self, ids: Sequence[str]) -> None:
         """Delete messages from the queue."""
-        self.running.parts.announcing.acknowledge(ids)
+        self.running.parts.interruption_sources.acknowledge(ids)
 
     # -- background ----------------------------------------------------------------------------
 

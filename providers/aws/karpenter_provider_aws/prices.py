@@ -1,8 +1,9 @@
-"""What instances cost: the price list for on-demand, the market for spot.
+"""Keeps a region's prices: on-demand ones, spot ones, estimates.
 
-Two books, since the two are read from different places and fail apart. On-demand prices that could not
-be read are as shipped. Spot prices are estimated by shipped on-demand prices only until the market was
-first read: afterwards a zone without a price is one where the type is not sold as spot.
+The two kinds of price have different sources and fail independently. On-demand prices come from the
+price list; those that could not be read are as shipped. Spot prices come from the market, and are
+estimated by shipped on-demand prices only until the market was first read: afterwards a zone
+without a price is one where the type is not sold as spot.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.catalogue import DEFAULT_CURRENCY, Price
-from karpenter_core.provider.kit.kept_prices import KeptPrices, keep_prices, read_kept_prices
-from karpenter_core.provider.kit.price_book import PriceBook, PriceKey
+from karpenter_core.provider.kit.cached_prices import (
+    CachedPrices,
+    read_cached_prices,
+    write_cached_prices,
+)
+from karpenter_core.provider.kit.price_table import PriceKey, PriceTable
 from karpenter_provider_aws.data import shipped_on_demand_prices
-from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.discovery.call_errors import core_errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,9 +34,9 @@ if TYPE_CHECKING:
     from types_boto3_pricing.type_defs import FilterTypeDef
 
     from karpenter_core.provider.kit.disk_cache import DiskCache
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
-__all__ = ["REFRESH_PERIOD", "Prices", "currency_of", "read_products", "read_spot_history"]
+__all__ = ["REFRESH_PERIOD", "RegionPrices", "currency_of", "read_products", "read_spot_history"]
 
 REFRESH_PERIOD: Final = timedelta(hours=12)
 
@@ -42,7 +47,7 @@ _PRICING_PAGE: Final = 100
 _SPOT_PAGE: Final = 2000
 _SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 
-# Machines of tenancy "Shared", and bare metal, which the price list files under "Dedicated".
+# Instances of tenancy "Shared", and bare metal, which the price list files under "Dedicated".
 _PRODUCTS: Final = (
     {"tenancy": "Shared", "productFamily": "Compute Instance"},
     {"tenancy": "Dedicated", "productFamily": "Compute Instance (bare metal)"},
@@ -96,7 +101,7 @@ def read_spot_history(items: Iterable[SpotPriceTypeDef]) -> dict[tuple[str, str]
 
 
 @final
-class Prices:
+class RegionPrices:
     """The prices of one region; callable from any thread."""
 
     def __init__(self, region: str, *, isolated: bool = False) -> None:
@@ -105,20 +110,20 @@ class Prices:
         self._region: Final = region
         self._reads_price_list: Final = not isolated and not region.startswith("us-gov")
         shipped = {name: self._price(p) for name, p in shipped_on_demand_prices(region).items()}
-        self._on_demand: Final = PriceBook(_of(ON_DEMAND, shipped))
-        self._spot: Final = PriceBook(_of(SPOT, shipped), fills_gaps=False)
+        self._on_demand: Final = PriceTable(_of(ON_DEMAND, shipped))
+        self._spot: Final = PriceTable(_of(SPOT, shipped), fills_gaps=False)
         self._lock: Final = Lock()
         self._revision = 0
         self._former: Final[dict[PriceKey, tuple[float, ...]]] = {}
         """Amounts that were replaced of late, by offering, the latest first."""
-        self._read: dict[str, KeptPrices] = {}
-        """What was read, by capacity type, for the disk."""
+        self._read_at: dict[str, CachedPrices] = {}
+        """Prices read, by capacity type, to be cached on disk."""
 
     def restore(self, disk: DiskCache, *, now: datetime) -> None:
         """Begin with what an earlier process read."""
-        for capacity_type, kept in read_kept_prices(disk, now=now).items():
+        for capacity_type, kept in read_cached_prices(disk, now=now).items():
             if capacity_type in {ON_DEMAND, SPOT}:
-                self._take(capacity_type, kept.prices, now=kept.read_at)
+                self._update(capacity_type, kept.prices, now=kept.read_at)
 
     @property
     def revision(self) -> int:
@@ -152,7 +157,9 @@ class Prices:
             books[ON_DEMAND] = self._on_demand
         return tuple(sorted(n for n, book in books.items() if book.is_stale(now=now, after=after)))
 
-    def refresh(self, clients: Clients, *, now: datetime, disk: DiskCache | None = None) -> bool:
+    def refresh(
+        self, clients: CloudClients, *, now: datetime, disk: DiskCache | None = None
+    ) -> bool:
         """Read both lists, at the same time; True if any price is another one.
 
         What one of them said is used although the other failed, and kept for `restore`.
@@ -160,7 +167,7 @@ class Prices:
         Raises:
             CloudProviderError: one or both could not be read; names which and why.
         """
-        jobs: list[Callable[[Clients, datetime], None]] = [self._refresh_spot]
+        jobs: list[Callable[[CloudClients, datetime], None]] = [self._refresh_spot]
         if self._reads_price_list:
             jobs.append(self._refresh_on_demand)
         before = self._revision
@@ -168,7 +175,7 @@ class Prices:
             started = [pool.submit(job, clients, now) for job in jobs]
             errors = [error for future in started if (error := future.exception()) is not None]
         if disk is not None and len(errors) < len(jobs):
-            keep_prices(disk, self._read, now=now)
+            write_cached_prices(disk, self._read_at, now=now)
         if len(errors) == 1:
             raise errors[0]
         if errors:
@@ -177,16 +184,16 @@ class Prices:
 
     def update_on_demand(self, prices: Mapping[str, float], *, now: datetime) -> None:
         """Take in what the price list said, by instance type."""
-        self._take(ON_DEMAND, {name: {"": amount} for name, amount in prices.items()}, now=now)
+        self._update(ON_DEMAND, {name: {"": amount} for name, amount in prices.items()}, now=now)
 
     def update_spot(self, prices: Mapping[tuple[str, str], float], *, now: datetime) -> None:
         """Take in what the market said, by (instance type, zone)."""
         by_type: dict[str, dict[str, float]] = {}
         for (name, zone), amount in prices.items():
             by_type.setdefault(name, {})[zone] = amount
-        self._take(SPOT, by_type, now=now)
+        self._update(SPOT, by_type, now=now)
 
-    def _take(
+    def _update(
         self, capacity_type: str, prices: Mapping[str, Mapping[str, float]], *, now: datetime
     ) -> None:
         keyed = {
@@ -198,12 +205,12 @@ class Prices:
             book = self._spot if capacity_type == SPOT else self._on_demand
             self._remember_former(book, keyed)
             self._revision += book.update(keyed, now=now)
-            before = self._read.get(capacity_type)
+            before = self._read_at.get(capacity_type)
             known = {} if before is None else before.prices
             merged = known | {name: {**known.get(name, {}), **of} for name, of in prices.items()}
-            self._read = {**self._read, capacity_type: KeptPrices(now, merged)}
+            self._read_at = {**self._read_at, capacity_type: CachedPrices(now, merged)}
 
-    def _remember_former(self, book: PriceBook, new: Mapping[PriceKey, Price]) -> None:
+    def _remember_former(self, book: PriceTable, new: Mapping[PriceKey, Price]) -> None:
         """Call under the lock, before the new prices are taken in."""
         for key, price in new.items():
             before = book.find(key.instance_type, key.capacity_type, zone=key.zone)
@@ -214,7 +221,7 @@ class Prices:
     def _price(self, amount: float) -> Price:
         return Price(amount, self.currency)
 
-    def _refresh_on_demand(self, clients: Clients, now: datetime) -> None:
+    def _refresh_on_demand(self, clients: CloudClients, now: datetime) -> None:
         with ThreadPoolExecutor(len(_PRODUCTS), thread_name_prefix="aws-price-list") as pool:
             started = [pool.submit(self._products, clients, product) for product in _PRODUCTS]
             lists = tuple(future.result() for future in started)
@@ -228,8 +235,8 @@ class Prices:
         shared, metal = lists
         self.update_on_demand({**metal, **shared}, now=now)
 
-    def _products(self, clients: Clients, product: Mapping[str, str]) -> dict[str, float]:
-        with calling("pricing:GetProducts"):
+    def _products(self, clients: CloudClients, product: Mapping[str, str]) -> dict[str, float]:
+        with core_errors_of("pricing:GetProducts"):
             pages = clients.pricing.get_paginator("get_products").paginate(
                 ServiceCode="AmazonEC2",
                 Filters=_filters(self._region, product),
@@ -239,8 +246,8 @@ class Prices:
             items = (item for page in pages for item in page["PriceList"])
             return read_products(items, currency=self.currency)
 
-    def _refresh_spot(self, clients: Clients, now: datetime) -> None:
-        with calling("ec2:DescribeSpotPriceHistory"):
+    def _refresh_spot(self, clients: CloudClients, now: datetime) -> None:
+        with core_errors_of("ec2:DescribeSpotPriceHistory"):
             pages = clients.ec2.get_paginator("describe_spot_price_history").paginate(
                 ProductDescriptions=list(_SPOT_PRODUCTS),
                 StartTime=now,

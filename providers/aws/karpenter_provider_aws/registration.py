@@ -1,8 +1,8 @@
-"""Nodes in a partition placement group say in which partition they are before anything lands on them.
+"""Holds back nodes in placement groups until their partition is labelled.
 
-A launch that names no partition leaves the choice to EC2, which tells it with the instance. The
-scheduler spreads pods by the label of the Node, so registration waits until it is there. A provider
-writes Nodes alone: the labels of the NodeClaim stay as they were launched.
+A launch that names no partition leaves the choice to EC2, which reports it with the instance. The
+scheduler spreads pods by the label of the Node, so registration waits until it is set. A provider
+writes Nodes alone: the labels of the NodeClaim stay as they were at launch.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from karpenter_core.errors import ApiError, CloudProviderError
 from karpenter_core.provider.contract import RegistrationGate
 from karpenter_provider_aws.api.terms import PlacementGroupSelector
 from karpenter_provider_aws.catalogue.requirements import PARTITION
-from karpenter_provider_aws.described import parse_provider_id
+from karpenter_provider_aws.described_instances import parse_provider_id
 from karpenter_provider_aws.labels import PLACEMENT_GROUP_ID, PLACEMENT_GROUP_PARTITION
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
     from karpenter_core.provider.contract import NodeWriter
-    from karpenter_provider_aws.described import MachineReader
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
+    from karpenter_provider_aws.described_instances import InstanceReader
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroupReader
 
 __all__ = ["GATE", "PartitionGate", "may_lack_partition"]
 
 GATE: Final = "placement-group-partition"
-_UNTIL_TOLD: Final = timedelta(seconds=5)
+_UNTIL_DESCRIBED: Final = timedelta(seconds=5)
 _UNTIL_SEEN: Final = timedelta(seconds=1)
 
 
@@ -46,7 +46,7 @@ class PartitionGate:
     """Holds a Node until its partition is known, and labels it."""
 
     def __init__(
-        self, *, reader: MachineReader, groups: PlacementGroups, nodes: NodeWriter
+        self, *, reader: InstanceReader, groups: PlacementGroupReader, nodes: NodeWriter
     ) -> None:
         self._reader: Final = reader
         self._groups: Final = groups
@@ -65,7 +65,7 @@ class PartitionGate:
             return None
         partition = await asyncio.to_thread(self._partition, node_claim.status.provider_id)
         if partition == 0:
-            return RegistrationGate(name=GATE, retry_after=_UNTIL_TOLD)
+            return RegistrationGate(name=GATE, retry_after=_UNTIL_DESCRIBED)
         labels = {PLACEMENT_GROUP_PARTITION: str(partition)}
         try:
             await self._nodes.patch(node.name, {"metadata": {"labels": labels}})

@@ -1,9 +1,10 @@
-"""The clients of AWS: made when first used, once for each service, shared by all threads.
+"""Creates the SDK clients of AWS: lazily, one for each service.
 
-Making a client takes most of a second (the model of the service is parsed) and importing boto3 takes
-longer, so neither happens before a call is due. Clients are thread-safe; making them is not, hence
-the lock. Endpoint, region and credentials come from boto3's ordinary chain (`AWS_ENDPOINT_URL`,
-`AWS_REGION`, profile files, web identity, instance metadata).
+All threads share the clients. Creating one takes most of a second (the model of the service is
+parsed) and importing boto3 takes longer, so neither happens before the first call. Clients are
+thread-safe; creating them is not, hence the lock. Endpoint, region and credentials come from
+boto3's ordinary chain (`AWS_ENDPOINT_URL`, `AWS_REGION`, profile files, web identity, instance
+metadata).
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from types_boto3_ssm.client import SSMClient
     from types_boto3_sts.client import STSClient
 
-__all__ = ["Clients", "Limits", "SharedClients", "pricing_region"]
+__all__ = ["ClientLimits", "CloudClients", "SharedClients", "pricing_region"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How long a call may take and how many may be open at once."""
+class ClientLimits:
+    """Limits of time and number of calls."""
 
     connect_seconds: float = 5
     read_seconds: float = 30
@@ -62,7 +63,7 @@ class _Session(Protocol):
 
 
 @final
-class Clients:
+class CloudClients:
     """One client for each service."""
 
     def __init__(
@@ -70,7 +71,7 @@ class Clients:
         *,
         region: str = "",
         version: str = "",
-        limits: Limits | None = None,
+        limits: ClientLimits | None = None,
         observe: Callable[[BaseClient], None] | None = None,
         shared: SharedClients | None = None,
     ) -> None:
@@ -80,7 +81,7 @@ class Clients:
         made for others of the same endpoint, credentials and limits; they stay open.
         """
         self._observe: Final = observe
-        self._limits: Final = limits or Limits()
+        self._limits: Final = limits or ClientLimits()
         self._user_agent: Final = f"karpenter.sh-{version}" if version else "karpenter.sh"
         self._lock: Final = Lock()
         self._session: _Session | None = None
@@ -89,13 +90,13 @@ class Clients:
         self._region = region
 
     @property
-    def limits(self) -> Limits:
-        """How long calls may take, and how many may be open."""
+    def limits(self) -> ClientLimits:
+        """Limits of time and number of calls."""
         return self._limits
 
     @property
     def region(self) -> str:
-        """The region of all calls but those for prices; the machine's own when none is configured.
+        """The region of all calls but those for prices; the instance's own when none is configured.
 
         Raises:
             SettingsError: nothing says which region it is.
@@ -209,12 +210,12 @@ class Clients:
         with self._lock:
             found = self._made_session().region_name
         if not found:
-            # Asking the machine is a call that may wait for its time limit: not under the lock.
+            # A read of the metadata may wait for its time limit: not under the lock.
             machine = botocore.session.get_session()
             found = cast("str | None", IMDSRegionProvider(machine).provide())
         if not found:
             raise SettingsError(
-                "the AWS region is not known: set AWS_REGION (the machine's metadata has none)"
+                "the AWS region is not known: set AWS_REGION (the instance's metadata has none)"
             )
         return found
 

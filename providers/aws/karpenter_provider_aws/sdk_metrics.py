@@ -1,4 +1,4 @@
-"""How many calls AWS is sent, what becomes of them, and how long they take."""
+"""Counts and times the calls to AWS."""
 
 from __future__ import annotations
 

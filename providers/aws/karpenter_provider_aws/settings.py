@@ -1,4 +1,4 @@
-"""The provider's settings: what can be set, and what was.
+"""Reads the provider's settings.
 
 Flags, variables and defaults are those of Karpenter's AWS provider. `--cluster-name` is the core's.
 """
@@ -44,49 +44,49 @@ SETTINGS: Final = (
         flag="--cluster-endpoint",
         env="CLUSTER_ENDPOINT",
         default="",
-        help="URL under which nodes reach the API server; empty = asked of EKS.",
+        help="URL of the API server for nodes; empty = read from EKS.",
     ),
     SettingSpec(
         flag="--cluster-ca-bundle",
         env="CLUSTER_CA_BUNDLE",
         default="",
-        help="Certificates of the API server for nodes, in base64; empty = those that this process "
-        "trusts it by.",
+        help="Certificates of the API server for nodes, in base64; empty = those that this "
+        "process trusts.",
     ),
     SettingSpec(
         flag="--isolated-vpc",
         env="ISOLATED_VPC",
         default=False,
-        help="Nothing outside the VPC can be reached: prices are the shipped ones, and instance "
-        "profiles are left behind.",
+        help="Call nothing outside the VPC: prices are the shipped ones, and instance profiles are "
+        "not deleted.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--eks-control-plane",
         env="EKS_CONTROL_PLANE",
         default=False,
-        help="The control plane is one of EKS, which is asked for the cluster's version.",
+        help="Read the cluster's version from EKS, which runs the control plane.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--vm-memory-overhead-percent",
         env="VM_MEMORY_OVERHEAD_PERCENT",
         default=0.075,
-        help="Share of an instance type's memory that its nodes are assumed to lack, until one was "
-        "seen; 0.075 = 7.5 %.",
+        help="Share of an instance type's memory that its nodes are assumed to lack, until one has "
+        "registered; 0.075 = 7.5 %.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--interruption-queue",
         env="INTERRUPTION_QUEUE",
         default="",
-        help="SQS queue with announcements of interruptions; empty = none is read.",
+        help="SQS queue with interruption messages; empty = no queue.",
     ),
     SettingSpec(
         flag="--reserved-enis",
         env="RESERVED_ENIS",
         default=0,
-        help="Network interfaces of each node that no pod gets addresses of, as with custom "
+        help="Number of network interfaces of each node that give pods no addresses, as in custom "
         "networking of the VPC CNI.",
         falls_back=True,
     ),
@@ -94,28 +94,28 @@ SETTINGS: Final = (
         flag="--disable-dry-run",
         env="DISABLE_DRY_RUN",
         default=False,
-        help="Do not try out permissions for each EC2NodeClass.",
+        help="Do not try out launches for each EC2NodeClass.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--enable-zonal-shift",
         env="ENABLE_ZONAL_SHIFT",
         default=False,
-        help="Launch nothing in zones that a zonal shift of the cluster has moved away from.",
+        help="Launch nothing in zones that a zonal shift of the cluster moves traffic away from.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--ami-refresh-interval",
         env="AMI_REFRESH_INTERVAL",
         default=timedelta(minutes=1),
-        help="How long found images are taken for true; one minute at least.",
+        help="Time that discovered images are cached; one minute at least.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--subnet-refresh-interval",
         env="SUBNET_REFRESH_INTERVAL",
         default=timedelta(minutes=1),
-        help="How long found subnets are taken for true; one minute at least.",
+        help="Time that discovered subnets are cached; one minute at least.",
         falls_back=True,
     ),
     SettingSpec(
@@ -182,12 +182,12 @@ class AwsSettings:
             gates=gates,
             unknown_gates=unknown_gates,
         )
-        complaints = [*settings._complaints(), *([complaint] if complaint else [])]
+        complaints = [*settings._findings(), *([complaint] if complaint else [])]
         if complaints:
             raise SettingsError("; ".join(complaints))
         return settings
 
-    def _complaints(self) -> Iterator[str]:
+    def _findings(self) -> Iterator[str]:
         if not self.cluster_name:
             yield (
                 "--cluster-name: must be given; without it instances cannot be told from another "

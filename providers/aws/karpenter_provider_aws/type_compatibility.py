@@ -1,7 +1,7 @@
-"""Which instance types a NodeClass can be launched on at all.
+"""Checks whether an instance type is compatible with a NodeClass.
 
-A type that is not compatible stays in the catalogue, with offerings that are not available: pods that
-ask for it are then told of it, and its running nodes are still known.
+A type that is not compatible stays in the catalogue, with offerings that are not available: the
+errors of pods that ask for it name it, and its running nodes are still known.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass, NetworkInterface
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
-    from karpenter_provider_aws.type_facts import InstanceTypeInfo
+    from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
+    from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
 
 __all__ = ["efa_only_interfaces", "incompatibility"]
 
@@ -33,7 +33,7 @@ def efa_only_interfaces(interfaces: Sequence[NetworkInterface], *, card: int | N
 
 
 def incompatibility(
-    info: InstanceTypeInfo, node_class: EC2NodeClass, group: PlacementGroup | None
+    info: InstanceTypeInfo, node_class: EC2NodeClass, group: DescribedPlacementGroup | None
 ) -> str:
     """Return why a NodeClass cannot be launched on a type; empty when it can."""
     spec = node_class.spec

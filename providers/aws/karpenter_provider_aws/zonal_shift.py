@@ -1,7 +1,8 @@
-"""Zonal shifts of the cluster: zones that nothing is launched into for the time being.
+"""Reads the cluster's zonal shifts, which close zones for launches.
 
-While traffic is shifted away from a zone, its offerings cannot be had, and what EC2 says of its
-instances is not to be trusted: none is terminated or tagged, and what was known of them stands.
+While traffic is shifted away from a zone, its offerings are unavailable, and EC2's description of
+its instances is not to be trusted: none is terminated or tagged, and their earlier description
+stands.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import structlog
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_provider_aws.codes import is_not_found
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from types_boto3_arc_zonal_shift.type_defs import GetManagedResourceResponseTypeDef
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
 __all__ = [
     "NO_SHIFTS",
     "SHIFT_PERIOD",
     "SHIFT_TASK",
-    "Shift",
     "ShiftedZones",
-    "ZonalShifts",
+    "ZonalShift",
+    "ZonalShiftReader",
     "ZoneShiftedError",
     "active_zone_ids",
     "no_shifts",
@@ -55,7 +56,7 @@ class ZoneShiftedError(CloudProviderError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
+class ZonalShift:
     """A zonal shift, as AWS tells it."""
 
     zone_id: str
@@ -88,10 +89,10 @@ def no_shifts() -> ShiftedZones:
     return NO_SHIFTS
 
 
-def shifts_of(answer: GetManagedResourceResponseTypeDef) -> tuple[Shift, ...]:
+def shifts_of(answer: GetManagedResourceResponseTypeDef) -> tuple[ZonalShift, ...]:
     """Read what AWS tells of a resource: shifts that users began, and those it began itself."""
     begun = [
-        Shift(
+        ZonalShift(
             zone_id=item["awayFrom"],
             ends_at=item["expiryTime"],
             is_applied=item["appliedStatus"] == _APPLIED,
@@ -99,13 +100,15 @@ def shifts_of(answer: GetManagedResourceResponseTypeDef) -> tuple[Shift, ...]:
         for item in answer["zonalShifts"]
     ]
     begun += [
-        Shift(zone_id=item["awayFrom"], ends_at=None, is_applied=item["appliedStatus"] == _APPLIED)
+        ZonalShift(
+            zone_id=item["awayFrom"], ends_at=None, is_applied=item["appliedStatus"] == _APPLIED
+        )
         for item in answer.get("autoshifts", ())
     ]
     return tuple(begun)
 
 
-def active_zone_ids(shifts: Iterable[Shift], *, now: datetime) -> frozenset[str]:
+def active_zone_ids(shifts: Iterable[ZonalShift], *, now: datetime) -> frozenset[str]:
     """Return the ids of the zones that are shifted away from: applied, and not ended."""
     return frozenset(
         shift.zone_id
@@ -115,24 +118,24 @@ def active_zone_ids(shifts: Iterable[Shift], *, now: datetime) -> frozenset[str]
 
 
 @final
-class ZonalShifts:
-    """What zonal shifts of the cluster there are; callable from any thread.
+class ZonalShiftReader:
+    """Reads the zonal shifts of the cluster; callable from any thread.
 
     Everything but `run` answers from what was last seen. Each look replaces what was seen before, so
     that a shift that was called off is over although others go on.
     """
 
-    def __init__(self, clients: Clients, clock: Clock, *, cluster: str, enabled: bool) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock, *, cluster: str, enabled: bool) -> None:
         self._clients: Final = clients
         self._clock: Final = clock
         self._cluster: Final = cluster
         self._enabled: Final = enabled
         self._lock: Final = Lock()
         self._arn = ""
-        self._shifts: tuple[Shift, ...] = ()
+        self._shifts: tuple[ZonalShift, ...] = ()
         self._names: Mapping[str, frozenset[str]] = {}
         """Names of zones by id; zones of other accounts have the same ids and other names."""
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
         self._log: FilteringBoundLogger = structlog.get_logger("aws.zonal-shift")
 
     def zones(self) -> ShiftedZones:
@@ -153,7 +156,7 @@ class ZonalShifts:
         )
 
     def run(self) -> None:
-        """Look once.
+        """Poll once.
 
         Raises:
             AuthError: a call is not permitted.
@@ -165,7 +168,7 @@ class ZonalShifts:
         names = {**self._names, **(self._names_of(unnamed) if unnamed else {})}
         with self._lock:
             self._shifts, self._names = shifts, names
-        self._tell(active_zone_ids(shifts, now=self._clock.now()))
+        self._report(active_zone_ids(shifts, now=self._clock.now()))
 
     def describe(self) -> GetManagedResourceResponseTypeDef:
         """Ask AWS for the cluster's shifts.
@@ -176,10 +179,10 @@ class ZonalShifts:
         """
         arn = self._arn or self._found_arn()
         try:
-            with calling("arc-zonal-shift:GetManagedResource"):
+            with core_errors_of("arc-zonal-shift:GetManagedResource"):
                 return self._clients.zonal_shift.get_managed_resource(resourceIdentifier=arn)
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             if failure is None or not is_not_found(failure.code):
                 raise
             raise CloudProviderError(
@@ -187,7 +190,7 @@ class ZonalShifts:
             ) from error
 
     def _found_arn(self) -> str:
-        with calling("eks:DescribeCluster"):
+        with core_errors_of("eks:DescribeCluster"):
             answer = self._clients.eks.describe_cluster(name=self._cluster)
         self._arn = answer["cluster"].get("arn", "")
         return self._arn
@@ -195,7 +198,7 @@ class ZonalShifts:
     def _names_of(self, zone_ids: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the names of zones by id; a zone without a subnet has no instances either."""
         names: dict[str, set[str]] = {}
-        with calling("ec2:DescribeSubnets"):
+        with core_errors_of("ec2:DescribeSubnets"):
             pages = self._clients.ec2.get_paginator("describe_subnets").paginate(
                 Filters=[{"Name": "availability-zone-id", "Values": sorted(zone_ids)}],
                 PaginationConfig={"PageSize": _PAGE_SIZE},
@@ -206,10 +209,10 @@ class ZonalShifts:
                     names.setdefault(zone_id, set()).add(subnet.get("AvailabilityZone", ""))
         return {zone_id: frozenset(found) for zone_id, found in names.items()}
 
-    def _tell(self, active: frozenset[str]) -> None:
+    def _report(self, active: frozenset[str]) -> None:
         """Log what began and what ended."""
-        for zone_id in sorted(active - self._told):
+        for zone_id in sorted(active - self._reported):
             self._log.warning("traffic is shifted away from a zone", zone_id=zone_id)
-        for zone_id in sorted(self._told - active):
+        for zone_id in sorted(self._reported - active):
             self._log.info("a zonal shift is over", zone_id=zone_id)
-        self._told = active
+        self._reported = active

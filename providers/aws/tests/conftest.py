@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_provider_aws.sdk import Clients, Limits
+from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,9 @@ def aws_server() -> Iterator[SimulatedAws]:
 
 
 @pytest.fixture(scope="session")
-def aws_clients(aws_server: SimulatedAws) -> Iterator[Clients]:
+def aws_clients(aws_server: SimulatedAws) -> Iterator[CloudClients]:
     """Clients for the session, as making one takes longer than a test; tests take `clients`."""
-    made = Clients(region=aws_server.account.region, limits=Limits(read_seconds=10))
+    made = CloudClients(region=aws_server.account.region, limits=ClientLimits(read_seconds=10))
     yield made
     made.close()
 
@@ -67,14 +67,14 @@ def few_types_shared() -> SharedClients:
 
 
 @pytest.fixture
-def few_types_clients(few_types_aws: SimulatedAws) -> Iterator[Clients]:
+def few_types_clients(few_types_aws: SimulatedAws) -> Iterator[CloudClients]:
     """Clients of the simulated AWS with few types."""
-    made = Clients(region=few_types_aws.account.region, limits=Limits(read_seconds=10))
+    made = CloudClients(region=few_types_aws.account.region, limits=ClientLimits(read_seconds=10))
     yield made
     made.close()
 
 
 @pytest.fixture
-def clients(aws: SimulatedAws, aws_clients: Clients) -> Clients:
+def clients(aws: SimulatedAws, aws_clients: CloudClients) -> CloudClients:
     """Clients of the simulated AWS; each is made when a test first uses it, in its environment."""
     return aws_clients

@@ -1,4 +1,4 @@
-"""What instances are told of their cluster, while EKS is down and while the core does not know it."""
+"""Tests the description of the cluster while EKS or the core has none."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.contract import ClusterFacts, LaunchedInstance
-from karpenter_provider_aws.cluster import NEWEST_VERSION, OLDEST_VERSION, ClusterSource
+from karpenter_provider_aws.cluster import NEWEST_VERSION, OLDEST_VERSION, ClusterReader
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
 from karpenter_provider_aws.settings import AwsSettings
-from karpenter_simulated_aws.cluster import Cluster
+from karpenter_simulated_aws.clusters import Cluster
 from providers.aws.tests.discovery.moto_world import HandClock
 from providers.aws.tests.launch.processes import ON_DEMAND, Process, claim_of, node_class_of
 
@@ -32,7 +32,7 @@ def source(clients, clock):
 
     def make(settings=SETTINGS, *, cidrs=(), **facts):
         network = ServiceNetwork(clients, cluster="test", known=lambda: cidrs)
-        return ClusterSource(clients, clock, settings, replace(FACTS, **facts), network)
+        return ClusterReader(clients, clock, settings, replace(FACTS, **facts), network)
 
     return make
 

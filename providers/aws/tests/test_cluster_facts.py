@@ -1,4 +1,4 @@
-"""What launches wait for while the API server has not said how the cluster's network is."""
+"""Tests that launches wait for the facts of the cluster's network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from karpenter_core.errors import NodeClassNotReadyError
 from karpenter_core.provider.contract import ClusterFacts
-from karpenter_provider_aws.cluster import ClusterSource
+from karpenter_provider_aws.cluster import ClusterReader
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
 from karpenter_provider_aws.settings import AwsSettings
 from providers.aws.tests.interruption.cloud_world import CloudClock
@@ -20,7 +20,7 @@ def source(aws, clients, facts):
         cluster_name=name, cluster_endpoint="https://api", cluster_ca_bundle="Q0E="
     )
     network = ServiceNetwork(clients, cluster=name, known=lambda: facts.service_cidrs)
-    return ClusterSource(clients, CloudClock(aws), settings, facts, network)
+    return ClusterReader(clients, CloudClock(aws), settings, facts, network)
 
 
 def test_launches_wait_while_nobody_says_whether_the_cluster_is_ipv4_or_ipv6(aws, clients):

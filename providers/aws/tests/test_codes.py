@@ -1,4 +1,4 @@
-"""What codes of AWS mean: shortages, reasons of failed launches in order, the core's errors."""
+"""Tests the meaning of AWS's error codes: shortages, reasons, core errors."""
 
 from __future__ import annotations
 
@@ -135,11 +135,11 @@ def test_what_a_client_raises_becomes_the_error_of_the_core_and_names_the_action
 
 def test_throttling_is_not_a_fault_of_the_server_though_its_status_says_so():
     assert not codes.is_server_fault(
-        codes.Failure(code="RequestLimitExceeded", message="", status=503)
+        codes.ApiFailure(code="RequestLimitExceeded", message="", status=503)
     )
-    assert codes.is_server_fault(codes.Failure(code="Strange", message="", status=500))
+    assert codes.is_server_fault(codes.ApiFailure(code="Strange", message="", status=500))
     assert not codes.is_server_fault(
-        codes.Failure(code="InvalidParameterValue", message="", status=400)
+        codes.ApiFailure(code="InvalidParameterValue", message="", status=400)
     )
 
 
@@ -148,18 +148,18 @@ def test_throttling_is_not_a_fault_of_the_server_though_its_status_says_so():
 )
 @pytest.mark.parametrize("status", [0, 500, 503])
 def test_a_code_of_a_fault_is_one_whatever_the_status(code, status):
-    assert codes.is_server_fault(codes.Failure(code=code, message="", status=status))
+    assert codes.is_server_fault(codes.ApiFailure(code=code, message="", status=status))
 
 
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "UnfulfillableCapacity"])
 def test_a_lack_of_stock_is_no_fault_of_the_server_though_its_status_says_so(code):
-    assert not codes.is_server_fault(codes.Failure(code=code, message="", status=500))
+    assert not codes.is_server_fault(codes.ApiFailure(code=code, message="", status=500))
 
 
 def test_a_token_that_was_used_is_neither_a_shortage_nor_a_fault():
     code = "IdempotentParameterMismatch"
     assert codes.is_token_used(code)
     assert not codes.is_unfulfillable(code)
-    assert not codes.is_server_fault(codes.Failure(code=code, message="", status=400))
+    assert not codes.is_server_fault(codes.ApiFailure(code=code, message="", status=400))
     assert not codes.is_token_used("InvalidParameterValue")
     assert not codes.is_token_used("IncorrectState")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from karpenter_core.testing.conformance import *  # noqa: F403
-from karpenter_core.testing.conformance import Subject
+from karpenter_core.testing.conformance import ConformanceSubject
 from karpenter_simulated_aws.testing import subject_on
 
 if TYPE_CHECKING:
@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def subject(few_types_aws: SimulatedAws, few_types_shared: SharedClients) -> Subject:
+def subject(few_types_aws: SimulatedAws, few_types_shared: SharedClients) -> ConformanceSubject:
     return subject_on(few_types_aws, shared=few_types_shared)

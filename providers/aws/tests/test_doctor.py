@@ -1,16 +1,16 @@
-"""What karpenter doctor finds about AWS."""
+"""Tests the findings of `karpenter doctor` about AWS."""
 
 from __future__ import annotations
 
 import pytest
 
 from karpenter_core.provider.contract import ClusterFacts, Severity
-from karpenter_provider_aws.cluster import ClusterSource
+from karpenter_provider_aws.cluster import ClusterReader
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
-from karpenter_provider_aws.doctor import Doctor
-from karpenter_provider_aws.sdk import Clients, Limits
+from karpenter_provider_aws.doctor import ProviderDoctor
+from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 from karpenter_provider_aws.settings import AwsSettings
-from karpenter_provider_aws.zonal_shift import ZonalShifts
+from karpenter_provider_aws.zonal_shift import ZonalShiftReader
 from providers.aws.tests.interruption.cloud_world import CloudClock, World
 
 
@@ -21,12 +21,12 @@ def doctor(world, *, clients=None, **changes):
     clock = CloudClock(world.aws)
     facts = ClusterFacts(name=name)
     network = ServiceNetwork(clients, cluster=name)
-    return Doctor(
+    return ProviderDoctor(
         clients,
         settings=settings,
-        cluster=ClusterSource(clients, clock, settings, facts, network),
-        queue=world.announcing.queue,
-        shifts=ZonalShifts(clients, clock, cluster=name, enabled=settings.enable_zonal_shift),
+        cluster=ClusterReader(clients, clock, settings, facts, network),
+        queue=world.interruption_sources.queue,
+        shifts=ZonalShiftReader(clients, clock, cluster=name, enabled=settings.enable_zonal_shift),
     )
 
 
@@ -94,7 +94,7 @@ def test_without_credentials_nothing_else_is_tried(world):
 
 
 def test_a_cloud_that_cannot_be_reached_is_one_finding(world):
-    quick = Clients(region=world.aws.account.region, limits=Limits(attempts=1))
+    quick = CloudClients(region=world.aws.account.region, limits=ClientLimits(attempts=1))
     with world.aws.cut_off():
         (found,) = doctor(world, clients=quick).check()
     quick.close()
@@ -105,10 +105,10 @@ def test_a_cloud_that_cannot_be_reached_is_one_finding(world):
 
 def test_a_queue_that_is_missing_is_an_error_and_none_at_all_a_warning(world):
     world.queue_name = "gone"
-    world.announcing = world.restarted()
+    world.interruption_sources = world.restarted()
     (missing,) = wrong(doctor(world).check())
     world.queue_name = ""
-    world.announcing = world.restarted()
+    world.interruption_sources = world.restarted()
 
     findings = doctor(world).check()
 
@@ -128,7 +128,7 @@ def test_a_cluster_that_eks_does_not_know_is_an_error_unless_all_is_given(world)
 
 
 def test_a_version_of_kubernetes_that_is_not_known_is_a_warning(world):
-    from karpenter_simulated_aws.cluster import Cluster
+    from karpenter_simulated_aws.clusters import Cluster
 
     world.aws.clusters.add(Cluster(name=world.aws.world.cluster, version="1.99"))
 

@@ -1,4 +1,4 @@
-"""What makes the hash of an EC2NodeClass another one (acceptance cases 27-30)."""
+"""Tests the hash of an EC2NodeClass (cases 27 to 30)."""
 
 from __future__ import annotations
 

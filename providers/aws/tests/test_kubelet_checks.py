@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_provider_aws.api.nodeclass import AmiFamily, EC2NodeClass
+from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, NetworkCard
 from karpenter_provider_aws.kubelet.checks import (
     EVALUATION_FAILED,
     EXPRESSION_INVALID,
@@ -12,13 +13,12 @@ from karpenter_provider_aws.kubelet.checks import (
     INVALID,
     SUPPORTED_BY_ALL,
     UNSUPPORTED,
-    evaluation_problem,
+    evaluation_finding,
     invalid_settings,
-    kubelet_problem,
+    kubelet_finding,
     unsupported_settings,
 )
 from karpenter_provider_aws.kubelet.fields import READABLE_TYPES, known_fields
-from karpenter_provider_aws.type_facts import InstanceTypeInfo, NetworkCard
 from providers.aws.tests.admission_cases import node_class
 
 SIMPLE_FAMILIES = ("AL2", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025")
@@ -30,7 +30,7 @@ def with_kubelet(kubelet, family="AL2023"):
 
 
 def reason(kubelet, family="AL2023", *, expressions_enabled=False):
-    problem = kubelet_problem(
+    problem = kubelet_finding(
         with_kubelet(kubelet, family), expressions_enabled=expressions_enabled
     )
     return None if problem is None else problem.reason
@@ -325,7 +325,7 @@ def test_all_mistakes_are_named_at_once():
         "clusterDNS": "x",
     }
 
-    problem = kubelet_problem(with_kubelet(kubelet), expressions_enabled=False)
+    problem = kubelet_finding(with_kubelet(kubelet), expressions_enabled=False)
 
     assert problem is not None
     assert problem.reason == INVALID
@@ -342,7 +342,7 @@ def test_all_mistakes_are_named_at_once():
 @pytest.mark.parametrize("family", SIMPLE_FAMILIES)
 def test_most_families_hand_over_some_fields_only(family):
     """Case 25."""
-    problem = kubelet_problem(
+    problem = kubelet_finding(
         with_kubelet({"registryPullQPS": 10, "maxPods": 10}, family), expressions_enabled=False
     )
 
@@ -396,7 +396,7 @@ def test_expressions_need_their_gate():
     """Cases 68 and 69; a number beside them does not matter."""
     kubelet = {"maxPods": "max_pods", "kubeReserved": {"cpu": "vcpus*10", "pid": "10"}}
 
-    problem = kubelet_problem(with_kubelet(kubelet), expressions_enabled=False)
+    problem = kubelet_finding(with_kubelet(kubelet), expressions_enabled=False)
 
     assert problem is not None
     assert problem.reason == EXPRESSIONS_DISABLED
@@ -410,7 +410,7 @@ def test_expressions_need_their_gate():
 def test_every_expression_that_can_never_be_evaluated_is_named():
     kubelet = {"maxPods": "1 +", "systemReserved": {"memory": "ram / 100", "cpu": "vcpus"}}
 
-    problem = kubelet_problem(with_kubelet(kubelet), expressions_enabled=True)
+    problem = kubelet_finding(with_kubelet(kubelet), expressions_enabled=True)
 
     assert problem is not None
     assert problem.reason == EXPRESSION_INVALID
@@ -459,7 +459,7 @@ def test_an_expression_that_fails_for_one_type_is_named_with_it(kubelet, message
     """Case 69: such a NodeClass would make the whole catalogue fail."""
     assert reason(kubelet, expressions_enabled=True) is None
 
-    problem = evaluation_problem(with_kubelet(kubelet), TYPES)
+    problem = evaluation_finding(with_kubelet(kubelet), TYPES)
 
     assert problem is not None
     assert problem.reason == EVALUATION_FAILED
@@ -476,14 +476,14 @@ def test_an_expression_that_fails_for_one_type_is_named_with_it(kubelet, message
     ],
 )
 def test_expressions_that_hold_for_every_type_are_fine(kubelet):
-    assert evaluation_problem(with_kubelet(kubelet), TYPES) is None
+    assert evaluation_finding(with_kubelet(kubelet), TYPES) is None
 
 
 def test_reservations_see_the_number_of_pods_that_was_found():
     """Were it the default, 29, the second would fail."""
     kubelet = {"maxPods": "5", "kubeReserved": {"memory": "100 / (max_pods - 29)"}}
 
-    problem = evaluation_problem(with_kubelet(kubelet), TYPES)
+    problem = evaluation_finding(with_kubelet(kubelet), TYPES)
 
     assert problem is not None
     assert "is -4" in problem.message

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from karpenter_provider_aws.kubelet.expressions import (
-    EvaluationNotes,
+    EvaluationErrors,
     ExpressionError,
     evaluate,
-    expression_problem,
+    expression_error,
     is_expression,
     kubelet_expressions,
 )
-from karpenter_provider_aws.kubelet.numbers import reserved_quantity
+from karpenter_provider_aws.kubelet.sizing import reserved_quantity
 
 M5_LARGE = {
     "vcpus": 2,
@@ -50,7 +50,7 @@ M5_LARGE = {
 )
 def test_an_expression_yields_a_whole_number(expression, result):
     """Cases 63-66 before rounding; a fraction is cut off, and division is that of integers."""
-    assert expression_problem(expression) == ""
+    assert expression_error(expression) == ""
     assert evaluate(expression, M5_LARGE) == result
 
 
@@ -122,8 +122,8 @@ def test_a_result_is_rounded_to_the_unit_of_its_resource(resource, expression, v
 )
 def test_what_can_never_be_evaluated_is_known_beforehand(expression, problem):
     """Cases 68 and 69 (KubeletExpressionInvalid)."""
-    assert re.search(problem, expression_problem(expression))
-    assert "\n" not in expression_problem(expression)
+    assert re.search(problem, expression_error(expression))
+    assert "\n" not in expression_error(expression)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_fails_for_a_machine_is_an_error(expression, problem):
 @pytest.mark.parametrize("expression", ["1 / (vcpus - 2)", "1 % (vcpus - 2)", "vcpus - 3"])
 def test_what_fails_for_some_machines_alone_is_no_problem_beforehand(expression):
     """It is found by trying every type: KubeletExpressionEvaluationFailed."""
-    assert expression_problem(expression) == ""
+    assert expression_error(expression) == ""
 
 
 def test_the_largest_integers_are_kept():
@@ -192,7 +192,7 @@ def test_plain_values_are_no_expressions(kubelet):
 
 def test_trying_every_type_notes_each_mistake_once_with_its_first_type():
     """Negative results too; a mistake does not hide another one."""
-    notes = EvaluationNotes()
+    notes = EvaluationErrors()
     small = {**M5_LARGE, "instance_type": "t3.micro", "vcpus": 1}
 
     results = [
@@ -202,7 +202,7 @@ def test_trying_every_type_notes_each_mistake_once_with_its_first_type():
     ]
 
     assert results == [0, 0, 60, 0, 0, 30]
-    assert notes.problems == (
+    assert notes.messages == (
         '"20 / (vcpus - 2) + 20" for m5.large: division by zero in CEL expression',
         '"vcpus - 2" for t3.micro: is -1, less than zero',
     )

@@ -9,20 +9,18 @@ import pytest
 from karpenter_core.errors import BadInputError
 from karpenter_provider_aws.families.traits import TRAITS
 from karpenter_provider_aws.kubelet.expressions import evaluate
-from karpenter_provider_aws.kubelet.numbers import (
-    KubeletNumbers,
-    kubelet_numbers,
+from karpenter_provider_aws.kubelet.sizing import (
+    KubeletSizing,
+    kubelet_sizing,
     read_kubelet_options,
     reserved_quantity,
 )
 from providers.aws.tests.catalogue.dump import info, node_class
 
 
-def numbers(
-    kubelet: dict[str, Any], *, name: str = "m5.large", gate: bool = True
-) -> KubeletNumbers:
+def sizing(kubelet: dict[str, Any], *, name: str = "m5.large", gate: bool = True) -> KubeletSizing:
     of = node_class({"kubelet": kubelet}, name="web")
-    return kubelet_numbers(
+    return kubelet_sizing(
         info(name),
         of,
         read_kubelet_options(of),
@@ -41,13 +39,13 @@ def numbers(
 )
 def test_pods_follow_from_an_expression(expression: str, expected: int):
     """Case 63: three interfaces with ten addresses; `max_pods` is the default."""
-    found = numbers({"maxPods": expression})
+    found = sizing({"maxPods": expression})
 
     assert (found.max_pods, found.pods) == (expected, expected)
 
 
 def test_pods_per_core_cap_pods_but_not_what_the_kubelet_is_told():
-    found = numbers({"maxPods": 20, "podsPerCore": 4})
+    found = sizing({"maxPods": 20, "podsPerCore": 4})
 
     assert (found.max_pods, found.pods) == (20, 8)
 
@@ -55,7 +53,7 @@ def test_pods_per_core_cap_pods_but_not_what_the_kubelet_is_told():
 @pytest.mark.parametrize(("name", "expected"), [("m5.large", "60m"), ("m5.4xlarge", "480m")])
 def test_cpu_is_in_millicores(name: str, expected: str):
     """Case 64."""
-    found = numbers({"kubeReserved": {"cpu": "max(60, vcpus*30)"}}, name=name)
+    found = sizing({"kubeReserved": {"cpu": "max(60, vcpus*30)"}}, name=name)
 
     assert found.kube_reserved == {"cpu": expected}
 
@@ -65,7 +63,7 @@ def test_cpu_is_in_millicores(name: str, expected: str):
 )
 def test_cpu_is_rounded_up_to_ten(expression: str, expected: str):
     """Case 65; what is a quantity is none of an expression's affair."""
-    assert numbers({"systemReserved": {"cpu": expression}}).system_reserved == {"cpu": expected}
+    assert sizing({"systemReserved": {"cpu": expression}}).system_reserved == {"cpu": expected}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +92,7 @@ def test_results_have_the_unit_and_step_of_their_resource(
 )  # fmt: skip
 def test_reservations_see_the_resolved_pods(expression: str, expected: str):
     """Case 66."""
-    found = numbers({"maxPods": "vcpus*10", "kubeReserved": {"memory": expression}})
+    found = sizing({"maxPods": "vcpus*10", "kubeReserved": {"memory": expression}})
 
     assert found.kube_reserved == {"memory": expected}
 
@@ -103,7 +101,7 @@ def test_other_resources_are_not_rounded():
     """Case 67."""
     wanted = {"pid": "70+1-0", "ephemeral-storage": "1+1"}
 
-    assert numbers({"systemReserved": wanted}).system_reserved == {
+    assert sizing({"systemReserved": wanted}).system_reserved == {
         "pid": "71",
         "ephemeral-storage": "2Gi",
     }
@@ -112,7 +110,7 @@ def test_other_resources_are_not_rounded():
 @pytest.mark.parametrize("expression", ["0-1", "1/0", "'a'", "unknown", "1.0/0.0", "true", " "])
 def test_a_reservation_that_fails_is_dropped_and_others_stay(expression: str):
     """Case 68."""
-    found = numbers({"kubeReserved": {"cpu": expression, "memory": "max_pods*11"}})
+    found = sizing({"kubeReserved": {"cpu": expression, "memory": "max_pods*11"}})
 
     assert found.kube_reserved == {"memory": "320Mi"}
 
@@ -121,12 +119,12 @@ def test_a_reservation_that_fails_is_dropped_and_others_stay(expression: str):
 def test_pods_that_fail_fail_the_type(expression: str):
     """Case 69."""
     with pytest.raises(BadInputError, match=r'"web": spec.kubelet.maxPods: .* for m5.large'):
-        numbers({"maxPods": expression})
+        sizing({"maxPods": expression})
 
 
 def test_without_the_gate_expressions_count_for_nothing():
     """Case 69."""
-    found = numbers(
+    found = sizing(
         {"maxPods": "vcpus", "kubeReserved": {"cpu": "vcpus*30", "memory": "1Gi"}}, gate=False
     )
 

@@ -19,9 +19,9 @@ from structlog.testing import capture_logs
 from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
 from karpenter_provider_aws.instance_tags import owned_tags
 from karpenter_provider_aws.launch.template_groups import LaunchTemplate
-from karpenter_provider_aws.launch.templates import LaunchTemplates
+from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
-from karpenter_provider_aws.sdk import Clients
+from karpenter_provider_aws.sdk import CloudClients
 
 
 class ManualClock:
@@ -43,7 +43,7 @@ class ManualClock:
 class World:
     """EC2, what was called there, and one process's templates."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: CloudClients) -> None:
         self.clients: Final = clients
         self.ec2: Final = clients.ec2
         self.clock: Final = ManualClock()
@@ -62,10 +62,10 @@ class World:
         self._handlers.append((event, handler))
         self.ec2.meta.events.register(event, handler)
 
-    def process(self, registry: CollectorRegistry | None = None) -> LaunchTemplates:
+    def process(self, registry: CollectorRegistry | None = None) -> ClusterLaunchTemplates:
         """Return the templates of a process that has just started."""
         sizes = UserDataSizes(registry or CollectorRegistry())
-        return LaunchTemplates(self.clients, self.clock, cluster="test", sizes=sizes)
+        return ClusterLaunchTemplates(self.clients, self.clock, cluster="test", sizes=sizes)
 
     def fail(self, operation: str, code: str, *, status=400, before=lambda: None) -> None:
         """Have the next call of an operation fail."""

@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.cli.main import build_app
-from karpenter_core.kube.resources import custom
+from karpenter_core.kube.resources import custom_kind
 from karpenter_core.sim.virtual_time import run_virtual
-from karpenter_core.testing.harness import Harness
+from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
-from karpenter_provider_aws.sdk import Clients
+from karpenter_provider_aws.sdk import CloudClients
 from karpenter_simulated_aws.cloud import SimulatedAws
 from karpenter_simulated_aws.testing import simulated_environment
 from karpenter_simulated_aws.world import WorldPlan
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from karpenter_provider_aws.sdk import SharedClients
 
-EC2_NODE_CLASSES = custom(EC2NodeClass.resource)
+EC2_NODE_CLASSES = custom_kind(EC2NodeClass.resource)
 CLUSTER = "demo"
 REGION = "us-west-2"
 MIB, GIB = 2**20, 2**30
@@ -380,8 +380,8 @@ def west() -> Iterator[SimulatedAws]:
 
 
 @cache
-def owners_clients(aws: SimulatedAws) -> Clients:
-    return Clients(region=aws.account.region)
+def owners_clients(aws: SimulatedAws) -> CloudClients:
+    return CloudClients(region=aws.account.region)
 
 
 @cache
@@ -440,7 +440,7 @@ def manifests(aws: SimulatedAws, example: Example) -> list[dict[str, Any]]:
     return [node_class, node_pool, pod]
 
 
-def launched(aws: SimulatedAws, harness: Harness) -> Launched:
+def launched(aws: SimulatedAws, harness: ControllerHarness) -> Launched:
     """Return the only machine, and whether its claim says so too."""
     (instance,) = aws.instances.living
     (claim,) = harness.claims()
@@ -505,7 +505,7 @@ def played(
 
     async def story() -> None:
         arguments = (f"--cluster-name={CLUSTER}", "--eks-control-plane")
-        async with Harness(plugins, folder=folder, arguments=arguments) as harness:
+        async with ControllerHarness(plugins, folder=folder, arguments=arguments) as harness:
             harness.start()
             harness.cluster.apply(written)
             await harness.settle(lambda: len(aws.instances.living) == 1)

@@ -1,4 +1,4 @@
-"""What NodePools may ask of EC2, as the core judges them by the labels that the provider names."""
+"""Tests requirements of NodePools against the provider's labels."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_provider_aws.prices import Prices, read_products, read_spot_history
+from karpenter_provider_aws.prices import RegionPrices, read_products, read_spot_history
 from karpenter_provider_aws.sdk import pricing_region
 from providers.aws.tests.stubbed import StubbedClients
 
@@ -96,7 +96,7 @@ def cloud(
 
 def test_prices_that_were_read_stand_in_place_of_shipped_ones():
     """Case 72."""
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
     clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
 
     assert prices.refresh(clients, now=NOW)
@@ -107,7 +107,7 @@ def test_prices_that_were_read_stand_in_place_of_shipped_ones():
 
 
 def test_reading_the_same_prices_again_changes_nothing():
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
     prices.refresh(cloud([product("a", "1")], [product("b", "2")]), now=NOW)
     revision = prices.revision
 
@@ -117,7 +117,7 @@ def test_reading_the_same_prices_again_changes_nothing():
 
 def test_a_price_list_that_cannot_be_read_leaves_shipped_prices_and_spot_is_read():
     """Case 72."""
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
     clients = cloud([], [])
     clients._answers = {k: v for k, v in clients._answers.items() if k[0] != "get_products"}
     for of in (SHARED, METAL):
@@ -138,7 +138,7 @@ def test_a_price_list_that_cannot_be_read_leaves_shipped_prices_and_spot_is_read
 )
 def test_half_a_price_list_is_not_used(shared: list[str], metal: list[str], named: str):
     """Case 73."""
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
     prices.update_on_demand({"c98.large": 9.0, "c98.metal": 9.0}, now=NOW)
 
     with pytest.raises(CloudProviderError, match=named):
@@ -148,7 +148,7 @@ def test_half_a_price_list_is_not_used(shared: list[str], metal: list[str], name
 
 
 def test_both_failures_are_told():
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
 
     with pytest.raises(CloudProviderError, match=r"(?s)GetProducts.*DescribeSpotPriceHistory|"
                        r"DescribeSpotPriceHistory.*GetProducts"):  # fmt: skip
@@ -157,7 +157,7 @@ def test_both_failures_are_told():
 
 def test_prices_in_china_are_in_yuan():
     """Case 72."""
-    prices = Prices("cn-north-1")
+    prices = RegionPrices("cn-north-1")
     clients = cloud(
         [product("c98.large", "8.5", "CNY"), product("c97.large", "8.5", "USD")],
         [product("c99.metal", "12", "CNY")],
@@ -172,7 +172,7 @@ def test_prices_in_china_are_in_yuan():
 
 def test_spot_costs_what_on_demand_does_until_the_market_was_read():
     """Case 74."""
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
     before = prices.spot("c5.large", "us-east-1a")
     prices.update_spot({("c5.large", "us-east-1a"): 0.03}, now=NOW)
 
@@ -185,7 +185,7 @@ def test_spot_costs_what_on_demand_does_until_the_market_was_read():
 @pytest.mark.parametrize(("region", "isolated"), [("us-gov-west-1", False), ("us-east-1", True)])
 def test_a_price_list_that_cannot_be_reached_is_never_asked(region: str, isolated: bool):
     """Case 75."""
-    prices = Prices(region, isolated=isolated)
+    prices = RegionPrices(region, isolated=isolated)
     clients = cloud([], [], region=region)
 
     prices.refresh(clients, now=NOW)
@@ -219,11 +219,11 @@ def test_prices_are_asked_of_the_region_that_serves_them(region: str, endpoint: 
     ],
 )
 def test_every_region_has_shipped_prices_in_its_currency(region: str, expected: Price):
-    assert Prices(region).on_demand("c5.large") == expected
+    assert RegionPrices(region).on_demand("c5.large") == expected
 
 
 def test_all_pages_are_read():
-    prices = Prices("us-east-1", isolated=True)
+    prices = RegionPrices("us-east-1", isolated=True)
     clients = StubbedClients()
     operation = "describe_spot_price_history"
     clients.page(
@@ -263,8 +263,8 @@ def test_products_without_a_price_are_left_out(item: str):
 
 
 def test_what_was_not_read_for_long_is_told():
-    prices = Prices("us-east-1")
-    isolated = Prices("us-east-1", isolated=True)
+    prices = RegionPrices("us-east-1")
+    isolated = RegionPrices("us-east-1", isolated=True)
     prices.update_spot({("m5.large", "us-east-1a"): 0.03}, now=NOW)
     day = timedelta(days=1)
 
@@ -279,10 +279,10 @@ def disk(folder: Path) -> DiskCache:
 
 def test_a_new_process_begins_with_the_prices_of_the_last_one(tmp_path: Path):
     clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
-    Prices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))
+    RegionPrices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))
     later = NOW + timedelta(days=6)
 
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
     prices.restore(disk(tmp_path), now=later)
 
     assert prices.on_demand("c98.large") == Price(1.20)
@@ -294,9 +294,9 @@ def test_a_new_process_begins_with_the_prices_of_the_last_one(tmp_path: Path):
 
 def test_prices_of_last_month_are_not_begun_with(tmp_path: Path):
     clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
-    Prices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))
+    RegionPrices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))
 
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
     prices.restore(disk(tmp_path), now=NOW + timedelta(days=8))
 
     assert prices.on_demand("c98.large") is None
@@ -304,9 +304,9 @@ def test_prices_of_last_month_are_not_begun_with(tmp_path: Path):
 
 def test_what_one_list_said_is_kept_though_the_other_failed(tmp_path: Path):
     with pytest.raises(CloudProviderError):
-        Prices("us-east-1").refresh(cloud([], []), now=NOW, disk=disk(tmp_path))
+        RegionPrices("us-east-1").refresh(cloud([], []), now=NOW, disk=disk(tmp_path))
 
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
     prices.restore(disk(tmp_path), now=NOW)
 
     assert prices.spot("m5.large", "us-east-1a") == Price(0.03)
@@ -317,7 +317,7 @@ def test_what_one_list_said_is_kept_though_the_other_failed(tmp_path: Path):
 def test_damaged_prices_are_as_if_they_were_not_there(tmp_path: Path, value: Any):
     disk(tmp_path).write(value, now=NOW)
 
-    prices = Prices("us-east-1")
+    prices = RegionPrices("us-east-1")
     prices.restore(disk(tmp_path), now=NOW)
 
     assert prices.spot("c5.large", "us-east-1a") == Price(0.085)

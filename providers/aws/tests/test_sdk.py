@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from karpenter_core.errors import SettingsError
-from karpenter_provider_aws.sdk import Clients, Limits, pricing_region
+from karpenter_provider_aws.sdk import ClientLimits, CloudClients, pricing_region
 
 
 def test_importing_the_clients_loads_no_sdk():
@@ -30,7 +30,7 @@ def test_a_client_is_made_once_and_that_of_dry_runs_is_another(clients):
 
 
 def test_clients_stay_below_the_time_limit_of_a_hook():
-    limits = Limits()
+    limits = ClientLimits()
 
     assert limits.attempts * (limits.connect_seconds + limits.read_seconds) < 120
     assert limits.read_seconds > 20  # a long poll of the queue
@@ -56,8 +56,8 @@ def test_the_region_is_read_from_the_variable_that_other_sdks_read(monkeypatch):
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
 
-    assert Clients().region == "eu-west-3"
-    assert Clients(region="eu-west-1").region == "eu-west-1"
+    assert CloudClients().region == "eu-west-3"
+    assert CloudClients(region="eu-west-1").region == "eu-west-1"
 
 
 def test_without_a_region_it_says_what_to_set(monkeypatch, tmp_path):
@@ -67,4 +67,4 @@ def test_without_a_region_it_says_what_to_set(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
 
     with pytest.raises(SettingsError, match="AWS_REGION"):
-        _ = Clients().region
+        _ = CloudClients().region

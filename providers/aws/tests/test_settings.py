@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from karpenter_core.errors import SettingsError
-from karpenter_core.operator.settings import load_settings
+from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import ClusterFacts
 from karpenter_provider_aws.settings import NODE_CLASS_CEL, SETTINGS, AwsSettings
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.kit.claim_tags import ClaimsTooManyError
+from karpenter_core.provider.kit.claim_tags import TooManyClaimsError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_aws.instance_tags import (
     CLAIM_TAGS,
@@ -21,7 +21,7 @@ from karpenter_provider_aws.instance_tags import (
     restricted_tags,
     to_tag_list,
 )
-from tests.properties import tried
+from tests.properties import with_examples
 
 CLUSTER_TAGS = {
     "kubernetes.io/cluster/test": "owned",
@@ -92,7 +92,7 @@ def test_tag_lists_are_sorted_and_read_back():
 def test_a_fleet_for_one_claim_names_it_outright():
     [claim] = refs(1)
 
-    tags = CLAIM_TAGS.written([claim], other_tags=4)
+    tags = CLAIM_TAGS.tags_for([claim], other_tags=4)
 
     assert tags == {
         "karpenter.k8s.aws/nodeclaims": "web-00000:00000000-0000-4000-8000-000000000000",
@@ -101,15 +101,15 @@ def test_a_fleet_for_one_claim_names_it_outright():
 
 
 def test_a_fleet_for_several_claims_names_none_outright():
-    tags = CLAIM_TAGS.written(refs(6), other_tags=4)
+    tags = CLAIM_TAGS.tags_for(refs(6), other_tags=4)
 
     assert sorted(tags) == ["karpenter.k8s.aws/nodeclaims", "karpenter.k8s.aws/nodeclaims-1"]
     assert tags["karpenter.k8s.aws/nodeclaims"].count(":") == 5
 
 
 def test_more_claims_than_tags_hold_are_refused():
-    with pytest.raises(ClaimsTooManyError):
-        CLAIM_TAGS.written(refs(60), other_tags=4)
+    with pytest.raises(TooManyClaimsError):
+        CLAIM_TAGS.tags_for(refs(60), other_tags=4)
 
 
 def test_fifty_claims_with_ordinary_names_fit_into_one_fleet():
@@ -126,6 +126,13 @@ def test_one_tag_finds_the_instances_of_any_claim_of_a_fleet(count):
     assert len(value) <= 256
     assert all(fnmatchcase(value, index_pattern(claim.uid)) for claim in found)
     assert not fnmatchcase(value, index_pattern("another"))
+
+
+def test_the_index_takes_a_tag_of_its_own():
+    """Of fifty that an instance may have; ten claims take two, and others come later."""
+    assert len(claim_tags(refs(10), other_tags=45)) == 3
+    with pytest.raises(TooManyClaimsError):
+        claim_tags(refs(10), other_tags=46)
 
 
 def test_a_fleet_is_for_as_many_claims_as_its_index_holds():
@@ -147,7 +154,7 @@ def test_a_claim_with_the_longest_name_has_a_fleet_of_its_own():
     batches = CLAIM_TAGS.batches([*refs(2), long], other_tags=4)
 
     assert {len(batch) for batch in batches} == {1, 2}
-    assert CLAIM_TAGS.claims_of(CLAIM_TAGS.written([long], other_tags=4)) == (long,)
+    assert CLAIM_TAGS.claims_of(CLAIM_TAGS.tags_for([long], other_tags=4)) == (long,)
 
 
 def test_what_cannot_be_read_is_left_out():
@@ -157,20 +164,20 @@ def test_what_cannot_be_read_is_left_out():
 
 
 @given(claims, st.integers(min_value=0, max_value=50))
-@tried(100)
+@with_examples(100)
 def test_every_claim_is_in_one_fleet_that_its_tags_tell(found, other_tags):
     batches = CLAIM_TAGS.batches(found, other_tags=other_tags)
 
     assert sorted(c.uid for batch in batches for c in batch) == sorted(c.uid for c in found)
     for batch in batches:
-        tags = CLAIM_TAGS.written(batch, other_tags=other_tags)
+        tags = CLAIM_TAGS.tags_for(batch, other_tags=other_tags)
         assert CLAIM_TAGS.claims_of(tags) == tuple(sorted(batch, key=lambda claim: claim.uid))
         assert all(len(value) <= 256 for value in tags.values())
         assert len(tags) <= 11
 
 
 @given(claims, st.randoms())
-@tried(100)
+@with_examples(100)
 def test_fleets_and_their_tags_do_not_depend_on_the_order_of_claims(found, random):
     shuffled = random.sample(found, len(found))
 
@@ -183,7 +190,7 @@ def test_fleets_and_their_tags_do_not_depend_on_the_order_of_claims(found, rando
 def fleet(
     count: int, instances: int, own: dict[str, str] | None = None
 ) -> dict[str, dict[str, str]]:
-    tags = CLAIM_TAGS.written(refs(count), other_tags=4)
+    tags = CLAIM_TAGS.tags_for(refs(count), other_tags=4)
     names = [f"i-{index}" for index in range(instances)]
     return {
         name: {**tags, **({"karpenter.sh/nodeclaim": own[name]} if own and name in own else {})}
@@ -192,7 +199,7 @@ def fleet(
 
 
 def test_instances_by_id_are_dealt_to_claims_by_uid():
-    dealt = CLAIM_TAGS.deal(fleet(3, 3))
+    dealt = CLAIM_TAGS.assign_owners(fleet(3, 3))
 
     assert {key: claim.name for key, claim in dealt.items()} == {
         "i-0": "web-00000",
@@ -205,22 +212,24 @@ def test_instances_by_id_are_dealt_to_claims_by_uid():
 def test_everybody_deals_alike_in_whatever_order_instances_are_listed():
     instances = fleet(4, 4)
 
-    assert CLAIM_TAGS.deal(instances) == CLAIM_TAGS.deal(dict(reversed(instances.items())))
+    assert CLAIM_TAGS.assign_owners(instances) == CLAIM_TAGS.assign_owners(
+        dict(reversed(instances.items()))
+    )
 
 
 def test_too_few_instances_leave_the_last_claims_without_one():
-    assert {claim.name for claim in CLAIM_TAGS.deal(fleet(3, 2)).values()} == {
+    assert {claim.name for claim in CLAIM_TAGS.assign_owners(fleet(3, 2)).values()} == {
         "web-00000",
         "web-00001",
     }
 
 
 def test_an_instance_beyond_the_last_claim_is_nobodys():
-    assert sorted(CLAIM_TAGS.deal(fleet(2, 3))) == ["i-0", "i-1"]
+    assert sorted(CLAIM_TAGS.assign_owners(fleet(2, 3))) == ["i-0", "i-1"]
 
 
 def test_what_an_instance_says_itself_counts_first():
-    dealt = CLAIM_TAGS.deal(fleet(3, 3, own={"i-2": "web-00000"}))
+    dealt = CLAIM_TAGS.assign_owners(fleet(3, 3, own={"i-2": "web-00000"}))
 
     assert {key: claim.name for key, claim in dealt.items()} == {
         "i-0": "web-00001",
@@ -235,14 +244,14 @@ def test_registered_instances_stay_whose_they_are_when_terminated_ones_are_forgo
     shown = fleet(3, 3, own=own)
     del shown["i-0"]
 
-    assert {k: c.name for k, c in CLAIM_TAGS.deal(shown).items()} == own
+    assert {k: c.name for k, c in CLAIM_TAGS.assign_owners(shown).items()} == own
 
 
 def test_an_instance_of_another_controller_tells_its_claims_name():
-    [claim] = CLAIM_TAGS.deal({"i-1": {"karpenter.sh/nodeclaim": "old"}}).values()
+    [claim] = CLAIM_TAGS.assign_owners({"i-1": {"karpenter.sh/nodeclaim": "old"}}).values()
 
     assert claim == ClaimRef(name="old", uid="")
 
 
 def test_an_instance_that_tells_nothing_is_nobodys():
-    assert CLAIM_TAGS.deal({"i-1": {}}) == {}
+    assert CLAIM_TAGS.assign_owners({"i-1": {}}) == {}

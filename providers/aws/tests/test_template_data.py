@@ -1,4 +1,4 @@
-"""What launch templates say and for which types: acceptance cases 87, 95, 104, 116 to 120, 126 to 132.
+"""Tests launch template content (cases 87, 95, 104, 116 to 120, 126 to 132).
 
 Also the limit of user data (133), and the numbers of cases 47 to 51 as the kubelet is told them.
 """
@@ -29,7 +29,7 @@ from karpenter_core.provider.catalogue import Offering, Price, Requirements
 from karpenter_core.testing.builders import instance_type
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.instance_tags import owned_tags
-from karpenter_provider_aws.kubelet.numbers import KubeletNumbers
+from karpenter_provider_aws.kubelet.sizing import KubeletSizing
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
     CAPACITY_RESERVATION_INTERRUPTIBLE,
@@ -90,13 +90,13 @@ def claim(requirements=(), requests=(), **labels) -> NodeClaim:
     )
 
 
-def numbers_of(name: str) -> KubeletNumbers:
+def sizing_of(name: str) -> KubeletSizing:
     pods = PODS[name]
-    return KubeletNumbers(max_pods=pods, pods=pods, kube_reserved={}, system_reserved={})
+    return KubeletSizing(max_pods=pods, pods=pods, kube_reserved={}, system_reserved={})
 
 
 def templates(
-    *types, cluster=CLUSTER, numbers=numbers_of, spec=None, node_class_name="default", **changes
+    *types, cluster=CLUSTER, sizing=sizing_of, spec=None, node_class_name="default", **changes
 ) -> tuple[LaunchTemplate, ...]:
     owner = changes.pop("owner", None) or node_class(node_class_name, **(spec or {}))
     request = {
@@ -108,7 +108,7 @@ def templates(
             owner.spec.tags, cluster=cluster.name, node_class=owner.name, node_pool="web"
         ),
     }
-    return templates_for(TemplateRequest(**(request | changes)), cluster, numbers)
+    return templates_for(TemplateRequest(**(request | changes)), cluster, sizing)
 
 
 def data(*types, **changes) -> dict[str, Any]:
@@ -185,23 +185,23 @@ def test_types_with_other_numbers_of_pods_have_other_templates():
 
 
 def test_types_with_equal_numbers_share_a_template():
-    def ten(_name: str) -> KubeletNumbers:
-        return KubeletNumbers(max_pods=10, pods=10, kube_reserved={}, system_reserved={})
+    def ten(_name: str) -> KubeletSizing:
+        return KubeletSizing(max_pods=10, pods=10, kube_reserved={}, system_reserved={})
 
-    [template] = templates(SMALL, LARGE, numbers=ten)
+    [template] = templates(SMALL, LARGE, sizing=ten)
 
     assert names(template) == ["m5.large", "m5.xlarge"]
 
 
 def test_types_that_reserve_other_amounts_have_other_templates():
-    def numbers(name: str) -> KubeletNumbers:
+    def sizing(name: str) -> KubeletSizing:
         cpu = "60m" if name == "m5.large" else "120m"
-        return KubeletNumbers(
+        return KubeletSizing(
             max_pods=10, pods=10, kube_reserved={"cpu": cpu}, system_reserved={"memory": "1Gi"}
         )
 
     first, second = templates(
-        SMALL, LARGE, numbers=numbers, spec={"kubelet": {"kubeReserved": {"cpu": "vcpus*30"}}}
+        SMALL, LARGE, sizing=sizing, spec={"kubelet": {"kubeReserved": {"cpu": "vcpus*30"}}}
     )
 
     assert 'cpu: "60m"' in user_text(first.data)
@@ -276,7 +276,7 @@ def test_equal_launches_have_equal_names():
 def test_other_types_with_the_same_numbers_do_not_change_the_name():
     twin = instance_type("m5a.large", pods="29")
 
-    [both] = templates(SMALL, twin, numbers=lambda _: numbers_of("m5.large"))
+    [both] = templates(SMALL, twin, sizing=lambda _: sizing_of("m5.large"))
 
     assert both.name == name()
 

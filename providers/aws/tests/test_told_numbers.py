@@ -1,4 +1,4 @@
-"""What a node's kubelet is told is what the catalogue reckons with: cases 47 to 51, in user data.
+"""Tests that user data has the numbers of the catalogue (cases 47 to 51).
 
 Numbers come from the facts of real instance types, text from the launch template that results.
 """
@@ -15,9 +15,9 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.testing.builders import instance_type
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.families.traits import TRAITS
-from karpenter_provider_aws.kubelet.numbers import (
-    KubeletNumbers,
-    kubelet_numbers,
+from karpenter_provider_aws.kubelet.sizing import (
+    KubeletSizing,
+    kubelet_sizing,
     read_kubelet_options,
 )
 from karpenter_provider_aws.launch.template_groups import (
@@ -40,7 +40,7 @@ EFA_ONLY = [
 
 def told(
     alias: str, name: str, *, reserved_enis: int = 0, **spec: Any
-) -> tuple[str, KubeletNumbers]:
+) -> tuple[str, KubeletSizing]:
     """Return user data of a type, and the numbers that the catalogue has of it."""
     node_class = EC2NodeClass.model_validate(
         {
@@ -53,7 +53,7 @@ def told(
             },
         }
     )
-    numbers = kubelet_numbers(
+    sizing = kubelet_sizing(
         info(name),
         node_class,
         read_kubelet_options(node_class),
@@ -68,8 +68,8 @@ def told(
         capacity_type="on-demand",
         tags={},
     )
-    [template] = templates_for(request, CLUSTER, lambda _: numbers)
-    return b64decode(template.data["UserData"]).decode(), numbers
+    [template] = templates_for(request, CLUSTER, lambda _: sizing)
+    return b64decode(template.data["UserData"]).decode(), sizing
 
 
 @pytest.mark.parametrize(
@@ -87,26 +87,26 @@ def told(
     ],
 )
 def test_the_kubelet_is_told_the_pods_that_the_catalogue_promises(alias, name, pods, options):
-    text, numbers = told(alias, name, **options)
+    text, sizing = told(alias, name, **options)
 
     assert MAX_PODS.findall(text) == [str(pods)]
-    assert numbers.pods == pods
+    assert sizing.pods == pods
 
 
 @pytest.mark.parametrize("alias", ["al2", "al2023", "windows2022"])
 def test_a_kubelet_that_knows_pods_per_core_is_told_them(alias):
-    text, numbers = told(alias, "t3.large", kubelet={"podsPerCore": 4, "maxPods": 20})
+    text, sizing = told(alias, "t3.large", kubelet={"podsPerCore": 4, "maxPods": 20})
 
     assert MAX_PODS.findall(text) == ["20"]
     assert re.search(r"--pods-per-core=4|podsPerCore: 4", text)
-    assert numbers.pods == 8
+    assert sizing.pods == 8
 
 
 def test_bottlerocket_is_told_no_pods_per_core_and_does_not_reckon_with_them():
-    text, numbers = told("bottlerocket", "t3.large", kubelet={"podsPerCore": 4})
+    text, sizing = told("bottlerocket", "t3.large", kubelet={"podsPerCore": 4})
 
     assert "pods-per-core" not in text
-    assert numbers.pods == 35
+    assert sizing.pods == 35
 
 
 @pytest.mark.parametrize(

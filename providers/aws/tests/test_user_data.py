@@ -20,27 +20,27 @@ from karpenter_core.api.nodeclaim import TaintSpec
 from karpenter_core.errors import BadInputError, NodeClassNotReadyError
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.api.nodeclass import Ami, AmiTerm
-from karpenter_provider_aws.families.bootstrap import UNREGISTERED, Bootstrap, kubelet_fields
+from karpenter_provider_aws.families.bootstrap import UNREGISTERED, BootstrapInput, kubelet_fields
 from karpenter_provider_aws.families.bottlerocket import (
     ami_version,
     binds_by_default,
     unknown_settings,
 )
 from karpenter_provider_aws.families.family import user_data
-from tests.properties import tried
+from tests.properties import with_examples
 
 LABELS = {"karpenter.sh/nodepool": "web", "team": "a"}
 CA = "Y2EtYnVuZGxlCg=="
 
 
-def bootstrap(**changes) -> Bootstrap:
+def bootstrap(**changes) -> BootstrapInput:
     kubelet = changes.pop("kubelet", {})
-    numbers = {
+    sizing = {
         "max_pods": 35,
         "kube_reserved": {},
         "system_reserved": {},
         "dns_ip": "10.0.100.10",
-    } | changes.pop("numbers", {})
+    } | changes.pop("sizing", {})
     fields = {
         "cluster_name": "test-cluster",
         "cluster_endpoint": "https://test-cluster",
@@ -48,9 +48,9 @@ def bootstrap(**changes) -> Bootstrap:
         "service_cidr": "10.100.0.0/16",
         "labels": LABELS,
         "taints": (UNREGISTERED,),
-        "kubelet": kubelet_fields(kubelet, **numbers),
+        "kubelet": kubelet_fields(kubelet, **sizing),
     }
-    return Bootstrap(**(fields | changes))
+    return BootstrapInput(**(fields | changes))
 
 
 def parts(text: str) -> list[tuple[str, str]]:
@@ -115,14 +115,14 @@ def test_al2_tells_the_kubelet_its_settings_in_order_with_sorted_entries():
         "imageGCLowThresholdPercent": 80,
         "cpuCFSQuota": False,
     }
-    numbers = {
+    sizing = {
         "max_pods": 20,
         "kube_reserved": kubelet["kubeReserved"],
         "system_reserved": kubelet["systemReserved"],
     }
     arguments = al2_arguments(
         kubelet=kubelet,
-        numbers=numbers,
+        sizing=sizing,
         taints=(TaintSpec(key="dedicated", value="gpu", effect="NoSchedule"), UNREGISTERED),
     )
     flags = arguments[arguments.index("--kubelet-extra-args") + 1]
@@ -150,7 +150,7 @@ def test_al2_makes_one_array_of_local_disks_when_asked():
 
 
 def test_al2_says_that_pods_have_ipv6_addresses_when_their_name_server_has():
-    arguments = al2_arguments(numbers={"dns_ip": "fd01:99f0:7f3e::a"})
+    arguments = al2_arguments(sizing={"dns_ip": "fd01:99f0:7f3e::a"})
 
     assert arguments[arguments.index("--ip-family") + 1] == "ipv6"
     assert arguments[arguments.index("--dns-cluster-ip") + 1] == "fd01:99f0:7f3e::a"
@@ -158,7 +158,7 @@ def test_al2_says_that_pods_have_ipv6_addresses_when_their_name_server_has():
 
 
 def test_al2_leaves_out_what_nobody_knows():
-    arguments = al2_arguments(ca_bundle="", labels={}, numbers={"dns_ip": ""})
+    arguments = al2_arguments(ca_bundle="", labels={}, sizing={"dns_ip": ""})
 
     assert "--b64-cluster-ca" not in arguments
     assert "--dns-cluster-ip" not in arguments
@@ -253,7 +253,7 @@ def test_al2023_writes_text_that_no_reader_takes_for_a_number():
     _, content = parts(
         user_data(
             AmiFamily.AL2023,
-            bootstrap(kubelet={"kubeReserved": odd}, numbers={"kube_reserved": odd}),
+            bootstrap(kubelet={"kubeReserved": odd}, sizing={"kube_reserved": odd}),
         )
     )[-1]
 
@@ -328,7 +328,7 @@ def test_bottlerocket_is_told_everything_in_settings():
     )
 
     settings = bottlerocket(
-        kubelet=kubelet, numbers={"kube_reserved": {"cpu": "100m"}}, taints=taints
+        kubelet=kubelet, sizing={"kube_reserved": {"cpu": "100m"}}, taints=taints
     )
 
     assert settings == {
@@ -413,6 +413,39 @@ def test_bottlerocket_drops_settings_that_would_keep_it_from_booting():
 def test_bottlerocket_refuses_what_is_no_settings_document(text, message):
     with pytest.raises(BadInputError, match=rf"spec\.userData.*{message}"):
         user_data(AmiFamily.BOTTLEROCKET, bootstrap(user_data=text))
+
+
+SETTING_VALUES = {
+    "text": '"x"',
+    "a number": "7",
+    "a yes": "true",
+    "texts": '["x", "y"]',
+    "a mixed list": '["x", 7]',
+    "a table": '{ x = "y" }',
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "admitted"),
+    [
+        (("topology-manager-policy", "image-gc-high-threshold-percent"), {"text"}),
+        (("log-level", "registry-qps"), {"a number"}),
+        (("seccomp-default", "cpu-cfs-quota-enforced"), {"a yes"}),
+        (("allowed-unsafe-sysctls", "cpu-manager-policy-options"), {"texts"}),
+        (("cluster-dns-ip",), {"text", "texts"}),
+        (("credential-providers", "topology-manager-policy-options"), {"a table"}),
+    ],
+)
+def test_bottlerocket_takes_settings_of_their_type_only(names, admitted):
+    """What it cannot read keeps it from booting."""
+    for name in names:
+        for told, value in SETTING_VALUES.items():
+            text = f"[settings.kubernetes]\n{name} = {value}\n"
+            if told in admitted:
+                assert name in bottlerocket(user_data=text)["kubernetes"]
+            else:
+                with pytest.raises(BadInputError, match=f"settings.kubernetes.{name} is .* must"):
+                    bottlerocket(user_data=text)
 
 
 @pytest.mark.parametrize(
@@ -504,7 +537,7 @@ WINDOWS_CALL = (
 )
 @pytest.mark.parametrize("script", ["", 'Write-Host "hello"'])
 def test_windows_is_one_powershell_block_with_the_users_script_first(family, script):
-    text = user_data(family, bootstrap(user_data=script, numbers={"max_pods": 110}))
+    text = user_data(family, bootstrap(user_data=script, sizing={"max_pods": 110}))
 
     first = f"{script}\n" if script else ""
     assert text == f"<powershell>\n{first}{WINDOWS_CALL}"
@@ -553,7 +586,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
-@tried(100)
+@with_examples(100)
 def test_bottlerocket_keeps_whatever_a_user_sets_elsewhere(document):
     """What Python reads as TOML is written back as the same."""
     text = tomli_w.dumps({"settings": {"host-containers": document}, "others": document})

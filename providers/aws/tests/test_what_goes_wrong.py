@@ -1,4 +1,4 @@
-"""What users and operators get wrong, end to end: found, named, told, and not asked for in a storm.
+"""Tests mistakes of users and operators on AWS, end to end.
 
 A whole process of the controller runs against an embedded API server in simulated time, with the real
 boto3 against the simulated AWS. Whatever is wrong is a condition of the EC2NodeClass that names field
@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from karpenter_core.testing.mistakes import Mistake
-from karpenter_core.testing.provider_stage import ProviderPlay, node_pool_manifest
+from karpenter_core.testing.provider_cluster import ProviderClusterSpec, node_pool_manifest
+from karpenter_core.testing.user_mistakes import UserMistake
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
-from karpenter_provider_aws.sdk import Clients, Limits
+from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 from karpenter_simulated_aws.testing import few_types, node_class_for, simulated_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from karpenter_core.testing.provider_stage import ProviderStage
+    from karpenter_core.testing.provider_cluster import ProviderCluster
     from karpenter_simulated_aws.cloud import SimulatedAws
 
 BOTTLEROCKET = [{"alias": "bottlerocket@latest"}]
 ARGUMENTS = ("--cluster-name=test", "--eks-control-plane")
-LIMITS = Limits(connect_seconds=1, read_seconds=5, attempts=2)
+LIMITS = ClientLimits(connect_seconds=1, read_seconds=5, attempts=2)
 MINUTES = 20
 """How long each trouble lasts."""
 CALLS_A_MINUTE = 16
@@ -82,69 +82,73 @@ def deleted_group(aws: SimulatedAws) -> Iterator[None]:
 
 
 @cache
-def owners_clients(aws: SimulatedAws) -> Clients:
-    return Clients(region=aws.account.region)
+def owners_clients(aws: SimulatedAws) -> CloudClients:
+    return CloudClients(region=aws.account.region)
 
 
-WRONG: tuple[Mistake[SimulatedAws], ...] = (
-    Mistake(
+WRONG: tuple[UserMistake[SimulatedAws], ...] = (
+    UserMistake(
         name="wrong credentials",
         condition="SubnetsReady",
         reason="Unauthorized",
-        named=("spec.subnetSelectorTerms", "ec2:DescribeSubnets", "AuthFailure"),
+        must_name=("spec.subnetSelectorTerms", "ec2:DescribeSubnets", "AuthFailure"),
         trouble=wrong_credentials,
-        found_by_itself="sts:GetCallerIdentity",
+        cloud_check_names="sts:GetCallerIdentity",
     ),
-    Mistake(
+    UserMistake(
         name="no credentials",
         condition="SubnetsReady",
         reason="Unauthorized",
-        named=("spec.subnetSelectorTerms", "ec2:DescribeSubnets", "credentials"),
+        must_name=("spec.subnetSelectorTerms", "ec2:DescribeSubnets", "credentials"),
         trouble=no_credentials,
-        found_by_itself="sts:GetCallerIdentity",
+        cloud_check_names="sts:GetCallerIdentity",
         needs_restart=True,
     ),
-    Mistake(
+    UserMistake(
         name="missing permission to look",
         condition="SecurityGroupsReady",
         reason="Unauthorized",
-        named=("spec.securityGroupSelectorTerms", "ec2:DescribeSecurityGroups", "not authorized"),
+        must_name=(
+            "spec.securityGroupSelectorTerms",
+            "ec2:DescribeSecurityGroups",
+            "not authorized",
+        ),
         trouble=lambda aws: aws.deny("ec2:DescribeSecurityGroups"),
-        found_by_itself="ec2:DescribeSecurityGroups",
+        cloud_check_names="ec2:DescribeSecurityGroups",
     ),
-    Mistake(
+    UserMistake(
         name="missing permission to launch",
         condition="ValidationSucceeded",
         reason="CreateFleetAuthCheckFailed",
-        named=("ec2:CreateFleet", "no identity-based policy"),
+        must_name=("ec2:CreateFleet", "no identity-based policy"),
         trouble=lambda aws: aws.deny("ec2:CreateFleet"),
     ),
-    Mistake(
+    UserMistake(
         name="empty subnet selection",
         condition="SubnetsReady",
         reason="SubnetsNotFound",
-        named=("spec.subnetSelectorTerms[0].tags {team: nobody}",),
+        must_name=("spec.subnetSelectorTerms[0].tags {team: nobody}",),
         spec={"subnetSelectorTerms": [{"tags": {"team": "nobody"}}]},
     ),
-    Mistake(
+    UserMistake(
         name="deleted security group",
         condition="SecurityGroupsReady",
         reason="SecurityGroupsNotFound",
-        named=("spec.securityGroupSelectorTerms[0].tags {karpenter.sh/discovery: test}",),
+        must_name=("spec.securityGroupSelectorTerms[0].tags {karpenter.sh/discovery: test}",),
         trouble=deleted_group,
     ),
-    Mistake(
+    UserMistake(
         name="unknown image alias",
         condition="AMIsReady",
         reason="AMINotFound",
-        named=('spec.amiSelectorTerms[0].alias "al2023@v19990101"', "1.34"),
+        must_name=('spec.amiSelectorTerms[0].alias "al2023@v19990101"', "1.34"),
         spec={"amiSelectorTerms": [{"alias": "al2023@v19990101"}]},
     ),
-    Mistake(
+    UserMistake(
         name="invalid user data",
         condition="ValidationSucceeded",
         reason="InvalidUserData",
-        named=("spec.userData", "TOML"),
+        must_name=("spec.userData", "TOML"),
         spec={"amiSelectorTerms": BOTTLEROCKET, "userData": "[settings"},
     ),
 )
@@ -165,7 +169,7 @@ def few(cloud: SimulatedAws) -> SimulatedAws:
     return cloud
 
 
-PLAY = ProviderPlay(
+PLAY = ProviderClusterSpec(
     plugins=lambda: {"aws": AwsProvider(limits=LIMITS)}, model=EC2NodeClass, arguments=ARGUMENTS
 )
 
@@ -195,18 +199,18 @@ POD = {
 def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, case):
     """Conditions, findings, and the number of calls over twenty minutes of simulated time."""
 
-    async def story(stage: ProviderStage) -> None:
-        with case.made_in(few):
+    async def story(stage: ProviderCluster) -> None:
+        with case.applied_to(few):
             few.calls.clear()
             stage.apply(manifest(few, **case.spec), NODE_POOL, POD)
             await stage.until_ready("False")
-            await stage.minutes(MINUTES)
+            await stage.advance_minutes(MINUTES)
             calls = len(few.calls.all)
-            told = await stage.told()
+            user_messages = await stage.user_messages()
 
         assert stage.running.is_alive
         assert not few.instances.all
-        assert case.unsaid(told) == []
+        assert case.missing_messages(user_messages) == []
         assert calls <= CALLS_A_MINUTE * MINUTES + CALLS_AT_FIRST
 
         if case.needs_restart:
@@ -214,7 +218,7 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, c
         stage.apply(manifest(few, tried="again"))
         await stage.harness.settle(lambda: len(few.instances.all) == 1, seconds=400)
         assert stage.is_ready("True")
-        assert await stage.said_of_objects() == ""
+        assert await stage.doctor_object_errors() == ""
 
     PLAY.run(tmp_path, story)
 
@@ -231,14 +235,14 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, c
 def test_what_goes_wrong_later_costs_no_machine(few, tmp_path, trouble, condition):
     """A machine that runs goes on, whatever the NodeClass has come to."""
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         stage.apply(manifest(few), NODE_POOL, POD)
         await stage.harness.settle(lambda: len(few.instances.all) == 1)
         claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
         with trouble(few):
             await stage.until_ready("False", seconds=1000)
             # Longer would end the claim: nothing here makes a Node of the machine.
-            await stage.minutes(3)
+            await stage.advance_minutes(3)
             assert stage.conditions()[condition]["status"] == "False"
             assert stage.running.is_alive
             assert {claim["metadata"]["uid"] for claim in stage.harness.claims()} == claims
@@ -261,11 +265,11 @@ def test_a_launch_that_is_not_permitted_says_so_in_the_launched_condition(
 ):
     """The permission is taken away once the NodeClass has been tried out."""
 
-    def launched(stage: ProviderStage) -> list[dict[str, Any]]:
+    def launched(stage: ProviderCluster) -> list[dict[str, Any]]:
         conditions = [c.get("status", {}).get("conditions", ()) for c in stage.harness.claims()]
         return [c for each in conditions for c in each if c["type"] == "Launched"]
 
-    async def story(stage: ProviderStage) -> None:
+    async def story(stage: ProviderCluster) -> None:
         stage.apply(manifest(few), NODE_POOL)
         await stage.until_ready("True")
         with few.fail("CreateFleet", code=code, message=message, status=403, times=None):

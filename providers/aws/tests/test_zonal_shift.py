@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
-from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones, ZonalShifts, shifts_of
+from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones, ZonalShiftReader, shifts_of
 from providers.aws.tests.interruption.cloud_world import CloudClock
 
 ZONE, ZONE_ID = "us-east-1a", "use1-az1"
@@ -28,7 +28,7 @@ def zone_id(aws, clients):
 
 
 def shifts(aws, clients, *, enabled=True):
-    return ZonalShifts(clients, CloudClock(aws), cluster=aws.world.cluster, enabled=enabled)
+    return ZonalShiftReader(clients, CloudClock(aws), cluster=aws.world.cluster, enabled=enabled)
 
 
 def shift(aws, arn, zone_id, *, minutes=60, applied=True):

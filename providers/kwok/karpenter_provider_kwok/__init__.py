@@ -1,1 +1,1 @@
-"""A simulated cloud for karpenter-core: nodes without machines."""
+"""A simulated cloud for karpenter-core, whose nodes have no instances."""

@@ -1,4 +1,4 @@
-"""`python -m karpenter_provider_kwok dump FILE` and `… catalogue`."""
+"""The commands `python -m karpenter_provider_kwok dump FILE` and `catalogue`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KWOKNodeClass: what there is to say about a machine that only pretends to be one."""
+"""The KWOKNodeClass resource."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ALWAYS_READY: Final = Condition(
 
 
 class KWOKNodeClassSpec(Model):
-    """What is wanted of the pretended machines."""
+    """Desired configuration of the simulated nodes."""
 
     node_registration_delay: Annotated[Duration | None, Facets(pattern=DURATION)] = None
-    """How long a machine takes from its launch until its Node appears."""
+    """Time from the launch of an instance until its Node appears."""
 
 
 class KWOKNodeClass(NodeClass):
-    """A machine that only pretends to be one: a Node kept alive by kwok."""
+    """KWOKNodeClass configures simulated instances, whose Nodes kwok keeps alive."""
 
     resource: ClassVar[CustomResource] = CustomResource(
         group=GROUP,

@@ -1,4 +1,4 @@
-"""Read a catalogue file: what the simulated cloud sells.
+"""Reads a catalogue file of the simulated cloud.
 
 The format is the one that users of upstream's kwok provider have: a list of
 
@@ -115,14 +115,14 @@ def extra_labels(types: Iterable[InstanceType]) -> frozenset[str]:
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where in the file something stands, for messages."""
+class _FilePosition:
+    """A place in the file, for messages."""
 
     entry: str
     field: str = ""
 
-    def at(self, field: str) -> _Place:
-        return _Place(self.entry, f"{self.field}.{field}" if self.field else field)
+    def at(self, field: str) -> _FilePosition:
+        return _FilePosition(self.entry, f"{self.field}.{field}" if self.field else field)
 
     def error(self, value: object, wanted: str) -> BadInputError:
         shown = json.dumps(value)
@@ -160,7 +160,7 @@ class _Place:
 def _instance_type(value: object, *, file: str, index: int) -> InstanceType:
     name = cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None
     named = f' "{name}"' if isinstance(name, str) else ""
-    place = _Place(f"instance types file {file}: entry {index}{named}")
+    place = _FilePosition(f"instance types file {file}: entry {index}{named}")
     fields = place.fields(cast("object", value), _ENTRY_FIELDS)
     type_name = place.at("name").text(fields.get("name"))
     amounts = place.at("resources").mapping(fields.get("resources"))
@@ -198,7 +198,7 @@ def _instance_type(value: object, *, file: str, index: int) -> InstanceType:
     )
 
 
-def _resources(place: _Place, amounts: Mapping[str, object]) -> dict[str, int]:
+def _resources(place: _FilePosition, amounts: Mapping[str, object]) -> dict[str, int]:
     result: dict[str, int] = {}
     for name, value in amounts.items():
         if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -212,14 +212,14 @@ def _resources(place: _Place, amounts: Mapping[str, object]) -> dict[str, int]:
     return result
 
 
-def _offerings(place: _Place, value: object) -> tuple[Offering, ...]:
+def _offerings(place: _FilePosition, value: object) -> tuple[Offering, ...]:
     found: list[Offering] = []
     for index, item in enumerate(place.items(value)):
         found.extend(_offering(place.at(str(index)), item))
     return tuple(found)
 
 
-def _offering(place: _Place, value: object) -> Iterable[Offering]:
+def _offering(place: _FilePosition, value: object) -> Iterable[Offering]:
     """Read an offering; one that names several zones is sold in each of them."""
     fields = place.fields(value, _OFFERING_FIELDS)
     price = fields.get("price")
@@ -252,7 +252,7 @@ def _is_price(value: float) -> bool:
     return math.isfinite(value) and value >= 0
 
 
-def _requirements(place: _Place, value: object) -> Requirements:
+def _requirements(place: _FilePosition, value: object) -> Requirements:
     found: list[Requirement] = []
     for index, item in enumerate(place.items(value)):
         at = place.at(str(index))

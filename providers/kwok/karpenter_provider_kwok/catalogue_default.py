@@ -1,8 +1,8 @@
-"""The catalogue that is sold when no file is given: invented, but shaped like a real one.
+"""Computes the default catalogue, shaped like a real one.
 
 Prices are uneven on purpose. In a catalogue whose prices are proportional to CPU and memory, every
-plan costs the same and no choice of the planner can be told from any other; real list prices differ
-between families, and spot prices between zones. Everything is computed, nothing is drawn: the same
+plan costs the same and all choices of the planner look equal; real list prices differ between
+families, and spot prices between zones. Everything is computed, nothing is random: the same
 catalogue in every process. `python -m karpenter_provider_kwok catalogue` prints it as a file.
 """
 
@@ -29,7 +29,7 @@ _SIZES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Family:
-    """Machines of one make: the same ratio of memory to CPU, in several sizes."""
+    """A family of instance types: the same ratio of memory to CPU, in several sizes."""
 
     name: str
     arch: str = "amd64"

@@ -1,9 +1,9 @@
-"""The simulated cloud: sells instances, remembers them, loses them on request.
+"""The simulated cloud: launches, lists and terminates instances.
 
-It keeps the promises that a real cloud makes, and only those. A launch with a token that was used
-answers with the instance of that token, even after the caller, or the whole process, is gone. What
-was launched exists until it is terminated. State changes come with time: an instance is pending,
-then running, then (asked to go) shutting down, then terminated; nothing has to tick for that.
+It keeps the promises that a real cloud makes, and only those. A launch with a used token returns
+the instance of that token, even after the caller, or the whole process, is gone. An instance exists
+until it is terminated. Its state follows from time: it is pending, then running, then (after a
+termination) shutting down, then terminated; no timer is needed for that.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from karpenter_core.provider.contract import (
     Interruption,
     InterruptionKind,
     LaunchedInstance,
-    Termination,
+    TerminationStatus,
 )
-from karpenter_provider_kwok.disturbances import Disturbances
-from karpenter_provider_kwok.faults import FaultKind
+from karpenter_provider_kwok.active_faults import ActiveFaults
+from karpenter_provider_kwok.faults import KwokFaultKind
+from karpenter_provider_kwok.instance_store import InstanceStore, record_call
 from karpenter_provider_kwok.labels import INSTANCE_LABELS, PROVIDER_ID_PREFIX
 from karpenter_provider_kwok.nodes import (
     decided_labels,
@@ -41,7 +42,6 @@ from karpenter_provider_kwok.nodes import (
     without_kubelet,
     without_resources,
 )
-from karpenter_provider_kwok.store import Store, record_call
 
 if TYPE_CHECKING:
     import sqlite3
@@ -55,25 +55,25 @@ if TYPE_CHECKING:
         LaunchRequest,
         TerminateOutcome,
     )
-    from karpenter_provider_kwok.faults import Fault
+    from karpenter_provider_kwok.faults import KwokFault
 
-__all__ = ["SimulatedCloud"]
+__all__ = ["KwokCloud"]
 
 
 @final
-class SimulatedCloud:
+class KwokCloud:
     """Instances by token, in a store that other processes may share; callable from any thread."""
 
     def __init__(
         self,
-        store: Store,
+        store: InstanceStore,
         *,
         now: Callable[[], datetime],
         registration_delay: Callable[[LaunchRequest], timedelta],
         termination_delay: timedelta = timedelta(),
         extra_labels: frozenset[str] = frozenset(),
     ) -> None:
-        self.disturbances: Final = Disturbances(store)
+        self.disturbances: Final = ActiveFaults(store)
         self._store: Final = store
         self._now: Final = now
         self._registration_delay: Final = registration_delay
@@ -105,9 +105,9 @@ class SimulatedCloud:
         self, db: sqlite3.Connection, request: LaunchRequest
     ) -> CloudProviderError | None:
         """Refuse a token whose first request a fault keeps at work; neither done nor refused."""
-        for fault_id, fault in self.disturbances.active(db, FaultKind.TOKEN_IN_PROGRESS):
+        for fault_id, fault in self.disturbances.active(db, KwokFaultKind.TOKEN_IN_PROGRESS):
             if fault.matches_claim(request.node_claim.name):
-                self.disturbances.strike(db, fault_id)
+                self.disturbances.use_up(db, fault_id)
                 return CloudProviderError(
                     f"the request with token {request.token} is still in progress"
                 )
@@ -144,9 +144,9 @@ class SimulatedCloud:
         )
         late = timedelta()
         for fault in self._node_faults(db, claim.name, launched):
-            if fault.kind is FaultKind.UNREADY_NODE:
+            if fault.kind is KwokFaultKind.UNREADY_NODE:
                 node = without_kubelet(node)
-            elif fault.kind is FaultKind.MISSING_RESOURCE:
+            elif fault.kind is KwokFaultKind.MISSING_RESOURCE:
                 node = without_resources(node, fault.matches_resource)
             else:
                 late += fault.delay
@@ -156,16 +156,20 @@ class SimulatedCloud:
 
     def _node_faults(
         self, db: sqlite3.Connection, node_claim: str, launched: LaunchedInstance
-    ) -> list[Fault]:
+    ) -> list[KwokFault]:
         """Count and return the faults that the Node of a new instance has from its first moment."""
         offering = (launched.instance_type, launched.zone, launched.capacity_type)
         return [
             fault
-            for kind in (FaultKind.UNREADY_NODE, FaultKind.MISSING_RESOURCE, FaultKind.SLOW_NODE)
+            for kind in (
+                KwokFaultKind.UNREADY_NODE,
+                KwokFaultKind.MISSING_RESOURCE,
+                KwokFaultKind.SLOW_NODE,
+            )
             for fault_id, fault in self.disturbances.active(db, kind)
             if fault.matches_claim(node_claim)
             and fault.matches_offering(*offering)
-            and self.disturbances.strike(db, fault_id)
+            and self.disturbances.use_up(db, fault_id)
         ]
 
     def _choose(
@@ -181,8 +185,8 @@ class SimulatedCloud:
             ),
             key=lambda o: (o[1].price.amount, o[0].name, o[1].zone, o[1].capacity_type),
         )
-        stock_outs = self.disturbances.active(db, FaultKind.STOCK_OUT)
-        quotas = self.disturbances.active(db, FaultKind.QUOTA)
+        stock_outs = self.disturbances.active(db, KwokFaultKind.STOCK_OUT)
+        quotas = self.disturbances.active(db, KwokFaultKind.QUOTA)
         short = {fault_id for fault_id, _ in quotas}
         hit: set[str] = set()
         exhausted: list[OfferingKey] = []
@@ -198,7 +202,7 @@ class SimulatedCloud:
             hit.update(struck)
             exhausted.append(OfferingKey(instance_type=key[0], zone=key[1], capacity_type=key[2]))
         for fault_id in sorted(hit):  # each strikes once a launch, however many offerings it hits
-            self.disturbances.strike(db, fault_id)
+            self.disturbances.use_up(db, fault_id)
         if chosen is not None:
             return chosen
         what = ", ".join(f"{k.instance_type} {k.capacity_type} in {k.zone}" for k in exhausted[:3])
@@ -228,9 +232,9 @@ class SimulatedCloud:
                 "ORDER BY launched_at, token",
                 (now,),
             ).fetchall()
-            partial = self.disturbances.active(db, FaultKind.PARTIAL_LISTING)
+            partial = self.disturbances.active(db, KwokFaultKind.PARTIAL_LISTING)
             for fault_id, _ in partial:
-                self.disturbances.strike(db, fault_id)
+                self.disturbances.use_up(db, fault_id)
         shown = [
             _instance(row)
             for row in rows
@@ -255,7 +259,7 @@ class SimulatedCloud:
         """Take in Nodes that are ours but that the store has never heard of; returns how many.
 
         They come from another controller's time, or the state file was lost. Without this they
-        would be machines that nobody can terminate.
+        would be instances that nobody can terminate.
         """
         ours = [
             node
@@ -280,21 +284,21 @@ class SimulatedCloud:
     def terminate(self, provider_ids: Sequence[str]) -> list[TerminateOutcome]:
         """Ask instances to go; without a termination delay they are gone at once."""
         with self._store.transaction() as db:
-            protections = self.disturbances.active(db, FaultKind.PROTECTED)
+            protections = self.disturbances.active(db, KwokFaultKind.PROTECTED)
             return [self._terminate(db, each, protections) for each in provider_ids]
 
     def _terminate(
-        self, db: sqlite3.Connection, provider_id: str, protections: Sequence[tuple[str, Fault]]
+        self, db: sqlite3.Connection, provider_id: str, protections: Sequence[tuple[str, KwokFault]]
     ) -> TerminateOutcome:
         now = self._timestamp()
         row = _live(db, provider_id, now)
         if row is not None and any(
-            fault.matches_claim(row["node_claim"]) and self.disturbances.strike(db, fault_id)
+            fault.matches_claim(row["node_claim"]) and self.disturbances.use_up(db, fault_id)
             for fault_id, fault in protections
         ):
             record_call(db, at=now, operation="terminate", subject=provider_id, result="refused")
             return TerminationRefusedError(f"instance {provider_id} is protected from termination")
-        outcome = Termination.GONE
+        outcome = TerminationStatus.GONE
         if row is not None:
             gone_at = now + self._termination_delay.total_seconds()
             if row["terminating_at"] is not None:
@@ -306,14 +310,14 @@ class SimulatedCloud:
                 "WHERE token = ?",
                 (now, gone_at, row["token"]),
             )
-            outcome = Termination.GONE if gone_at <= now else Termination.STARTED
+            outcome = TerminationStatus.GONE if gone_at <= now else TerminationStatus.STARTED
         record_call(db, at=now, operation="terminate", subject=provider_id, result=outcome.value)
         return outcome
 
     def poll_interruptions(self) -> tuple[Interruption, ...]:
         """Announce the reclaims that faults ask for, and repeat those not acknowledged."""
         with self._store.reading() as db:
-            is_reclaiming = bool(self.disturbances.active(db, FaultKind.RECLAIM))
+            is_reclaiming = bool(self.disturbances.active(db, KwokFaultKind.RECLAIM))
         if is_reclaiming:
             self._reclaim()
         with self._store.reading() as db:
@@ -333,7 +337,7 @@ class SimulatedCloud:
     def _reclaim(self) -> None:
         now = self._timestamp()
         with self._store.transaction() as db:
-            for fault_id, fault in self.disturbances.active(db, FaultKind.RECLAIM):
+            for fault_id, fault in self.disturbances.active(db, KwokFaultKind.RECLAIM):
                 rows = db.execute(
                     "SELECT * FROM instances WHERE gone_at IS NULL AND running_at <= ? "
                     "ORDER BY launched_at, token",
@@ -343,7 +347,7 @@ class SimulatedCloud:
                     matches = fault.matches_claim(row["node_claim"]) and fault.matches_offering(
                         row["instance_type"], row["zone"], row["capacity_type"]
                     )
-                    if matches and self.disturbances.strike(db, fault_id):
+                    if matches and self.disturbances.use_up(db, fault_id):
                         _announce(db, row, now + fault.notice.total_seconds())
 
     def acknowledge_interruptions(self, ids: Sequence[str]) -> None:

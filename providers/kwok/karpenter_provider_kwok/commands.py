@@ -1,4 +1,4 @@
-"""What can be done with the simulated cloud from a shell."""
+"""The shell commands of the simulated cloud."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Print what is in the simulated cloud: the account that tests settle against.
+"""Prints the simulated cloud's instances and launch counts.
 
-`launches` counts for each token how many instances were really made, out of a log that is written
-apart from the instances: it must be 1 for every token, or something was launched twice.
+`launches` counts for each token how many instances were really launched, out of a log that is
+written apart from the instances: it must be 1 for every token, or a claim was launched twice.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from karpenter_provider_kwok.store import Store
+from karpenter_provider_kwok.instance_store import InstanceStore
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,14 +25,14 @@ def dump_file(path: str, *, now: datetime) -> dict[str, object]:
     Raises:
         SettingsError: there is no such file, or it is none of ours.
     """
-    store = Store(path, read_only=True)
+    store = InstanceStore(path, read_only=True)
     try:
         return dump_store(store, now=now)
     finally:
         store.close()
 
 
-def dump_store(store: Store, *, now: datetime) -> dict[str, object]:
+def dump_store(store: InstanceStore, *, now: datetime) -> dict[str, object]:
     """Return instances, gone ones, launches by token and the calls made, as plain JSON values."""
     at = now.timestamp()
     with store.reading() as db:

@@ -1,4 +1,4 @@
-"""What goes wrong in the simulated cloud, on demand.
+"""Faults of the simulated cloud, and the file they are read from.
 
 Faults are data: given in a JSON file that is read again whenever it changes (so that a test can
 inject them into a running process), or put into the cloud by a program. Each is one object:
@@ -25,11 +25,11 @@ from karpenter_core.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Fault", "FaultKind", "Operation", "load_faults"]
+__all__ = ["CloudOperation", "KwokFault", "KwokFaultKind", "load_faults"]
 
 
-class FaultKind(StrEnum):
-    """What can go wrong."""
+class KwokFaultKind(StrEnum):
+    """Kinds of faults."""
 
     STOCK_OUT = "stock-out"
     """Matching offerings have no capacity."""
@@ -38,7 +38,7 @@ class FaultKind(StrEnum):
     AUTH_FAILURE = "auth-failure"
     """The operation is refused for its credentials; nothing is done."""
     QUOTA = "quota"
-    """The account may have no more machines of matching offerings' families."""
+    """The account may have no more instances of matching offerings' families."""
     SLOW_CALL = "slow-call"
     """The operation begins only after `delay`."""
     SLOW_REPLY = "slow-reply"
@@ -65,8 +65,8 @@ class FaultKind(StrEnum):
     """The Node of a matching instance never shows the matching resources."""
 
 
-class Operation(StrEnum):
-    """What the cloud can be asked."""
+class CloudOperation(StrEnum):
+    """Operations of the cloud."""
 
     LAUNCH = "launch"
     TERMINATE = "terminate"
@@ -75,11 +75,11 @@ class Operation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class KwokFault:
     """One thing that goes wrong, for whom, and how often."""
 
-    kind: FaultKind
-    operation: Operation = Operation.LAUNCH
+    kind: KwokFaultKind
+    operation: CloudOperation = CloudOperation.LAUNCH
     instance_types: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
     capacity_types: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ _FIELDS: Final = {
 }  # fmt: skip
 
 
-def load_faults(text: str, *, file: str) -> tuple[Fault, ...]:
+def load_faults(text: str, *, file: str) -> tuple[KwokFault, ...]:
     """Read the text of a faults file.
 
     Raises:
@@ -157,16 +157,16 @@ def load_faults(text: str, *, file: str) -> tuple[Fault, ...]:
     )
 
 
-def _fault(entry: object, where: str) -> Fault:
+def _fault(entry: object, where: str) -> KwokFault:
     if not isinstance(entry, dict):
         raise BadInputError(f"{where}: must be an object, not {json.dumps(entry)}")
     fields = cast("dict[str, object]", entry)
     unknown = sorted(fields.keys() - _FIELDS)
     if unknown:
         raise BadInputError(f'{where}: unknown field "{unknown[0]}"')
-    return Fault(
-        kind=FaultKind(_choice(fields, "fault", "", FaultKind, where)),
-        operation=Operation(_choice(fields, "operation", "launch", Operation, where)),
+    return KwokFault(
+        kind=KwokFaultKind(_choice(fields, "fault", "", KwokFaultKind, where)),
+        operation=CloudOperation(_choice(fields, "operation", "launch", CloudOperation, where)),
         instance_types=_patterns(fields, "instanceTypes", where),
         zones=_patterns(fields, "zones", where),
         capacity_types=_patterns(fields, "capacityTypes", where),

@@ -1,4 +1,4 @@
-"""Labels that kwok's nodes carry; the strings are those that existing users select by."""
+"""Labels of kwok's nodes, as existing users select by them."""
 
 from __future__ import annotations
 

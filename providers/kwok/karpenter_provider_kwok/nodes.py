@@ -1,4 +1,4 @@
-"""The Node that an instance becomes: what a real machine's kubelet would register."""
+"""Builds the Node of an instance, as its kubelet would register it."""
 
 from __future__ import annotations
 

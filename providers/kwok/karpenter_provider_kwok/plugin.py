@@ -1,8 +1,8 @@
-"""The hooks of the kwok provider: a cloud without machines.
+"""The hooks of the kwok provider.
 
 Nodes are real API objects that kwok (or the embedded cluster's kubelets) bring to Ready; instances
-live in a store of their own, so that the core is held to account as by a real cloud: launches are
-idempotent by token, replies get lost, capacity runs out, spot machines are taken away.
+live in a store of their own, so that the core is tested as by a real cloud: launches are idempotent
+by token, replies get lost, capacity runs out, spot instances are reclaimed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from karpenter_core.provider.markers import hookimpl
 from karpenter_provider_kwok.api import GROUP, KWOKNodeClass
 from karpenter_provider_kwok.catalogue import extra_labels, load_catalogue, read_catalogue
 from karpenter_provider_kwok.catalogue_default import default_catalogue_text
-from karpenter_provider_kwok.cloud import SimulatedCloud
-from karpenter_provider_kwok.faults import Operation
+from karpenter_provider_kwok.cloud import KwokCloud
+from karpenter_provider_kwok.faults import CloudOperation
+from karpenter_provider_kwok.instance_store import InstanceStore
 from karpenter_provider_kwok.labels import INSTANCE_LABELS
 from karpenter_provider_kwok.registrar import TASK_NAME, TASK_PERIOD, NodeRegistrar
 from karpenter_provider_kwok.settings import SETTINGS, KwokSettings
-from karpenter_provider_kwok.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
         SettingSpec,
         TerminateOutcome,
     )
-    from karpenter_provider_kwok.disturbances import Disturbance
-    from karpenter_provider_kwok.faults import Fault
+    from karpenter_provider_kwok.active_faults import CallFault
+    from karpenter_provider_kwok.faults import KwokFault
 
 __all__ = ["KwokProvider"]
 
@@ -64,20 +64,20 @@ class KwokProvider:
     """The plug-in; one object for each process."""
 
     def __init__(self) -> None:
-        self._running: _Running | None = None
+        self._running: _StartedProvider | None = None
 
     @property
-    def cloud(self) -> SimulatedCloud:
+    def cloud(self) -> KwokCloud:
         """The simulated cloud, for tests and demonstrations; there is one while started."""
         return self._started.cloud
 
     @property
-    def store(self) -> Store:
-        """Where the simulated cloud keeps its instances."""
+    def store(self) -> InstanceStore:
+        """The store of the simulated cloud's instances."""
         return self._started.store
 
     @property
-    def _started(self) -> _Running:
+    def _started(self) -> _StartedProvider:
         if self._running is None:
             raise CloudProviderError("the kwok provider is not started")
         return self._running
@@ -116,7 +116,7 @@ class KwokProvider:
     @hookimpl
     def karpenter_start(self, context: ProviderContext) -> None:
         """Read catalogue and faults, open the store."""
-        self._running = _Running(context)
+        self._running = _StartedProvider(context)
 
     @hookimpl
     async def karpenter_stop(self) -> None:
@@ -154,7 +154,7 @@ class KwokProvider:
             return outcomes
 
         latency = running.settings.launch_latency
-        return running.disturbed(Operation.LAUNCH, launch, latency=latency)
+        return running.disturbed(CloudOperation.LAUNCH, launch, latency=latency)
 
     @hookimpl
     def karpenter_fetch_instances(
@@ -168,7 +168,7 @@ class KwokProvider:
                 running.adopt()
             return running.cloud.fetch(provider_ids)
 
-        return running.disturbed(Operation.FETCH, fetch)
+        return running.disturbed(CloudOperation.FETCH, fetch)
 
     @hookimpl
     def karpenter_list_instances(self) -> InstanceListing | Awaitable[InstanceListing]:
@@ -179,7 +179,7 @@ class KwokProvider:
             running.adopt()
             return running.cloud.list()
 
-        return running.disturbed(Operation.LIST, list_all)
+        return running.disturbed(CloudOperation.LIST, list_all)
 
     @hookimpl
     def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
@@ -209,7 +209,7 @@ class KwokProvider:
             running.wake()
             return outcomes
 
-        return running.disturbed(Operation.TERMINATE, terminate)
+        return running.disturbed(CloudOperation.TERMINATE, terminate)
 
     @hookimpl
     def karpenter_declare_tasks(self) -> Sequence[PeriodicTask]:
@@ -234,16 +234,16 @@ class KwokProvider:
 
 
 @final
-class _Running:
-    """What there is between start and stop."""
+class _StartedProvider:
+    """The parts of a started provider."""
 
     def __init__(self, context: ProviderContext) -> None:
         self.settings: Final = KwokSettings.from_context(context)
         self.catalogue: Final = _catalogue(self.settings)
         self._context: Final = context
-        self.store: Final = Store(self.settings.state_file)
+        self.store: Final = InstanceStore(self.settings.state_file)
         try:
-            self.cloud: Final = SimulatedCloud(
+            self.cloud: Final = KwokCloud(
                 self.store,
                 now=context.clock.now,
                 registration_delay=self._registration_delay,
@@ -266,7 +266,7 @@ class _Running:
         self.cloud.adopt(tuple(self._context.read_nodes().values()))
 
     def disturbed(
-        self, operation: Operation, act: Callable[[], T], *, latency: timedelta = timedelta()
+        self, operation: CloudOperation, act: Callable[[], T], *, latency: timedelta = timedelta()
     ) -> T | Awaitable[T]:
         """Do something as a cloud does it on a bad day; at once when nothing is wrong."""
         disturbance = self.cloud.disturbances.disturb(operation)
@@ -274,7 +274,7 @@ class _Running:
             return self._slowly(disturbance, act, disturbance.before + latency)
         return _reply(disturbance, act())
 
-    async def _slowly(self, disturbance: Disturbance, act: Callable[[], T], before: timedelta) -> T:
+    async def _slowly(self, disturbance: CallFault, act: Callable[[], T], before: timedelta) -> T:
         await self._context.clock.sleep(before.total_seconds())
         result = act()
         await self._context.clock.sleep(disturbance.after.total_seconds())
@@ -309,7 +309,7 @@ def _shipped_catalogue() -> tuple[InstanceType, ...]:
 
 @lru_cache(maxsize=16)
 def _priced(
-    catalogue: tuple[InstanceType, ...], faults: tuple[Fault, ...]
+    catalogue: tuple[InstanceType, ...], faults: tuple[KwokFault, ...]
 ) -> tuple[InstanceType, ...]:
     """Return a catalogue as faults price it; the same object while they are the same."""
     if not faults:
@@ -320,7 +320,7 @@ def _priced(
     )
 
 
-def _offering(it: InstanceType, offering: Offering, faults: tuple[Fault, ...]) -> Offering:
+def _offering(it: InstanceType, offering: Offering, faults: tuple[KwokFault, ...]) -> Offering:
     amount = offering.price.amount
     for fault in faults:
         if fault.matches_offering(it.name, offering.zone, offering.capacity_type):
@@ -339,7 +339,7 @@ def _unready(request: LaunchRequest) -> NodeClassNotReadyError | None:
     return None
 
 
-def _reply(disturbance: Disturbance, result: T) -> T:
+def _reply(disturbance: CallFault, result: T) -> T:
     if disturbance.reply_lost:
         raise CloudProviderError("connection reset while waiting for the reply")
     return result

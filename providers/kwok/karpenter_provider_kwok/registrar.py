@@ -1,9 +1,9 @@
-"""Keeps the Nodes of the cluster in line with the instances of the simulated cloud.
+"""Keeps the cluster's Nodes in line with the simulated instances.
 
-A launch returns at once; the Node follows when the machine would have booted. So there is work to
-do that no call waits for, and that must not be lost with the process: create the Nodes that are due,
-again and again until it works, and delete the Nodes of instances that are gone. What is to be done
-is read from the store each time, so whichever process runs next goes on with it.
+A launch returns at once; the Node follows when the instance would have booted. No call waits for
+that work, and it must not be lost with the process: create the Nodes that are due, again and again
+until it works, and delete the Nodes of instances that are gone. The work is read from the store
+each time, so whichever process runs next continues it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_provider_kwok.disturbances import Disturbances
-    from karpenter_provider_kwok.store import Store
+    from karpenter_provider_kwok.active_faults import ActiveFaults
+    from karpenter_provider_kwok.instance_store import InstanceStore
 
 __all__ = ["TASK_NAME", "TASK_PERIOD", "NodeRegistrar"]
 
@@ -39,7 +39,7 @@ _INFORMER_LAG_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _NodeTask:
     """A Node to create or to delete."""
 
     token: str
@@ -54,7 +54,9 @@ class _Work:
 class NodeRegistrar:
     """One pass over what is due; wakes itself for what is due later."""
 
-    def __init__(self, store: Store, disturbances: Disturbances, context: ProviderContext) -> None:
+    def __init__(
+        self, store: InstanceStore, disturbances: ActiveFaults, context: ProviderContext
+    ) -> None:
         self._store: Final = store
         self._disturbances: Final = disturbances
         self._context: Final = context
@@ -66,7 +68,7 @@ class NodeRegistrar:
         now = self._now()
         slots = asyncio.Semaphore(_PARALLEL)
 
-        async def within(work: _Work, *, create: bool) -> None:
+        async def within(work: _NodeTask, *, create: bool) -> None:
             async with slots:
                 await (self._create(work) if create else self._delete(work))
 
@@ -82,7 +84,7 @@ class NodeRegistrar:
             self._alarm.cancel()
             self._alarm = None
 
-    async def _create(self, work: _Work) -> None:
+    async def _create(self, work: _NodeTask) -> None:
         log = structlog.get_logger("kwok").bind(node=work.name)
         try:
             if self._disturbances.is_node_failing(work.name):
@@ -106,7 +108,7 @@ class NodeRegistrar:
                 (self._now(), work.token),
             )
 
-    async def _delete(self, work: _Work) -> None:
+    async def _delete(self, work: _NodeTask) -> None:
         node = self._context.read_nodes().get(work.name)
         is_unseen = node is None and (
             work.made_at is None or self._now() - work.made_at < _INFORMER_LAG_SECONDS
@@ -124,12 +126,12 @@ class NodeRegistrar:
         with self._store.transaction() as db:
             db.execute("UPDATE instances SET node_state = 'removed' WHERE token = ?", (work.token,))
 
-    def _is_there(self, work: _Work) -> bool:
+    def _is_there(self, work: _NodeTask) -> bool:
         """Whether the watches show this very instance's Node."""
         node = self._context.read_nodes().get(work.name)
         return node is not None and node.provider_id == work.provider_id
 
-    def _postpone(self, work: _Work) -> None:
+    def _postpone(self, work: _NodeTask) -> None:
         wait = min(_LAST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2**work.attempts)
         with self._store.transaction() as db:
             db.execute(
@@ -138,17 +140,17 @@ class NodeRegistrar:
                 (self._now() + wait, work.token),
             )
 
-    def _due(self, now: float) -> list[_Work]:
+    def _due(self, now: float) -> list[_NodeTask]:
         return self._select(
             "node_state = 'due' AND node_due_at <= ? AND terminating_at IS NULL "
             "AND (gone_at IS NULL OR gone_at > ?)",
             (now, now),
         )
 
-    def _doomed(self, now: float) -> list[_Work]:
+    def _doomed(self, now: float) -> list[_NodeTask]:
         return self._select("node_state IN ('due', 'made') AND gone_at <= ?", (now,))
 
-    def _select(self, condition: str, values: tuple[float, ...]) -> list[_Work]:
+    def _select(self, condition: str, values: tuple[float, ...]) -> list[_NodeTask]:
         with self._store.reading() as db:
             rows: list[sqlite3.Row] = db.execute(
                 f"SELECT * FROM instances WHERE {condition} ORDER BY launched_at, token",  # noqa: S608
@@ -182,9 +184,9 @@ class NodeRegistrar:
         return self._context.clock.now().timestamp()
 
 
-def _work(row: sqlite3.Row) -> _Work:
+def _work(row: sqlite3.Row) -> _NodeTask:
     manifest: dict[str, dict[str, object]] = json.loads(row["node"])
-    return _Work(
+    return _NodeTask(
         token=row["token"],
         provider_id=row["provider_id"],
         name=str(manifest["metadata"]["name"]),

@@ -1,4 +1,4 @@
-"""The provider's settings: what can be set, and what was."""
+"""Reads the provider's settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import SettingSpec
-from karpenter_provider_kwok.store import MEMORY
+from karpenter_provider_kwok.instance_store import MEMORY
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract import ProviderContext

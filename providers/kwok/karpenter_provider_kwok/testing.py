@@ -1,4 +1,4 @@
-"""The kwok provider as the subject of the conformance kit: its faults are the cloud's troubles."""
+"""The kwok provider as a subject of the conformance kit."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.base import ObjectMeta
-from karpenter_core.testing.subject import Subject, Trouble
+from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 from karpenter_provider_kwok.api import KWOKNodeClass
-from karpenter_provider_kwok.faults import Fault, FaultKind
+from karpenter_provider_kwok.faults import KwokFault, KwokFaultKind
 from karpenter_provider_kwok.labels import PROVIDER_ID_PREFIX
 from karpenter_provider_kwok.plugin import KwokProvider
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 __all__ = ["subject"]
 
 _FAULTS: Final = {
-    Trouble.STOCK_OUT: (Fault(kind=FaultKind.STOCK_OUT),),
-    Trouble.QUOTA: (Fault(kind=FaultKind.QUOTA),),
-    Trouble.THROTTLING: (Fault(kind=FaultKind.THROTTLE),),
-    Trouble.AUTH_FAILURE: (Fault(kind=FaultKind.AUTH_FAILURE),),
-    Trouble.LOST_REPLY: (Fault(kind=FaultKind.LOST_REPLY, count=1),),
-    Trouble.TOKEN_IN_PROGRESS: (
-        Fault(kind=FaultKind.LOST_REPLY, count=1),
-        Fault(kind=FaultKind.TOKEN_IN_PROGRESS),
+    CloudTrouble.STOCK_OUT: (KwokFault(kind=KwokFaultKind.STOCK_OUT),),
+    CloudTrouble.QUOTA: (KwokFault(kind=KwokFaultKind.QUOTA),),
+    CloudTrouble.THROTTLING: (KwokFault(kind=KwokFaultKind.THROTTLE),),
+    CloudTrouble.AUTH_FAILURE: (KwokFault(kind=KwokFaultKind.AUTH_FAILURE),),
+    CloudTrouble.LOST_REPLY: (KwokFault(kind=KwokFaultKind.LOST_REPLY, count=1),),
+    CloudTrouble.TOKEN_IN_PROGRESS: (
+        KwokFault(kind=KwokFaultKind.LOST_REPLY, count=1),
+        KwokFault(kind=KwokFaultKind.TOKEN_IN_PROGRESS),
     ),
-    Trouble.NO_BOOT: (Fault(kind=FaultKind.FAILED_NODE),),
-    Trouble.PARTIAL_LISTING: (Fault(kind=FaultKind.PARTIAL_LISTING),),
+    CloudTrouble.NO_BOOT: (KwokFault(kind=KwokFaultKind.FAILED_NODE),),
+    CloudTrouble.PARTIAL_LISTING: (KwokFault(kind=KwokFaultKind.PARTIAL_LISTING),),
 }
 
 
-def subject() -> Subject:
+def subject() -> ConformanceSubject:
     """Return the provider with its shipped catalogue."""
-    return Subject(
+    return ConformanceSubject(
         name="kwok",
         make=KwokProvider,
         node_class=KWOKNodeClass(metadata=ObjectMeta(name="default", uid="uid-of-class")),
@@ -46,7 +46,7 @@ def subject() -> Subject:
 
 
 @contextmanager
-def _trouble(plugin: object, wanted: Trouble) -> Generator[None, None, None]:
+def _trouble(plugin: object, wanted: CloudTrouble) -> Generator[None, None, None]:
     disturbances = cast("KwokProvider", plugin).cloud.disturbances
     for fault in _FAULTS[wanted]:
         disturbances.inject(fault)
@@ -60,7 +60,7 @@ def _trouble(plugin: object, wanted: Trouble) -> Generator[None, None, None]:
 def _protect(plugin: object, provider_id: str) -> Generator[None, None, None]:
     disturbances = cast("KwokProvider", plugin).cloud.disturbances
     name = provider_id.removeprefix(PROVIDER_ID_PREFIX)
-    disturbances.inject(Fault(kind=FaultKind.PROTECTED, node_claims=(name,)))
+    disturbances.inject(KwokFault(kind=KwokFaultKind.PROTECTED, node_claims=(name,)))
     try:
         yield
     finally:
@@ -69,5 +69,5 @@ def _protect(plugin: object, provider_id: str) -> Generator[None, None, None]:
 
 def _reclaim(plugin: object, provider_id: str) -> None:
     name = provider_id.removeprefix(PROVIDER_ID_PREFIX)
-    fault = Fault(kind=FaultKind.RECLAIM, node_claims=(name,))
+    fault = KwokFault(kind=KwokFaultKind.RECLAIM, node_claims=(name,))
     cast("KwokProvider", plugin).cloud.disturbances.inject(fault)

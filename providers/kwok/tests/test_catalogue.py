@@ -1,4 +1,4 @@
-"""What a catalogue file may say, and what each mistake in it is answered."""
+"""Tests catalogue files, and the messages of their mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulated cloud promises, and what survives the processes that use it."""
+"""Tests the promises of the simulated cloud, also across processes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from karpenter_core.errors import (
     SettingsError,
     ThrottledError,
 )
-from karpenter_core.provider.contract import Instance, LaunchedInstance, Termination
+from karpenter_core.provider.contract import Instance, LaunchedInstance, TerminationStatus
 from karpenter_core.testing.provider_world import FakeNodes
 from karpenter_provider_kwok.dump import dump_file
-from karpenter_provider_kwok.faults import Fault, FaultKind, Operation
+from karpenter_provider_kwok.faults import CloudOperation, KwokFault, KwokFaultKind
 from providers.kwok.tests.worlds import launch, node_class, only, run_kwok
 
 SPOT = RequirementSpec(key=CAPACITY_TYPE, operator="In", values=("spot",))
@@ -178,7 +178,7 @@ def test_a_token_whose_instance_is_gone_launches_nothing(tmp_path):
 
 def test_a_launch_repeated_after_a_lost_reply_answers_with_the_same_instance(tmp_path):
     async def scenario(world):
-        world.cloud.disturbances.inject(Fault(kind=FaultKind.LOST_REPLY, count=1))
+        world.cloud.disturbances.inject(KwokFault(kind=KwokFaultKind.LOST_REPLY, count=1))
         request = await world.request("web-1", node_class())
         first = await world.launch(request)
         assert type(first) is CloudProviderError
@@ -198,7 +198,7 @@ def test_a_launch_repeated_after_a_lost_reply_answers_with_the_same_instance(tmp
 
 def test_a_reply_that_is_too_slow_is_a_late_launch_and_no_second_one(tmp_path):
     async def scenario(world):
-        slow = Fault(kind=FaultKind.SLOW_REPLY, delay=timedelta(minutes=10), count=1)
+        slow = KwokFault(kind=KwokFaultKind.SLOW_REPLY, delay=timedelta(minutes=10), count=1)
         world.cloud.disturbances.inject(slow)
         late = []
         world.providers.subscribe_late_launches(lambda r, o: late.append((r.token, o.provider_id)))
@@ -334,7 +334,7 @@ def test_nodes_the_store_never_heard_of_are_taken_in(tmp_path):
         assert (found.instance_type, found.zone) == ("c-2x-amd64-linux", "test-zone-a")
         outcome = await world.providers.terminate_leaked("kwok", "kwok://old-node")
         await world.settle()
-        assert outcome is Termination.GONE
+        assert outcome is TerminationStatus.GONE
         assert world.nodes.nodes == {}
         assert (await world.providers.list_instances("kwok")).instances == ()
 
@@ -389,7 +389,7 @@ def test_termination_is_gone_at_once_and_takes_the_node_along(tmp_path):
         await world.launch(request)
         for _ in range(2):
             outcome = await world.providers.terminate(ref(request), "kwok://web-1")
-            assert outcome is Termination.GONE
+            assert outcome is TerminationStatus.GONE
         await world.settle()
         assert world.nodes.nodes == {}
         found = await world.providers.fetch(ref(request), "kwok://web-1")
@@ -410,7 +410,7 @@ def test_a_termination_delay_is_seen_as_started_then_gone(tmp_path):
             if isinstance(found, Instance):
                 assert found.terminating
             await world.clock.sleep(1)
-        assert answers == [Termination.STARTED] * 3 + [Termination.GONE]
+        assert answers == [TerminationStatus.STARTED] * 3 + [TerminationStatus.GONE]
 
     run_kwok(scenario, tmp_path, kwok_termination_delay=timedelta(seconds=2.5))
 
@@ -452,15 +452,17 @@ def test_a_stock_out_is_avoided_or_told(tmp_path):
     async def scenario(world):
         types = only("std1.large")
         first = await launch(world, "web-1", requirements=[types, SPOT])
-        out = Fault(
-            kind=FaultKind.STOCK_OUT, instance_types=("std1.*",), zones=(first.zone,), count=1
+        out = KwokFault(
+            kind=KwokFaultKind.STOCK_OUT, instance_types=("std1.*",), zones=(first.zone,), count=1
         )
         world.cloud.disturbances.inject(out)
         second = await launch(world, "web-2", requirements=[types, SPOT])
         assert second.zone != first.zone
         third = await launch(world, "web-3", requirements=[types, SPOT])
         assert third.zone == first.zone
-        world.cloud.disturbances.inject(Fault(kind=FaultKind.STOCK_OUT, capacity_types=("spot",)))
+        world.cloud.disturbances.inject(
+            KwokFault(kind=KwokFaultKind.STOCK_OUT, capacity_types=("spot",))
+        )
         refused = await launch(world, "web-4", requirements=[types, SPOT])
         assert isinstance(refused, InsufficientCapacityError)
         assert OfferingKey(
@@ -476,10 +478,10 @@ def test_a_stock_out_is_avoided_or_told(tmp_path):
 
 def test_throttling_does_nothing_and_says_when_to_come_back(tmp_path):
     async def scenario(world):
-        for operation in Operation:
+        for operation in CloudOperation:
             world.cloud.disturbances.inject(
-                Fault(
-                    kind=FaultKind.THROTTLE,
+                KwokFault(
+                    kind=KwokFaultKind.THROTTLE,
                     operation=operation,
                     retry_after=timedelta(seconds=7),
                     count=1,
@@ -502,7 +504,7 @@ def test_throttling_does_nothing_and_says_when_to_come_back(tmp_path):
 def test_calls_take_their_time(tmp_path):
     async def scenario(world):
         world.cloud.disturbances.inject(
-            Fault(kind=FaultKind.SLOW_CALL, delay=timedelta(seconds=3), count=1)
+            KwokFault(kind=KwokFaultKind.SLOW_CALL, delay=timedelta(seconds=3), count=1)
         )
         times = []
         for name in ("web-1", "web-2"):
@@ -519,7 +521,7 @@ def test_a_partial_listing_says_so(tmp_path):
         for name in ("web-1", "data-1"):
             await launch(world, name)
         world.cloud.disturbances.inject(
-            Fault(kind=FaultKind.PARTIAL_LISTING, node_claims=("web-*",), count=1)
+            KwokFault(kind=KwokFaultKind.PARTIAL_LISTING, node_claims=("web-*",), count=1)
         )
         partial = await world.providers.list_instances("kwok")
         assert ([i.node_claim for i in partial.instances], partial.complete) == (["data-1"], False)
@@ -534,8 +536,8 @@ def test_a_token_in_progress_is_refused_until_its_instance_can_be_told(tmp_path)
 
     async def scenario(world):
         inject = world.cloud.disturbances.inject
-        inject(Fault(kind=FaultKind.LOST_REPLY, count=1))
-        inject(Fault(kind=FaultKind.TOKEN_IN_PROGRESS, node_claims=("web-*",), count=2))
+        inject(KwokFault(kind=KwokFaultKind.LOST_REPLY, count=1))
+        inject(KwokFault(kind=KwokFaultKind.TOKEN_IN_PROGRESS, node_claims=("web-*",), count=2))
         request = await world.request("web-1", node_class())
         outcomes = [await world.launch(request) for _ in range(4)]
         assert [type(outcome) for outcome in outcomes] == [
@@ -562,9 +564,9 @@ def test_prices_move_while_a_fault_says_so(tmp_path):
             }
 
         before = await prices()
-        spot = {"kind": FaultKind.PRICE, "capacity_types": ("spot",)}
-        world.cloud.disturbances.inject(Fault(**spot, percent=150))
-        world.cloud.disturbances.inject(Fault(**spot, percent=200, instance_types=("std1.*",)))
+        spot = {"kind": KwokFaultKind.PRICE, "capacity_types": ("spot",)}
+        world.cloud.disturbances.inject(KwokFault(**spot, percent=150))
+        world.cloud.disturbances.inject(KwokFault(**spot, percent=200, instance_types=("std1.*",)))
         factors = {key: amount / before[key] for key, amount in (await prices()).items()}
         for (name, _, capacity_type), factor in factors.items():
             wanted = (3.0 if name.startswith("std1.") else 1.5) if capacity_type == "spot" else 1.0
@@ -581,7 +583,7 @@ def test_a_reclaimed_instance_is_announced_until_acknowledged_and_then_taken(tmp
         await launch(world, "spot-1", requirements=[only("std1.large"), SPOT])
         await launch(world, "spot-2", requirements=[only("std1.large"), SPOT])
         world.cloud.disturbances.inject(
-            Fault(kind=FaultKind.RECLAIM, node_claims=("spot-*",), count=1)
+            KwokFault(kind=KwokFaultKind.RECLAIM, node_claims=("spot-*",), count=1)
         )
         (first,) = await world.providers.poll_interruptions("kwok")
         assert (first.provider_id, first.kind.value) == ("kwok://spot-1", "SpotInterruption")

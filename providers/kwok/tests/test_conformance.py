@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.testing.conformance import *  # noqa: F403
-from karpenter_core.testing.conformance import Subject
+from karpenter_core.testing.conformance import ConformanceSubject
 from karpenter_provider_kwok.testing import subject as kwok
 
 
 @pytest.fixture
-def subject() -> Subject:
+def subject() -> ConformanceSubject:
     return kwok()

@@ -1,4 +1,4 @@
-"""What a faults file may say."""
+"""Tests the reading of faults files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.errors import BadInputError
-from karpenter_provider_kwok.faults import Fault, FaultKind, Operation, load_faults
-from tests.properties import tried
+from karpenter_provider_kwok.faults import CloudOperation, KwokFault, KwokFaultKind, load_faults
+from tests.properties import with_examples
 
 names = st.lists(st.text("ab*?-", max_size=5), max_size=3).map(tuple)
 seconds = st.integers(0, 10_000).map(lambda n: timedelta(seconds=n))
@@ -18,9 +18,9 @@ seconds = st.integers(0, 10_000).map(lambda n: timedelta(seconds=n))
 
 @given(
     st.builds(
-        Fault,
-        kind=st.sampled_from(FaultKind),
-        operation=st.sampled_from(Operation),
+        KwokFault,
+        kind=st.sampled_from(KwokFaultKind),
+        operation=st.sampled_from(CloudOperation),
         instance_types=names,
         zones=names,
         capacity_types=names,
@@ -33,7 +33,7 @@ seconds = st.integers(0, 10_000).map(lambda n: timedelta(seconds=n))
         percent=st.integers(1, 1000),
     )
 )
-@tried(100)
+@with_examples(100)
 def test_a_fault_reads_as_it_was_written(fault):
     assert load_faults(f"[{fault.to_json()}]", file="f") == (fault,)
 

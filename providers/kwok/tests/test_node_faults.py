@@ -4,20 +4,118 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+import structlog
+
 from karpenter_core.api.labels import ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
-from karpenter_provider_kwok.faults import Fault, FaultKind
-from providers.kwok.tests.worlds import launch, only, run_kwok
+from karpenter_core.errors import ApiError, FencedError
+from karpenter_provider_kwok.faults import KwokFault, KwokFaultKind
+from providers.kwok.tests.worlds import launch, node_class, only, run_kwok
 
 
 def test_a_failing_node_is_created_in_the_end(tmp_path):
     async def scenario(world):
-        world.cloud.disturbances.inject(Fault(kind=FaultKind.FAILED_NODE, count=2))
+        world.cloud.disturbances.inject(KwokFault(kind=KwokFaultKind.FAILED_NODE, count=2))
         await launch(world)
         assert world.nodes.nodes == {}
         for _ in range(5):
             await world.clock.sleep(1)
             await world.settle()
+        assert set(world.nodes.nodes) == {"web-1"}
+
+    run_kwok(scenario, tmp_path)
+
+
+REFUSALS = [
+    FencedError("this process does not lead"),
+    ApiError("etcd has no leader", status=500),
+]
+
+
+async def passes(world, seconds):
+    for _ in range(seconds):
+        await world.clock.sleep(1)
+        await world.settle()
+
+
+def state_of(world):
+    """How far the Nodes of all instances are."""
+    dump = world.dump()
+    return [each["nodeState"] for each in (*dump["instances"], *dump["terminated"])]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda error: type(error).__name__)
+def test_a_node_whose_creation_is_refused_is_created_later(tmp_path, refusal):
+    async def scenario(world):
+        world.nodes.failures.extend([refusal, refusal])
+        await launch(world)
+        assert world.nodes.nodes == {}
+        assert state_of(world) == ["due"]
+        await passes(world, 10)
+        assert set(world.nodes.nodes) == {"web-1"}
+        assert state_of(world) == ["made"]
+        assert world.nodes.writes == [("create", "web-1")] * 3
+
+    run_kwok(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda error: type(error).__name__)
+def test_a_node_whose_deletion_is_refused_is_deleted_later(tmp_path, refusal):
+    async def scenario(world):
+        request = await world.request("web-1", node_class())
+        await world.launch(request)
+        await world.settle()
+        world.nodes.failures.append(refusal)
+        await world.providers.terminate(request.node_claim.spec.node_class_ref, "kwok://web-1")
+        await passes(world, 5)
+        writes = [verb for verb, _ in world.nodes.writes]
+        assert writes.count("delete") == 2
+        assert world.nodes.nodes == {}
+        assert state_of(world) == ["removed"]
+
+    run_kwok(scenario, tmp_path)
+
+
+def test_a_node_is_not_made_for_an_instance_whose_name_another_one_has(tmp_path):
+    """It waits for the name; the other Node is left alone."""
+
+    async def scenario(world):
+        await world.nodes.create({"metadata": {"name": "web-1", "labels": {"of": "another"}}})
+        await launch(world)
+        await passes(world, 5)
+        assert world.nodes.nodes["web-1"].labels == {"of": "another"}
+        assert state_of(world) == ["due"]
+
+        del world.nodes.nodes["web-1"]
+        await passes(world, 40)
+        assert "of" not in world.nodes.nodes["web-1"].labels
+        assert state_of(world) == ["made"]
+
+    run_kwok(scenario, tmp_path)
+
+
+def test_two_alike_faults_strike_one_after_the_other(tmp_path):
+    async def scenario(world):
+        for _ in range(2):
+            world.cloud.disturbances.inject(KwokFault(kind=KwokFaultKind.FAILED_NODE, count=1))
+        with structlog.testing.capture_logs() as lines:
+            await launch(world)
+            await passes(world, 10)
+        assert set(world.nodes.nodes) == {"web-1"}
+        assert [line["attempt"] for line in lines if "attempt" in line] == [0, 1]
+
+    run_kwok(scenario, tmp_path)
+
+
+def test_faults_of_a_program_end_when_they_are_cleared(tmp_path):
+    async def scenario(world):
+        world.cloud.disturbances.inject(KwokFault(kind=KwokFaultKind.FAILED_NODE))
+        await launch(world)
+        await passes(world, 3)
+        assert world.nodes.nodes == {}
+        world.cloud.disturbances.clear()
+        await passes(world, 60)
         assert set(world.nodes.nodes) == {"web-1"}
 
     run_kwok(scenario, tmp_path)
@@ -29,7 +127,7 @@ def test_a_node_without_kubelet_registers_and_is_not_ready(tmp_path):
     async def scenario(world):
         await launch(world, "web-1")
         world.cloud.disturbances.inject(
-            Fault(kind=FaultKind.UNREADY_NODE, node_claims=("web-*",), count=1)
+            KwokFault(kind=KwokFaultKind.UNREADY_NODE, node_claims=("web-*",), count=1)
         )
         await launch(world, "data-1")
         for name in ("web-2", "web-3"):
@@ -52,7 +150,7 @@ def test_a_node_lacks_the_resources_that_a_fault_takes(tmp_path):
 
     async def scenario(world):
         world.cloud.disturbances.inject(
-            Fault(kind=FaultKind.MISSING_RESOURCE, zones=("*-a",), resources=("mem*",))
+            KwokFault(kind=KwokFaultKind.MISSING_RESOURCE, zones=("*-a",), resources=("mem*",))
         )
         a, b = (
             RequirementSpec(key=ZONE, operator="In", values=(f"test-zone-{zone}",)) for zone in "ab"
@@ -70,8 +168,8 @@ def test_a_node_lacks_the_resources_that_a_fault_takes(tmp_path):
 
 def test_some_nodes_of_a_launch_appear_late(tmp_path):
     async def scenario(world):
-        slow = {"kind": FaultKind.SLOW_NODE, "delay": timedelta(minutes=4)}
-        world.cloud.disturbances.inject(Fault(**slow, node_claims=("web-*",), count=1))
+        slow = {"kind": KwokFaultKind.SLOW_NODE, "delay": timedelta(minutes=4)}
+        world.cloud.disturbances.inject(KwokFault(**slow, node_claims=("web-*",), count=1))
         for name in ("web-1", "data-1", "web-2"):
             await launch(world, name)
         await world.clock.sleep(230)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from karpenter_core.api.durations import format_duration
 from karpenter_provider_kwok.catalogue import load_catalogue
-from karpenter_provider_kwok.faults import FaultKind, load_faults
+from karpenter_provider_kwok.faults import KwokFaultKind, load_faults
 from karpenter_provider_kwok.settings import SETTINGS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -23,7 +23,7 @@ def test_every_setting_has_its_row():
 
 def test_every_fault_has_its_row():
     rows = re.findall(r"^\| `([a-z-]+)` \| (?!`[A-Z])", README, re.MULTILINE)
-    assert rows == [kind.value for kind in FaultKind]
+    assert rows == [kind.value for kind in KwokFaultKind]
 
 
 def test_the_examples_are_read():

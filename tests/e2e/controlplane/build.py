@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build a Kubernetes control plane and kwok from pinned Go modules, once per version.
+"""Builds a control plane and kwok from pinned Go modules, once per version.
 
 Each folder beside this file is a small Go module which only pins what is built; its `go.sum`
 vouches for every byte. The results are kept under `~/.cache/karpenter-core/controlplane/<name>/`

@@ -1,4 +1,4 @@
-"""Play Karpenter's own end-to-end scenarios against `karpenter run` on a real control plane.
+"""Plays Karpenter's own end-to-end scenarios against `karpenter run`.
 
     python -m tests.e2e.upstream --focus "Termination.*order"
     python -m tests.e2e.upstream --expected

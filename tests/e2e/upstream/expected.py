@@ -1,4 +1,4 @@
-"""Which of Karpenter's end-to-end scenarios are to pass, and why the others are not yet.
+"""Karpenter's end-to-end scenarios that must pass, and why others do not yet.
 
 Names are those that `python -m tests.e2e.upstream --list` prints.
 """

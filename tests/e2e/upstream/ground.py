@@ -1,4 +1,4 @@
-"""What the scenarios stand on: a real control plane with our controller and its kwok provider."""
+"""The control plane, controller and kwok provider that the scenarios run on."""
 
 from __future__ import annotations
 

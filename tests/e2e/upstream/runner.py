@@ -1,4 +1,4 @@
-"""Play one scenario after the other, each on ground that the one before left clean."""
+"""Plays scenarios one after the other, each on a clean cluster."""
 
 from __future__ import annotations
 

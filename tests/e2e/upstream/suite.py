@@ -1,4 +1,4 @@
-"""Karpenter's own end-to-end scenarios: the program that plays them, and what it says of one.
+"""Builds Karpenter's end-to-end suites and reads their results.
 
 The suites are ginkgo programs inside Karpenter's module. They are built as they are, and each
 scenario is played in a process of its own, so that one that fails takes no other along.

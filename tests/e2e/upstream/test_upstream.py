@@ -1,4 +1,4 @@
-"""Karpenter's own end-to-end scenarios, as far as what they test is there."""
+"""Karpenter's own end-to-end scenarios pass where the feature exists."""
 
 from __future__ import annotations
 

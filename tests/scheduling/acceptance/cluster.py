@@ -1,6 +1,6 @@
 """A cluster in memory for the acceptance cases, with the project's own code between its parts.
 
-Objects go through `StateBuilder`; a pass asks `scheduling_problem`, `solve` answers; claims are
+Objects go through `StateBuilder`; a pass asks `build_provisioning_input`, `solve` answers; claims are
 built as the provisioner builds them, limits looked at again before each; a fake provider launches
 them, registration lets their Nodes in, and the pods are bound. What is made up here is only what
 Karpenter does not do itself: the cloud, the kubelet and the Kubernetes scheduler.
@@ -26,30 +26,38 @@ from karpenter_core.api.nodeclaim import INITIALIZED, NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import DaemonSetView, NodeConditionView, NodeView, PodView, Taint
-from karpenter_core.controllers.provisioning.claims import Decided, claim_for
+from karpenter_core.controllers.provisioning.new_claims import DecisionRef, new_claim
 from karpenter_core.lifecycle.nodeclaim.launch import launched_claim, launched_step
 from karpenter_core.lifecycle.nodeclaim.registration import UNREGISTERED, registration_step
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
-from karpenter_core.scheduling.problem import Catalogue, Packing, SchedulingPlan, SolveOptions
+from karpenter_core.scheduling.problem import Catalogue, PackingPolicy, SchedulingPlan, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import (
     CataloguePublished,
-    Nominated,
-    Observed,
+    InformersSynced,
+    NodesNominated,
+    ObjectObserved,
+    ObjectRemoved,
+    ObjectWritten,
     PodsDecided,
-    Removed,
-    Synced,
-    Tick,
-    Wrote,
+    TimePassed,
 )
+from karpenter_core.state.node_pool_usage import exceeded_limits, pool_usage
 from karpenter_core.state.placements import NOMINATION_WINDOW
-from karpenter_core.state.pod_volumes import VolumesUnsupported
-from karpenter_core.state.problem import Framing, ProvisioningInput, scheduling_problem
+from karpenter_core.state.pod_volumes import UnsupportedVolumes
+from karpenter_core.state.provisioning_input import (
+    ProblemSettings,
+    ProvisioningInput,
+    build_provisioning_input,
+)
 from karpenter_core.state.taints import is_ephemeral
-from karpenter_core.state.usage import exceeded_limits, pool_usage
 from karpenter_core.testing.builders import EPOCH, pod, taint
-from karpenter_core.testing.machines import MANAGED_KINDS, ready, with_claim_conditions
+from karpenter_core.testing.state_builders import (
+    MANAGED_KINDS,
+    ready_node_pool,
+    with_claim_conditions,
+)
 from tests.scheduling.acceptance.catalogues import DEFAULT_TYPES, FAKE_WELL_KNOWN
 from tests.scheduling.acceptance.provider import FakeProvider
 from tests.scheduling.acceptance.workloads import TEST, template
@@ -93,22 +101,22 @@ class Pass:
 class Cluster:
     """Pools, pods, nodes and volumes, and a provisioner that is told when to pass."""
 
-    def __init__(self, packing=Packing.FIRST_FIT):
+    def __init__(self, packing=PackingPolicy.FIRST_FIT):
         self.options = SolveOptions(packing=packing, max_instance_types=MAX_TYPES)
         self.now = EPOCH
         self.provider = FakeProvider()
         self.sold = DEFAULT_TYPES
         """What pools sell that were not told otherwise."""
         self.default_spread = ()
-        self.unsupported_volumes = VolumesUnsupported()
+        self.unsupported_volumes = UnsupportedVolumes()
         self.is_judged = True
         """Whether the verifier looks at plans; it does not know of offerings that override types."""
         self.passes = []
         self._numbers = count(1)
         self._claim_numbers = count(1)
         self.state = StateBuilder(MANAGED_KINDS)
-        self.state.fold(Tick(self.now))
-        self.state.fold(Synced())
+        self.state.apply_event(TimePassed(self.now))
+        self.state.apply_event(InformersSynced())
 
     # -- what is there -----------------------------------------------------------------------------
 
@@ -183,7 +191,7 @@ class Cluster:
     def advance(self, **delta):
         """Let time pass."""
         self.now += timedelta(**delta)
-        self.state.fold(Tick(self.now))
+        self.state.apply_event(TimePassed(self.now))
 
     def configure(self, **changes):
         """Change the options of the passes that follow."""
@@ -192,8 +200,8 @@ class Cluster:
     def apply(self, *objects):
         """Create or change objects; NodePools become Ready and sell their types."""
         for obj in objects:
-            shown = ready(obj) if isinstance(obj, NodePool) else obj
-            self.state.fold(Observed(shown))
+            shown = ready_node_pool(obj) if isinstance(obj, NodePool) else obj
+            self.state.apply_event(ObjectObserved(shown))
             if isinstance(obj, NodePool):
                 self.sell(*self.provider.types.get(obj.name, self.sold), pool=obj.name)
 
@@ -204,7 +212,7 @@ class Cluster:
         for known in list(self.snapshot.node_pools.values()):
             if known.name not in {item.name for item in pools}:
                 self.delete(known)
-                self.state.fold(CataloguePublished(known.name, None))
+                self.state.apply_event(CataloguePublished(known.name, None))
                 self.provider.types.pop(known.name, None)
         for item in pools:
             self.provider.types.pop(item.name, None)
@@ -213,12 +221,12 @@ class Cluster:
     def sell(self, *types, pool):
         """Have a pool sell these types only."""
         self.provider.types[pool] = types
-        self.state.fold(CataloguePublished(pool, _catalogue(types)))
+        self.state.apply_event(CataloguePublished(pool, _catalogue(types)))
 
     def delete(self, *objects):
         """Remove objects at once."""
         for obj in objects:
-            self.state.fold(Removed(obj))
+            self.state.apply_event(ObjectRemoved(obj))
 
     def evict(self, *pods):
         """Remove pods as they are now."""
@@ -322,8 +330,8 @@ class Cluster:
         places = {item.uid: name for name, found in made.plan.existing.items() for item in found}
         if made.plan.existing:
             names = tuple(made.plan.existing)
-            self.state.fold(Nominated(names=names, until=self.now + NOMINATION_WINDOW))
-            self.state.fold(PodsDecided(placed=places, at=self.now))
+            self.state.apply_event(NodesNominated(names=names, until=self.now + NOMINATION_WINDOW))
+            self.state.apply_event(PodsDecided(placed=places, at=self.now))
         where = {
             uid: machine.node
             for uid, name in places.items()
@@ -334,17 +342,17 @@ class Cluster:
             if node is not None:
                 where.update((item.uid, node) for item in planned.pods)
         failed = frozenset(made.plan.unschedulable)
-        self.state.fold(PodsDecided(failed=failed, at=self.now))
+        self.state.apply_event(PodsDecided(failed=failed, at=self.now))
         for item in bind:
             if item.uid in where:
                 self._bind_as_scheduler(item, where[item.uid])
 
     def plan(self):
         """Ask for a plan, have the verifier look at it, and change nothing."""
-        asked = scheduling_problem(
+        asked = build_provisioning_input(
             self.snapshot,
             now=self.now,
-            framing=Framing(
+            problem_settings=ProblemSettings(
                 well_known=FAKE_WELL_KNOWN,
                 default_spread=self.default_spread,
                 unsupported_volumes=self.unsupported_volumes,
@@ -354,7 +362,7 @@ class Cluster:
         strict = self.options.min_values == "Strict"
         if self.is_judged:
             assert violations(asked.problem, plan, strict_min_values=strict) == []
-        self.state.fold(
+        self.state.apply_event(
             PodsDecided(failed=frozenset(i.pod.uid for i in asked.ignored), at=self.now)
         )
         made = Pass(asked=asked, plan=plan)
@@ -370,15 +378,15 @@ class Cluster:
             made.refused.append(f"resource usage exceeds limit ({', '.join(exceeded)})")
             return None
         number = next(self._claim_numbers)
-        claim = claim_for(
-            planned, pool, unique=f"{number}", decided=Decided(id="pass", cause="pods")
+        claim = new_claim(
+            planned, pool, unique=f"{number}", decision_ref=DecisionRef(id="pass", cause="pods")
         )
         metadata = claim.metadata.model_copy(
             update={"uid": f"uid-claim-{number}", "creation_timestamp": self.now, "generation": 1}
         )
         claim = claim.model_copy(update={"metadata": metadata})
-        self.state.fold(Wrote(claim))
-        self.state.fold(
+        self.state.apply_event(ObjectWritten(claim))
+        self.state.apply_event(
             PodsDecided(placed={item.uid: claim.name for item in planned.pods}, at=self.now)
         )
         machine = self.provider.create(claim)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from karpenter_core.scheduling.problem import Packing
+from karpenter_core.scheduling.problem import PackingPolicy
 from tests.scheduling.acceptance.catalogues import default_pool
 from tests.scheduling.acceptance.cluster import Cluster
 
@@ -16,7 +16,9 @@ DIFFERENCES = HERE / "packing_differences.yaml"
 """Cases that assert packing, not validity: test to reason, for the default packing."""
 
 
-@pytest.fixture(params=[Packing.FIRST_FIT, Packing.VALUE], ids=lambda packing: packing.value)
+@pytest.fixture(
+    params=[PackingPolicy.FIRST_FIT, PackingPolicy.VALUE], ids=lambda packing: packing.value
+)
 def packing(request):
     """How plans are packed."""
     return request.param
@@ -46,6 +48,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if HERE not in item.path.parents or item.originalname not in listed:
             continue
-        if item.callspec.params.get("packing") is Packing.VALUE:
+        if item.callspec.params.get("packing") is PackingPolicy.VALUE:
             reason = f"asserts packing: {listed[item.originalname]}"
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))

@@ -14,9 +14,9 @@ from karpenter_core.api.labels import (
     OS,
     ZONE,
 )
-from karpenter_core.lifecycle.nodeclaim.claims import build_node_claim
+from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_claim
 from karpenter_core.lifecycle.nodepool.hashing import node_pool_hash
-from karpenter_core.state.events import Observed
+from karpenter_core.state.events import ObjectObserved
 from karpenter_core.testing.builders import requirement_spec
 from tests.scheduling.acceptance.catalogues import INTEGER, SIZE, VENDOR_A, VENDOR_B, default_pool
 
@@ -95,7 +95,7 @@ def test_case_091_a_pool_that_is_not_ready_is_ignored(cluster, condition, status
         for item in pool.status.conditions
     )
     changed = pool.status.model_copy(update={"conditions": conditions})
-    cluster.state.fold(Observed(pool.model_copy(update={"status": changed})))
+    cluster.state.apply_event(ObjectObserved(pool.model_copy(update={"status": changed})))
     pod = cluster.pod()
     cluster.provision(pod)
     assert cluster.is_unscheduled(pod)

@@ -6,7 +6,7 @@ import pytest
 
 from karpenter_core.api.labels import HOSTNAME, INSTANCE_TYPE, NODE_POOL
 from karpenter_core.testing.builders import node_pool
-from karpenter_core.testing.machines import machine
+from karpenter_core.testing.state_builders import node_and_claim
 from tests.scheduling.acceptance.catalogues import VENDOR_A, default_pool
 from tests.scheduling.acceptance.workloads import term
 
@@ -75,7 +75,7 @@ def limited(**limits):
 
 def test_case_134_a_pool_over_its_limit_gets_nothing(cluster):
     cluster.use(limited(cpu="20"))
-    cluster.apply(*machine("big", capacity={"cpu": "100", "pods": "0"}))
+    cluster.apply(*node_and_claim("big", capacity={"cpu": "100", "pods": "0"}))
     pod = cluster.pod()
     cluster.provision(pod)
     assert cluster.is_unscheduled(pod)

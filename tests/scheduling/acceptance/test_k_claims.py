@@ -1,4 +1,4 @@
-"""Cases 162 to 166: what is written into a claim."""
+"""Cases 162 to 166: the contents of a claim."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from karpenter_core.api.labels import (
     OS,
     ZONE,
 )
-from karpenter_core.lifecycle.nodeclaim.claims import created_fact
+from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric
 from karpenter_core.scheduling.problem import MinValuesPolicy
 from karpenter_core.testing.builders import node_pool, offering, requirement_spec
 from tests.scheduling.acceptance.catalogues import (
@@ -272,7 +272,7 @@ def test_case_191_best_effort_takes_what_there_is_and_says_so(cluster):
     assert cluster.labels_of(pod)[INSTANCE_TYPE] == "instance-type-1"
     assert cluster.node_of(pod).annotations[MIN_VALUES_RELAXED] == "true"
     assert entry(claim, INSTANCE_TYPE) == (set(NAMES), 2)
-    assert created_fact(claim, "provisioned").labels["min_values_relaxed"] == "true"
+    assert created_metric(claim, "provisioned").labels["min_values_relaxed"] == "true"
 
 
 def test_case_191_nothing_is_said_when_nothing_was_given_up(cluster):

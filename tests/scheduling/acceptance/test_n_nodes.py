@@ -6,7 +6,7 @@ import pytest
 
 from karpenter_core.api.labels import ARCH, HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter_core.testing.builders import requirement_spec, taint
-from karpenter_core.testing.machines import machine, node_claim
+from karpenter_core.testing.state_builders import node_and_claim, node_claim
 from tests.scheduling.acceptance.catalogues import VENDOR_A, default_pool, fake_type
 from tests.scheduling.acceptance.workloads import spread, template, term
 
@@ -191,9 +191,9 @@ def test_case_207_an_initialised_node_comes_first(cluster, others, chosen):
     for number in range(100):
         name = f"machine-{number:02}"
         if number == chosen:
-            cluster.apply(*machine(name, stage="Initialized"))
+            cluster.apply(*node_and_claim(name, stage="Initialized"))
         elif others == "booting":
-            cluster.apply(*machine(name, stage="Registered"))
+            cluster.apply(*node_and_claim(name, stage="Registered"))
         else:
             cluster.apply(node_claim(name, stage="Launched"))
     assert place(cluster).name == f"machine-{chosen:02}"

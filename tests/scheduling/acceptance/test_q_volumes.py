@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.labels import HOSTNAME, ZONE
-from karpenter_core.state.pod_volumes import VolumesUnsupported
+from karpenter_core.state.pod_volumes import UnsupportedVolumes
 from tests.scheduling.acceptance.catalogues import (
     SPECIAL,
     default_pool,
@@ -281,7 +281,7 @@ UNSUPPORTED = {
 
 @pytest.mark.parametrize("objects", UNSUPPORTED.values(), ids=UNSUPPORTED)
 def test_case_283_what_no_machine_can_mount(cluster, objects):
-    cluster.unsupported_volumes = VolumesUnsupported(
+    cluster.unsupported_volumes = UnsupportedVolumes(
         topology_keys=frozenset({"topology.ebs.csi.aws.com/zone"}),
         provisioners=frozenset({"other-provider"}),
     )

@@ -1,10 +1,10 @@
-"""Cases 288 to 290: which pods of a node that goes are given another place."""
+"""Cases 288 to 290: pods of removed nodes that get another place."""
 
 from __future__ import annotations
 
 import pytest
 
-from karpenter_core.testing.machines import disruption_budget
+from karpenter_core.testing.state_builders import disruption_budget
 from tests.scheduling.acceptance.workloads import template
 
 LABELS = {"pdb-test": "value"}
@@ -36,7 +36,7 @@ def test_case_288_active_pods_get_a_new_node(cluster):
 def test_case_288_also_when_the_provider_takes_the_instance(cluster):
     """A claim whose instance is being terminated is on its way out, deleted or not."""
     from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING
-    from karpenter_core.testing.machines import with_claim_conditions
+    from karpenter_core.testing.state_builders import with_claim_conditions
 
     pod = cluster.pod()
     cluster.provision(pod)

@@ -1,4 +1,4 @@
-"""What pods are told that find no place: the first constraint that fails, pool by pool.
+"""Reasons of pods without a place: the first constraint of each pool.
 
 Each of the acceptance cases in which a pod stays pending, with the reason it is given; the list of
 constraints is closed.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.labels import ARCH, HOSTNAME, INSTANCE_TYPE, ZONE
-from karpenter_core.scheduling.problem import Constraint
+from karpenter_core.scheduling.problem import PoolConstraint
 from karpenter_core.testing.builders import node_term, offering, requirement_spec
-from karpenter_core.testing.machines import node_claim
+from karpenter_core.testing.state_builders import node_claim
 from tests.scheduling.acceptance.catalogues import (
     INTEGER,
     SIZE,
@@ -53,25 +53,25 @@ def why(cluster, pod, pool="default"):
 )
 def test_labels_that_no_node_of_the_pool_has(cluster, options):
     reason = why(cluster, cluster.pod(**options))
-    assert reason.constraint is Constraint.REQUIREMENT
+    assert reason.constraint is PoolConstraint.REQUIREMENT
 
 
 def test_a_taint_is_named(cluster):
     cluster.use(default_pool(taints=["team=blue:NoSchedule"]))
     reason = why(cluster, cluster.pod())
-    assert reason.constraint is Constraint.TAINT
+    assert reason.constraint is PoolConstraint.TAINT
     assert 'did not tolerate taint "team=blue:NoSchedule"' in reason.detail
 
 
 def test_resources_that_no_one_type_has(cluster):
     reason = why(cluster, cluster.pod(requests={VENDOR_A: "1", VENDOR_B: "1"}))
-    assert reason.constraint is Constraint.RESOURCE
+    assert reason.constraint is PoolConstraint.RESOURCE
     assert f"{VENDOR_A}: 1 asked" in reason.detail or f"{VENDOR_B}: 1 asked" in reason.detail
 
 
 def test_the_closest_type_and_what_would_have_to_change(cluster):
     reason = why(cluster, cluster.pod(cpu="1000", node_selector={ZONE: "z1"}))
-    assert (reason.constraint, reason.closest) == (Constraint.RESOURCE, "arm-instance-type")
+    assert (reason.constraint, reason.closest) == (PoolConstraint.RESOURCE, "arm-instance-type")
     assert "ask for at most cpu 15900m" in reason.remedy
 
 
@@ -81,21 +81,21 @@ def test_the_closest_type_and_what_would_have_to_change(cluster):
 def test_limits_that_leave_no_type(cluster, limits, cpu):
     cluster.use(default_pool(limits=limits))
     pod = cluster.pod(cpu=cpu)
-    assert why(cluster, pod).constraint is Constraint.LIMIT
+    assert why(cluster, pod).constraint is PoolConstraint.LIMIT
     assert "for nodepool" in cluster.passes[-1].reason(pod)
 
 
 def test_daemons_that_leave_no_room(cluster):
     cluster.apply(cluster.daemon_set(cpu="10000"))
     reason = why(cluster, cluster.pod())
-    assert reason.constraint is Constraint.DAEMON
+    assert reason.constraint is PoolConstraint.DAEMON
     assert reason.closest
 
 
 def test_a_port_that_daemons_take_on_every_type(cluster):
     cluster.apply(cluster.daemon_set(host_ports=[8080]))
     reason = why(cluster, cluster.pod(host_ports=[8080]))
-    assert reason.constraint is Constraint.PORT
+    assert reason.constraint is PoolConstraint.PORT
     assert "Port=8080" in reason.detail
 
 
@@ -111,14 +111,14 @@ def test_a_port_that_daemons_take_on_every_type(cluster):
 def test_min_values_that_cannot_be_had(cluster, requirements):
     types = [fake_type("type-1", "1"), fake_type("type-2", "4")]
     cluster.use(default_pool(requirements=requirements), types=types)
-    assert why(cluster, cluster.pod()).constraint is Constraint.MIN_VALUES
+    assert why(cluster, cluster.pod()).constraint is PoolConstraint.MIN_VALUES
 
 
 def test_offerings_that_are_sold_out(cluster):
     sold = [offering("z1", "spot", 1.0, available=False), offering("z2", "spot", 1.0)]
     cluster.use(default_pool(), types=[fake_type("a", offerings=sold)])
     reason = why(cluster, cluster.pod(node_selector={ZONE: "z1"}))
-    assert (reason.constraint, reason.closest) == (Constraint.OFFERING, "a")
+    assert (reason.constraint, reason.closest) == (PoolConstraint.OFFERING, "a")
 
 
 def test_spread_that_every_domain_would_break(cluster):
@@ -127,27 +127,27 @@ def test_spread_that_every_domain_would_break(cluster):
     cluster.apply(cluster.node("elsewhere", labels={ZONE: "z9"}, allocatable={"cpu": "0"}))
     cluster.provision(cluster.pod(labels=APP, spread=[rule], cpu="1"))
     assert why(cluster, cluster.pod(labels=APP, spread=[rule], cpu="1")).constraint is (
-        Constraint.TOPOLOGY
+        PoolConstraint.TOPOLOGY
     )
 
 
 @pytest.mark.parametrize("key", [ZONE, HOSTNAME])
 def test_affinity_to_nobody(cluster, key):
     reason = why(cluster, cluster.pod(near=[term(APP, key)]))
-    assert reason.constraint is Constraint.AFFINITY
+    assert reason.constraint is PoolConstraint.AFFINITY
 
 
 def test_anti_affinity_to_pods_in_every_zone(cluster):
     targets = [cluster.pod(labels=APP, node_selector={ZONE: f"z{n}"}) for n in (1, 2, 3)]
     cluster.provision(*targets)
     reason = why(cluster, cluster.pod(away=[term(APP, ZONE)]))
-    assert reason.constraint is Constraint.AFFINITY
+    assert reason.constraint is PoolConstraint.AFFINITY
 
 
 def test_a_volume_in_a_zone_that_the_pod_excludes(cluster):
     cluster.apply(volume("pv", [(ZONE, "In", "z3")]), volume_claim("claim", to="pv"))
     pod = cluster.pod(volumes=[claimed("data", "claim")], node_selector={ZONE: "z1"})
-    assert why(cluster, pod).constraint is Constraint.VOLUME
+    assert why(cluster, pod).constraint is PoolConstraint.VOLUME
 
 
 def test_the_first_constraint_that_fails_is_the_reason(cluster):
@@ -156,8 +156,8 @@ def test_the_first_constraint_that_fails_is_the_reason(cluster):
     cluster.provision(pod)
     pools = cluster.passes[-1].plan.unschedulable[pod.uid].pools
     assert {name: reason.constraint for name, reason in pools.items()} == {
-        "tainted": Constraint.TAINT,
-        "plain": Constraint.RESOURCE,
+        "tainted": PoolConstraint.TAINT,
+        "plain": PoolConstraint.RESOURCE,
     }
 
 

@@ -37,21 +37,21 @@ def test_case_298_a_reservation_nobody_knows_is_a_mistake(manager):
 def test_case_298_reserving_twice_takes_one_machine(manager):
     manager.reserve(1, TWO)
     manager.reserve(1, TWO)
-    assert (manager.left(TWO), manager.held(1)) == (1, {TWO})
+    assert (manager.remaining(TWO), manager.held(1)) == (1, {TWO})
 
 
 def test_case_298_reserving_more_than_there_is_is_a_mistake(manager):
     manager.reserve(1, ONE)
     with pytest.raises(ValueError, match="nothing is left"):
         manager.reserve(2, ONE)
-    assert (manager.left(ONE), manager.held(2)) == (0, frozenset())
+    assert (manager.remaining(ONE), manager.held(2)) == (0, frozenset())
 
 
 def test_case_298_giving_back_what_is_not_held_changes_nothing(manager):
     manager.reserve(1, ONE)
     manager.release(2, ONE)
     manager.release(1, TWO, UNKNOWN)
-    assert (manager.left(ONE), manager.left(TWO), manager.held(1)) == (0, 2, {ONE})
+    assert (manager.remaining(ONE), manager.remaining(TWO), manager.held(1)) == (0, 2, {ONE})
 
 
 def test_case_298_what_is_given_back_can_be_had_by_others(manager):
@@ -75,5 +75,5 @@ def test_case_298_machines_are_neither_made_nor_lost(manager):
         getattr(manager, name)(holder, *reservations)
         for reservation, total in ((ONE, 1), (TWO, 2), (USED_UP, 0)):
             holders = sum(reservation in manager.held(number) for number in (1, 2, 3))
-            assert manager.left(reservation) + holders == total
+            assert manager.remaining(reservation) + holders == total
     assert [manager.held(number) for number in (1, 2, 3)] == [frozenset(), {ONE, TWO}, frozenset()]

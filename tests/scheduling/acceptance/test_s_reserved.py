@@ -9,7 +9,7 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.scheduling.problem import Constraint, Packing, ReservationPolicy
+from karpenter_core.scheduling.problem import PackingPolicy, PoolConstraint, ReservationPolicy
 from karpenter_core.scheduling.requirements import Requirement
 from karpenter_core.testing.builders import offering, preferred_node_term
 from tests.scheduling.acceptance.catalogues import (
@@ -18,6 +18,7 @@ from tests.scheduling.acceptance.catalogues import (
     default_pool,
     fake_price,
     fake_type,
+    minimum,
     reserved_offering,
 )
 from tests.scheduling.acceptance.workloads import term
@@ -96,7 +97,7 @@ def is_bought(labels):
 def test_case_291_one_reserved_machine_after_the_other_and_then_others(cluster, packing):
     found = labels_by_pass(cluster, cluster.pods(3, cpu="1800m"))
     # First-fit holds all that a claim could use, and so has one claim for both of them.
-    together = {Packing.FIRST_FIT: [1, 1, 1], Packing.VALUE: [2, 1]}[packing]
+    together = {PackingPolicy.FIRST_FIT: [1, 1, 1], PackingPolicy.VALUE: [2, 1]}[packing]
     assert [len(of_pass) for of_pass in found] == together
     first, second, third = [labels for of_pass in found for labels in of_pass]
     assert is_reserved(first, "r-small-instance-type")
@@ -139,7 +140,7 @@ def test_case_294_two_reservations_for_one_type(cluster, packing):
     types[-1] = sized_type(SMALL, r_small_instance_type=1, r_small_instance_type_2=2)
     cluster.use(default_pool("np-1"), types=types)
     found = labels_by_pass(cluster, alone(cluster, 4, (INSTANCE_TYPE, "In", SMALL)))
-    together = {Packing.FIRST_FIT: [2, 1, 1], Packing.VALUE: [3, 1]}[packing]
+    together = {PackingPolicy.FIRST_FIT: [2, 1, 1], PackingPolicy.VALUE: [3, 1]}[packing]
     assert [len(of_pass) for of_pass in found] == together
     *reserved, last = [labels for of_pass in found for labels in of_pass]
     assert Counter(labels[RESERVATION_ID] for labels in reserved) == {
@@ -218,7 +219,7 @@ def test_pods_that_wait_for_reserved_machines_are_told_so(cluster):
     taken = "all reserved machines that would do are taken in this pass"
     assert len(made.plan.claims) == 1
     reasons = [reason.pools["np-1"] for reason in made.plan.unschedulable.values()]
-    assert [reason.constraint for reason in reasons] == [Constraint.RESERVATION] * 2
+    assert [reason.constraint for reason in reasons] == [PoolConstraint.RESERVATION] * 2
     assert {reason.detail for reason in reasons} == {
         f"{taken} ({RESERVATION_ID}=r-small-instance-type)"
     }
@@ -230,8 +231,8 @@ def test_claims_for_reserved_machines_ask_for_what_they_hold_and_nothing_else(cl
     assert {of_claim[CAPACITY_TYPE] for of_claim in asked} == {("reserved",)}
     # First-fit holds whatever a claim may become, the default packing the one that it means.
     held = {
-        Packing.FIRST_FIT: [("r-medium-instance-type", "r-small-instance-type")],
-        Packing.VALUE: [("r-small-instance-type",), ("r-medium-instance-type",)],
+        PackingPolicy.FIRST_FIT: [("r-medium-instance-type", "r-small-instance-type")],
+        PackingPolicy.VALUE: [("r-small-instance-type",), ("r-medium-instance-type",)],
     }
     assert [of_claim[RESERVATION_ID] for of_claim in asked] == held[packing]
 
@@ -246,3 +247,22 @@ def test_simulations_use_reservations_as_far_as_they_go(cluster):
     found = labels_of_placed(cluster, alone(cluster, 3, (INSTANCE_TYPE, "In", SMALL)))
     kinds = sorted(labels[CAPACITY_TYPE] for labels in found)
     assert (len(kinds), kinds.count("reserved")) == (3, 1)
+
+
+def fallback_claim(cluster, **pool):
+    """Plan one pod, reservations being used as far as they go; return what its claim asks for."""
+    cluster.options = replace(cluster.options, reservations=ReservationPolicy.FALLBACK)
+    if pool:
+        cluster.use(default_pool("np-1", **pool), types=three_types())
+    (claim,) = cluster.provision(*cluster.pods(1, cpu="1800m")).claims
+    return {spec.key: set(spec.values) for spec in claim.spec.requirements}
+
+
+def test_a_simulated_claim_for_one_reservation_is_for_reserved_machines_only(cluster):
+    assert fallback_claim(cluster)[CAPACITY_TYPE] == {"reserved"}
+
+
+def test_a_simulated_claim_with_min_values_is_for_reserved_machines_only(cluster):
+    asked = fallback_claim(cluster, requirements=[minimum(2, INSTANCE_TYPE)])
+    assert asked[CAPACITY_TYPE] == {"reserved"}
+    assert asked[INSTANCE_TYPE] == {SMALL, MEDIUM}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, NODE_POOL, ZONE
-from karpenter_core.state.usage import pool_usage
+from karpenter_core.state.node_pool_usage import pool_usage
 from karpenter_core.testing.builders import node_pool, preferred_node_term, taint
-from karpenter_core.testing.machines import machine
+from karpenter_core.testing.state_builders import node_and_claim
 from tests.scheduling.acceptance.catalogues import default_pool
 from tests.scheduling.acceptance.workloads import (
     claimed,
@@ -240,8 +240,8 @@ def test_case_309_taints_of_booting_are_hidden_on_machines_that_boot_only(cluste
 
 def test_case_310_usage_of_pools_follows_their_machines(cluster):
     cluster.use(default_pool("first"), default_pool("second"))
-    cluster.apply(*machine("a", pool="first"), *machine("b", pool="first"))
-    cluster.apply(*machine("c", pool="second"))
+    cluster.apply(*node_and_claim("a", pool="first"), *node_and_claim("b", pool="first"))
+    cluster.apply(*node_and_claim("c", pool="second"))
 
     def cores():
         usage = pool_usage(cluster.snapshot)

@@ -1,4 +1,4 @@
-"""What tinycloud sells, as instance types."""
+"""Builds instance types from the offers of tinycloud."""
 
 from __future__ import annotations
 

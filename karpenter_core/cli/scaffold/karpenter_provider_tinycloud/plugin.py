@@ -40,7 +40,7 @@ from karpenter_core.provider.contract import (
     ProviderInfo,
     SettingSpec,
     Severity,
-    Termination,
+    TerminationStatus,
 )
 from karpenter_core.provider.kit.one_by_one import one_by_one
 from karpenter_core.provider.markers import hookimpl
@@ -257,10 +257,10 @@ class TinyCloud:
 
     @hookimpl
     @one_by_one
-    def karpenter_terminate_instances(self, provider_id: str) -> Termination:
+    def karpenter_terminate_instances(self, provider_id: str) -> TerminationStatus:
         """Ask one machine to go."""
         is_there = self._client.delete_machine(_machine_id(provider_id))
-        return Termination.STARTED if is_there else Termination.GONE
+        return TerminationStatus.STARTED if is_there else TerminationStatus.GONE
 
     @hookimpl
     def karpenter_declare_tasks(self) -> Sequence[PeriodicTask]:

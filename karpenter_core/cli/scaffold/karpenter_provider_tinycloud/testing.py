@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.base import ObjectMeta
-from karpenter_core.testing.subject import Subject, Trouble
+from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 from karpenter_provider_tinycloud.api import TinyCloudNodeClass, TinyCloudNodeClassSpec
 from karpenter_provider_tinycloud.plugin import PREFIX, TinyCloud
 from karpenter_provider_tinycloud.simulated import TOKEN, SimulatedTinyCloud
@@ -26,19 +26,19 @@ def node_class(spec: TinyCloudNodeClassSpec) -> TinyCloudNodeClass:
 
 
 @contextmanager
-def subject() -> Generator[Subject, None, None]:
+def subject() -> Generator[ConformanceSubject, None, None]:
     """Start a cloud; end it."""
     with SimulatedTinyCloud() as cloud:
         yield subject_of(cloud)
 
 
-def subject_of(cloud: SimulatedTinyCloud) -> Subject:
+def subject_of(cloud: SimulatedTinyCloud) -> ConformanceSubject:
     """Tell the kit what this cloud can be made to do."""
 
     def drift(_: object, provider_id: str) -> None:
         cloud.machines[provider_id.removeprefix(PREFIX)]["image"] = "debian-v6"
 
-    return Subject(
+    return ConformanceSubject(
         name="tinycloud",
         make=TinyCloud,
         node_class=node_class(TinyCloudNodeClassSpec()),
@@ -47,16 +47,18 @@ def subject_of(cloud: SimulatedTinyCloud) -> Subject:
             "tinycloud-token": TOKEN,
             "tinycloud-timeout": timedelta(seconds=1),
         },
-        troubles=frozenset(Trouble),
+        troubles=frozenset(CloudTrouble),
         trouble=lambda _, trouble: cloud.trouble(trouble.value),
         node_manifest=lambda _, provider_id: cloud.boot(provider_id.removeprefix(PREFIX)),
-        held=lambda _: [PREFIX + machine_id for machine_id in cloud.machines],
-        foreign=lambda _: PREFIX + cloud.make_foreign(),
+        list_resources=lambda _: [PREFIX + machine_id for machine_id in cloud.machines],
+        create_foreign_instance=lambda _: PREFIX + cloud.make_foreign(),
         sell_out=lambda _, offering: cloud.sell_out(offering.zone),
         interrupt=lambda _, provider_id: cloud.announce(provider_id.removeprefix(PREFIX)),
         protect=lambda _, provider_id: cloud.protect(provider_id.removeprefix(PREFIX)),
         drift=drift,
         changed_node_class=node_class(TinyCloudNodeClassSpec(disk_gib=50)),
-        unusable={"no-such-image": node_class(TinyCloudNodeClassSpec(image="no-such-image"))},
+        unusable_node_classes={
+            "no-such-image": node_class(TinyCloudNodeClassSpec(image="no-such-image"))
+        },
         sdk_modules=("urllib.request",),
     )

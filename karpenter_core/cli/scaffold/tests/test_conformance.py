@@ -12,10 +12,10 @@ from karpenter_provider_tinycloud.testing import subject as simulated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from karpenter_core.testing.conformance import Subject
+    from karpenter_core.testing.conformance import ConformanceSubject
 
 
 @pytest.fixture
-def subject() -> Iterator[Subject]:
+def subject() -> Iterator[ConformanceSubject]:
     with simulated() as made:
         yield made

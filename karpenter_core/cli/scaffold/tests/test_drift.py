@@ -1,4 +1,4 @@
-"""Which changes make a machine be replaced."""
+"""Tests which changes replace a machine of tinycloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the provider refuses to start for."""
+"""Tests the settings with which the provider refuses to start."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What simulated clouds have in common: their time, the log of calls, faults and throttling."""
+"""Parts that simulated clouds share: time, the log of calls, faults, throttling."""

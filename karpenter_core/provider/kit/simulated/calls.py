@@ -1,4 +1,4 @@
-"""The log of calls to a simulated cloud: what was asked, when, and what came of it."""
+"""Records calls to a simulated cloud: action, time and outcome."""
 
 from __future__ import annotations
 

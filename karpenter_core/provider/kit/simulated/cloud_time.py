@@ -1,4 +1,4 @@
-"""The time in a simulated cloud: it can be let pass without waiting."""
+"""Holds the time of a simulated cloud, which tests advance without waiting."""
 
 from __future__ import annotations
 

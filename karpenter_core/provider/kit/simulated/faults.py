@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated cloud on demand: refusals, lost replies, silence, an outage.
+"""Injects faults into a simulated cloud: refusals, lost replies, outages.
 
 A fault strikes calls whose name matches (`CreateFleet`, `ec2:*`), as often as `times` says, or until
 it is taken away.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.kit.simulated.calls import NamedCall
 
-__all__ = ["CloudError", "Fault", "FaultKind", "Faults"]
+__all__ = ["CloudError", "CloudFault", "CloudFaultKind", "CloudFaults"]
 
 
 class CloudError(Exception):
@@ -30,7 +30,7 @@ class CloudError(Exception):
         self.status: Final = status
 
 
-class FaultKind(StrEnum):
+class CloudFaultKind(StrEnum):
     """What becomes of a call."""
 
     REFUSED = "refused"
@@ -45,10 +45,10 @@ class FaultKind(StrEnum):
 
 @final
 @dataclass(slots=True, kw_only=True, eq=False)
-class Fault:
+class CloudFault:
     """One fault; as a context, it lasts as long as the context."""
 
-    kind: FaultKind
+    kind: CloudFaultKind
     action: str
     """A shell pattern for the action, or for service and action with a colon between them."""
     error: CloudError | None = None
@@ -59,7 +59,7 @@ class Fault:
     """Which calls it strikes, by their parameters."""
     struck: int = 0
     """How often it has struck."""
-    board: Faults | None = field(default=None, repr=False)
+    board: CloudFaults | None = field(default=None, repr=False)
 
     def strikes(self, call: NamedCall) -> bool:
         """Whether it would strike this call."""
@@ -83,21 +83,21 @@ class Fault:
 
 
 @final
-class Faults:
+class CloudFaults:
     """The faults that are about."""
 
     def __init__(self) -> None:
         self._changed: Final = Condition()
-        self._faults: list[Fault] = []
+        self._faults: list[CloudFault] = []
 
-    def add(self, fault: Fault) -> Fault:
+    def add(self, fault: CloudFault) -> CloudFault:
         """Let a fault loose."""
         with self._changed:
             fault.board = self
             self._faults.append(fault)
         return fault
 
-    def remove(self, fault: Fault) -> None:
+    def remove(self, fault: CloudFault) -> None:
         """Take a fault away; one that is gone already is fine."""
         with self._changed:
             self._faults = [other for other in self._faults if other is not fault]
@@ -109,7 +109,7 @@ class Faults:
             self._faults = []
             self._changed.notify_all()
 
-    def strike(self, call: NamedCall) -> Fault | None:
+    def strike(self, call: NamedCall) -> CloudFault | None:
         """Return the first fault that strikes the call, and count it."""
         with self._changed:
             for fault in self._faults:
@@ -120,7 +120,7 @@ class Faults:
                     return fault
         return None
 
-    def hang(self, fault: Fault, *, seconds: float) -> None:
+    def hang(self, fault: CloudFault, *, seconds: float) -> None:
         """Wait until the fault is taken away, at most so long."""
         with self._changed:
             self._changed.wait_for(lambda: fault not in self._faults, timeout=seconds)

@@ -1,4 +1,4 @@
-"""How many calls a simulated cloud takes: a bucket of tokens for each action."""
+"""Limits calls to a simulated cloud by a bucket of tokens for each action."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-__all__ = ["Rate", "Rates"]
+__all__ = ["CallRate", "CallRates"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class CallRate:
     """Calls that may come at once, and how many more each second."""
 
     bucket: float
@@ -23,16 +23,16 @@ class Rate:
 
 
 @final
-class Rates:
+class CallRates:
     """Buckets of tokens by the name of a call; without rates nothing is throttled."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock: Final = clock
         self._lock: Final = Lock()
-        self._rates: Mapping[str, Rate] = {}
+        self._rates: Mapping[str, CallRate] = {}
         self._tokens: dict[str, tuple[float, datetime]] = {}
 
-    def set(self, rates: Mapping[str, Rate]) -> None:
+    def set(self, rates: Mapping[str, CallRate]) -> None:
         """Replace the rates, by name or by shell pattern for names; all buckets are full then."""
         with self._lock:
             self._rates = dict(rates)

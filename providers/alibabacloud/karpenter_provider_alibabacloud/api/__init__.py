@@ -1,1 +1,1 @@
-"""ECSNodeClass: what users write, what is found, and what the API server enforces."""
+"""The ECSNodeClass API: spec, status, and the rules of its CRD."""

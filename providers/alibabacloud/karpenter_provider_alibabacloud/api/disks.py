@@ -1,4 +1,4 @@
-"""The disks of instances: one for the system, and more for data."""
+"""Models of the system disk and the data disks in the spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of images that ACK publishes, and the aliases (`ContainerOS@latest`) that name them."""
+"""ACK's image families, and the aliases that name their images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of the kubelet's configuration that users can set."""
+"""Model of the kubelet settings that users can configure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _Periods = Annotated[
 
 
 class KubeletConfiguration(Model):
-    """What the kubelet is told; ACK's settings hold for what is left out."""
+    """Settings of the kubelet; ACK's settings hold for fields that are left out."""
 
     cel: ClassVar = (
         CEL(
@@ -87,29 +87,29 @@ class KubeletConfiguration(Model):
     cluster_dns: Annotated[tuple[str, ...], Field(alias="clusterDNS")] = ()
     """Addresses of the cluster's name servers."""
     max_pods: Annotated[int | None, _COUNT] = None
-    """How many pods a node takes."""
+    """Maximum number of pods on a node."""
     pods_per_core: Annotated[int | None, _COUNT] = None
-    """How many pods a node takes for each core, maxPods at most."""
+    """Maximum number of pods per core of the node, limited by maxPods."""
     system_reserved: _Reserved = Field(default_factory=dict)
-    """What is kept back for the system."""
+    """Resources that the node reserves for the system."""
     kube_reserved: _Reserved = Field(default_factory=dict)
-    """What is kept back for Kubernetes."""
+    """Resources that the node reserves for Kubernetes."""
     eviction_hard: _Thresholds = Field(default_factory=dict)
-    """Where pods are evicted at once, by signal: an amount, or a share such as 5%."""
+    """Thresholds of immediate eviction, by signal: an amount, or a share such as 5%."""
     eviction_soft: _Thresholds = Field(default_factory=dict)
-    """Where pods are evicted after a while, by signal: an amount, or a share such as 5%."""
+    """Thresholds of eviction after a grace period, by signal: an amount, or a share such as 5%."""
     eviction_soft_grace_period: _Periods = Field(default_factory=dict)
-    """How long that while is, by signal."""
+    """Grace periods of evictionSoft, by signal."""
     eviction_max_pod_grace_period: Annotated[int | None, Facets(format="int32")] = None
-    """How many seconds pods get at most to end when they are evicted after a while."""
+    """Maximum number of seconds that pods get to terminate in an eviction by evictionSoft."""
     image_gc_high_threshold_percent: Annotated[
         int | None, _PERCENT, Field(alias="imageGCHighThresholdPercent")
     ] = None
-    """How full the disk is when images that are not in use are removed."""
+    """Disk usage in percent at which the removal of unused images starts."""
     image_gc_low_threshold_percent: Annotated[
         int | None, _PERCENT, Field(alias="imageGCLowThresholdPercent")
     ] = None
-    """How full the disk is when that ends."""
+    """Disk usage in percent at which the removal of unused images ends."""
     cpu_cfs_quota: Annotated[bool | None, Field(alias="cpuCFSQuota")] = None
     """Whether limits of CPU are enforced."""
 

@@ -1,4 +1,4 @@
-"""ECSNodeClass (`karpenter.k8s.alibabacloud/v1alpha1`): what ECS instances of a NodePool are like.
+"""The ECSNodeClass resource (`karpenter.k8s.alibabacloud/v1alpha1`), its spec.
 
 Fields and defaults are those of Karpenter's Alibaba Cloud provider, so that its manifests mean the
 same here; each term of a list is judged on its own, and sizes are what ECS takes. Further fields
@@ -24,14 +24,14 @@ from karpenter_provider_alibabacloud.api.disks import (
     SystemDisk,
 )
 from karpenter_provider_alibabacloud.api.families import ImageAlias, ImageFamily, parse_alias
-from karpenter_provider_alibabacloud.api.found import (
+from karpenter_provider_alibabacloud.api.kubelet import KubeletConfiguration
+from karpenter_provider_alibabacloud.api.node_class_status import (
     CapacityReservation,
     ECSNodeClassStatus,
     Image,
     SecurityGroup,
     VSwitch,
 )
-from karpenter_provider_alibabacloud.api.kubelet import KubeletConfiguration
 from karpenter_provider_alibabacloud.api.options import MetadataOptions, SpotOptions
 from karpenter_provider_alibabacloud.api.terms import (
     MAX_TERMS,
@@ -81,7 +81,7 @@ def _not_beginning(subject: str, prefixes: tuple[str, ...]) -> str:
 
 
 class ECSNodeClassSpec(Model):
-    """What is wanted of the instances."""
+    """Desired configuration of the instances."""
 
     cel: ClassVar = (
         CEL(
@@ -99,15 +99,15 @@ class ECSNodeClassSpec(Model):
         Facets(max_items=MAX_TERMS, required=True),
         CEL("self.size() != 0", "at least one term is needed"),
     ] = ()
-    """Which vSwitches instances are put into."""
+    """Terms that select the vSwitches of the instances."""
     v_switch_selection_policy: Annotated[str, Facets(enum=("balanced", "cheapest"))] = "cheapest"
-    """Which zone is taken among those that can be had: the cheapest, or the one with fewest nodes."""
+    """Choice between available zones: the cheapest zone, or the zone with fewest nodes."""
     security_group_selector_terms: Annotated[
         tuple[SecurityGroupTerm, ...],
         Facets(max_items=MAX_TERMS, required=True),
         CEL("self.size() != 0", "at least one term is needed"),
     ] = ()
-    """Which security groups instances are in."""
+    """Terms that select the security groups of the instances."""
     image_selector_terms: Annotated[
         tuple[ImageTerm, ...],
         Facets(min_items=1, max_items=MAX_TERMS, required=True),
@@ -116,13 +116,13 @@ class ECSNodeClassSpec(Model):
             "a term with an alias must be the only one",
         ),
     ] = ()
-    """Which machine images instances run; the first that fits an instance type."""
+    """Terms that select machine images; an instance runs the first image that fits its type."""
     capacity_reservation_selector_terms: Annotated[
         tuple[CapacityReservationTerm, ...], Facets(max_items=MAX_TERMS)
     ] = ()
-    """Which private pools of capacity instances may be launched into."""
+    """Terms that select the private pools that instances may be launched into."""
     kubelet_configuration: KubeletConfiguration | None = None
-    """What the kubelet is told."""
+    """Settings of the kubelet."""
     system_disk: SystemDisk | None = None
     """The disk that instances boot from; unset, 20Gi of any category."""
     data_disks: Annotated[tuple[DataDisk, ...], Facets(max_items=16)] = ()
@@ -163,7 +163,7 @@ class ECSNodeClassSpec(Model):
     ] = ""
     """Resource group of the instances."""
     user_data: str = ""
-    """What runs at the first boot beside ACK's script: a shell script, or MIME parts of them."""
+    """User data of the first boot, beside ACK's script: a shell script, or MIME parts of scripts."""
     password: Annotated[str, Facets(pattern=_ROOT_LOGIN), Field(repr=False)] = ""
     """Password of root."""
     key_pair_name: Annotated[str, Facets(pattern=r"^[A-Za-z][A-Za-z\d._:-]{1,127}$")] = ""
@@ -173,7 +173,7 @@ class ECSNodeClassSpec(Model):
     ram_role_name: Annotated[str, Facets(pattern=r"^[A-Za-z\d._-]{1,64}$")] = ""
     """RAM role of the instances."""
     spot: SpotOptions | None = None
-    """How spot instances are bought."""
+    """Options of spot instances."""
     deployment_set_id: Annotated[
         str, Facets(pattern=r"^ds-[0-9a-z]+$"), Field(alias="deploymentSetId")
     ] = ""
@@ -185,7 +185,7 @@ class ECSNodeClassSpec(Model):
     ] = None
     """Bandwidth to the internet in Mbit/s; above zero, instances get a public address."""
     internet_charge_type: Annotated[str, Facets(enum=("PayByBandwidth", "PayByTraffic"))] = ""
-    """What that bandwidth is paid by."""
+    """Billing method of the public bandwidth."""
     node_pool_id: Annotated[str, Facets(pattern=r"^[0-9A-Za-z-]+$"), Field(alias="nodePoolId")] = ""
     """ACK's own node pool that its script is asked for; unset, the cluster's default one."""
 
@@ -218,7 +218,7 @@ class ECSNodeClassSpec(Model):
 
 
 class ECSNodeClass(NodeClass):
-    """What ECS instances are like: network, image, disks, tags and kubelet."""
+    """ECSNodeClass configures ECS instances: network, image, disks, tags and kubelet."""
 
     resource: ClassVar[CustomResource] = CustomResource(
         group=GROUP,

@@ -1,4 +1,4 @@
-"""How spot instances are bought, and what instances tell of themselves."""
+"""Models of the spot and metadata options in the spec."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALLOCATION_STRATEGIES: Final = ("lowest-price", "diversified", CAPACITY_OPTIMIZE
 
 
 class SpotOptions(Model):
-    """How spot instances are bought."""
+    """Options of spot instances."""
 
     price_limit: Annotated[
         float | None,
@@ -32,9 +32,9 @@ class SpotOptions(Model):
     duration_hours: Annotated[int | None, Facets(format="int32", minimum=0, maximum=1)] = None
     """Hours in which an instance is not taken back: 1, or 0, which is often cheaper; unset, the API's 1."""
     allocation_strategy: Annotated[str, Facets(enum=ALLOCATION_STRATEGIES)] = "lowest-price"
-    """What is preferred among types and zones."""
+    """Strategy that chooses between instance types and zones."""
     interruption_behavior: Annotated[str, Facets(enum=("terminate",))] = "terminate"
-    """What becomes of an instance that is taken back; stopped ones would never go."""
+    """Action on an instance that ECS reclaims; a stopped instance would never be deleted."""
 
 
 class MetadataOptions(Model):
@@ -47,4 +47,4 @@ class MetadataOptions(Model):
     http_put_response_hop_limit: Annotated[
         int | None, Facets(format="int32", minimum=1, maximum=64)
     ] = None
-    """How many hops an answer may travel: with 1, pods in their own network get no token."""
+    """Maximum number of hops of a response: with 1, pods in their own network get no token."""

@@ -1,4 +1,4 @@
-"""Selector terms: which vSwitches, groups, images and reservations a NodeClass means.
+"""Selector terms for vSwitches, groups, images and reservations.
 
 Terms of a list are alternatives; what stands in one term must hold together.
 """
@@ -118,7 +118,7 @@ class ImageTerm(Model):
     image_family: Annotated[str, Facets(min_length=1)] = ""
     """ECS's own image family, of which the newest image is taken."""
     owner_alias: Annotated[str, Facets(enum=IMAGE_OWNERS)] = ""
-    """Who owns the images: self, system or others; beside name, tags or imageFamily."""
+    """Owner of the images: self, system or others; beside name, tags or imageFamily."""
 
     @property
     def parsed_alias(self) -> ImageAlias | None:

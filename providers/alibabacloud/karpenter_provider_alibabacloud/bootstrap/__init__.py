@@ -1,1 +1,1 @@
-"""What makes a machine join the cluster: ACK's script, the kubelet's settings, users' own text."""
+"""Bootstraps nodes: ACK's attach script, kubelet settings, user data."""

@@ -1,4 +1,4 @@
-"""Whether machines that were launched join the cluster, which tells if the token in scripts is good."""
+"""Observes whether launched instances join, to detect expired tokens."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
 
-__all__ = ["JOIN_TIME", "Registrations"]
+__all__ = ["JOIN_TIME", "PendingRegistrations"]
 
 JOIN_TIME: Final = timedelta(minutes=10)
-"""A machine that ends earlier may still have been booting; the core gives up after a quarter of an hour."""
+"""An instance that ends earlier may still be booting; the core gives up after 15 minutes."""
 _FORGOTTEN_AFTER: Final = timedelta(hours=2)
 
 
-class Scripts(Protocol):
-    """What is told (`AttachScripts`)."""
+class RegistrationObserver(Protocol):
+    """Receives observed registrations (`AttachScripts`)."""
 
     def note_registered(self) -> None:
-        """Take down that a machine joined."""
+        """Record that an instance joined."""
         ...
 
     def note_unregistered(self) -> None:
-        """Take down that a machine did not join in time."""
+        """Record that an instance did not join in time."""
         ...
 
 
 @final
-class Registrations:
-    """The machines that this process launched and that have not joined yet; callable from any thread."""
+class PendingRegistrations:
+    """Instances launched by this process that have not joined yet; callable from any thread."""
 
-    def __init__(self, scripts: Scripts | None, clock: Clock) -> None:
+    def __init__(self, scripts: RegistrationObserver | None, clock: Clock) -> None:
         """Without `scripts`, in a cluster that is none of ACK's, nothing follows from it."""
         self._scripts: Final = scripts
         self._clock: Final = clock
@@ -44,7 +44,7 @@ class Registrations:
         """By provider id."""
 
     def note_launched(self, provider_ids: Iterable[str]) -> None:
-        """Take down that machines were launched, or were found to have been."""
+        """Record launched instances, also those of earlier calls."""
         now = self._clock.now()
         with self._lock:
             for provider_id in provider_ids:
@@ -55,14 +55,14 @@ class Registrations:
                 del self._launched_at[old]
 
     def note_registered(self, provider_id: str) -> None:
-        """Take down that the Node of a machine has registered."""
+        """Record that the Node of an instance has registered."""
         with self._lock:
             was_awaited = self._launched_at.pop(provider_id, None) is not None
         if was_awaited and self._scripts is not None:
             self._scripts.note_registered()
 
     def note_terminated(self, provider_ids: Iterable[str]) -> None:
-        """Take down that machines are to end; those that had time enough to join did not."""
+        """Record terminated instances; those older than `JOIN_TIME` did not join."""
         now = self._clock.now()
         with self._lock:
             ended = [self._launched_at.pop(provider_id, now) for provider_id in provider_ids]

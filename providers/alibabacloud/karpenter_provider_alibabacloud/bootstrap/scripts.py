@@ -1,7 +1,8 @@
-"""ACK's script that attaches a machine to the cluster.
+"""Fetches ACK's script that attaches an instance to the cluster.
 
-The script names a container runtime, and ACK takes that of the default node pool even when the pool is
-gone: docker, on clusters that have none any more. So what the node pools really use is put in its place.
+The script names a container runtime, and ACK takes that of the default node pool even when the pool
+is gone: docker, on clusters that have none any more. So the runtime that the node pools really use
+replaces it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import structlog
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = ["AttachScripts", "ContainerRuntime", "ScriptKey", "pool_runtime", "with_runtime"]
 
 TTL: Final = timedelta(hours=6)
 TOKEN_LIFE: Final = TTL + timedelta(hours=1)
-"""How long the token in a script is asked to be good: machines boot for a while after their launch."""
+"""Requested validity of the token in a script: instances boot for a while after their launch."""
 MISSED_REGISTRATIONS: Final = 3
 """After so many in a row the token is taken to have ended."""
 
@@ -37,7 +38,7 @@ _RUNTIME: Final = re.compile(r" --runtime +\S+ +--runtime-version +\S+")
 
 
 class ScriptKey(NamedTuple):
-    """What a script depends on, beside the cluster."""
+    """The inputs of a script, beside the cluster."""
 
     format_disk: bool = False
     """Whether the last data disk is formatted, and gets containers and the kubelet's directory."""
@@ -47,7 +48,7 @@ class ScriptKey(NamedTuple):
 
 
 class ContainerRuntime(NamedTuple):
-    """What runs containers on nodes, as ACK's script is told."""
+    """The container runtime of nodes, as ACK's script names it."""
 
     name: str
     version: str
@@ -91,7 +92,7 @@ def with_runtime(script: str, runtime: ContainerRuntime | None) -> str:
 class AttachScripts:
     """Fetches scripts and keeps them; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock, *, cluster_id: str) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock, *, cluster_id: str) -> None:
         self._clients: Final = clients
         self._clock: Final = clock
         self._cluster_id: Final = cluster_id
@@ -104,7 +105,7 @@ class AttachScripts:
         """Return the script.
 
         Raises:
-            CloudProviderError: ACK refused or did not answer (`discovery.calls`).
+            CloudProviderError: ACK refused or did not answer (`discovery.call_errors`).
         """
         found = self._cache.get(key)
         if found is None:
@@ -113,12 +114,12 @@ class AttachScripts:
         return found
 
     def note_registered(self) -> None:
-        """Take down that a machine joined: its token was good."""
+        """Record that an instance joined: its token was good."""
         with self._lock:
             self._missed = 0
 
     def note_unregistered(self) -> None:
-        """Take down that a machine did not join in time.
+        """Record that an instance did not join in time.
 
         After some in a row the scripts are fetched anew, once, as their tokens may have ended.
         """
@@ -128,11 +129,11 @@ class AttachScripts:
                 return
         for key in self._cache.items():
             self._cache.drop(key)
-        self._log.warning("machines do not join the cluster; ACK is asked for its script again")
+        self._log.warning("instances do not join the cluster; ACK's script is fetched again")
 
     def _fetched(self, key: ScriptKey) -> str:
         expires = self._clock.now() + TOKEN_LIFE
-        with calling():
+        with core_errors_of():
             answer = self._clients.ack.call(
                 "DescribeClusterAttachScripts",
                 {
@@ -154,7 +155,7 @@ class AttachScripts:
 
     def _runtime(self, key: ScriptKey) -> ContainerRuntime | None:
         try:
-            with calling():
+            with core_errors_of():
                 answer = self._clients.ack.call(
                     "DescribeClusterNodePools", {"ClusterId": self._cluster_id}
                 )

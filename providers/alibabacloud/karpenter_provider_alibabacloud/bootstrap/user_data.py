@@ -1,6 +1,7 @@
-"""User data: ACK's script with what the node is to be told, and users' own text around it.
+"""Builds user data from ACK's script, node settings and the user's text.
 
-Values alone. The same inputs give the same bytes: launches are gathered by equal user data.
+Pure functions of values. The same inputs give the same bytes: launches are grouped by equal user
+data.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST_BYTES",
-    "Bootstrap",
+    "BootstrapInput",
     "ack_user_data",
     "custom_user_data",
     "node_config",
@@ -62,16 +63,16 @@ _ALLOWED_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap:
-    """What a machine must be told to become the node that was planned."""
+class BootstrapInput:
+    """The input of user data: everything that makes an instance the planned node."""
 
     node_claim: NodeClaim
     capacity_type: str
     """As chosen at launch."""
     kubelet: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What the user has set, under the kubelet's own names."""
+    """Settings of the user, under the kubelet's own names."""
     max_pods: int | None = None
-    """What the kubelet is told of that, for this kind of machine; None to leave it to ACK."""
+    """The kubelet's limit of pods for the instance type; None to leave it to ACK."""
     user_data: str = ""
     """`spec.userData`, as the user wrote it."""
 
@@ -116,7 +117,7 @@ def node_config(kubelet: Mapping[str, object], *, max_pods: int | None) -> str:
     return _base64(json.dumps(config, separators=(",", ":")))
 
 
-def ack_user_data(script: str, bootstrap: Bootstrap, *, cluster_id: str) -> str:
+def ack_user_data(script: str, bootstrap: BootstrapInput, *, cluster_id: str) -> str:
     """Return the user data of a node of an ACK cluster, in base64.
 
     Parts of the user's archive that say `stage=pre` in their content type run before ACK's script,
@@ -132,7 +133,7 @@ def ack_user_data(script: str, bootstrap: Bootstrap, *, cluster_id: str) -> str:
     return _limited(mime_archive(ordered))
 
 
-def custom_user_data(bootstrap: Bootstrap) -> str:
+def custom_user_data(bootstrap: BootstrapInput) -> str:
     """Return the user data of a node of another cluster, in base64: the user's text.
 
     `{{labels}}`, `{{taints}}`, `{{maxPods}}` and `{{nodeClaim}}` in it are replaced.
@@ -155,7 +156,7 @@ def custom_user_data(bootstrap: Bootstrap) -> str:
     return _limited(text)
 
 
-def _command(script: str, bootstrap: Bootstrap, cluster_id: str) -> str:
+def _command(script: str, bootstrap: BootstrapInput, cluster_id: str) -> str:
     claim = bootstrap.node_claim
     acks = {ACK_NODE_LABEL: "true", ACK_CLUSTER_LABEL: cluster_id}
     others = node_labels(claim.metadata.labels, capacity_type=bootstrap.capacity_type)

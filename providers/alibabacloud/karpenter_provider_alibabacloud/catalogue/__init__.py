@@ -1,1 +1,1 @@
-"""Instance types: what the region sells, what a node of each holds, how each can be bought."""
+"""The instance type catalogue: type facts, node capacity and offerings."""

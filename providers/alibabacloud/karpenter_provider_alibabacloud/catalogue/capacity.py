@@ -1,4 +1,4 @@
-"""What a node of an instance type holds."""
+"""Computes the capacity of a node of an instance type."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from karpenter_provider_alibabacloud.discovery.cluster import CUSTOM_CLUSTER, Cn
 if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.api.kubelet import KubeletConfiguration
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClassSpec
-    from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts
+    from karpenter_provider_alibabacloud.catalogue.instance_type_info import InstanceTypeInfo
     from karpenter_provider_alibabacloud.discovery.cluster import ClusterDetails
 
 __all__ = [
     "NodePods",
     "capacity_of",
+    "configures_kubelet",
     "ephemeral_storage_gib",
     "estimated_memory_bytes",
     "fits_network",
     "network_pods",
     "node_pods",
-    "tells_kubelet",
 ]
 
 MIB: Final = 2**20
@@ -46,14 +46,14 @@ _GPU_RESOURCES: Final = {"nvidia": labels.NVIDIA_GPU, "amd": labels.AMD_GPU}
 
 
 class NodePods(NamedTuple):
-    """How many pods a node takes."""
+    """Maximum number of pods on a node."""
 
     pods: int
-    told: int | None
-    """What the kubelet must be told for that; None where it is what ACK's script does anyway."""
+    kubelet_max_pods: int | None
+    """The kubelet's setting for that; None where ACK's script sets it anyway."""
 
 
-def tells_kubelet(cluster: ClusterDetails) -> bool:
+def configures_kubelet(cluster: ClusterDetails) -> bool:
     """Whether `spec.kubeletConfiguration` reaches kubelets, which ACK's script takes it to."""
     return _has_script(cluster)
 
@@ -62,20 +62,18 @@ def _has_script(cluster: ClusterDetails) -> bool:
     return cluster != CUSTOM_CLUSTER
 
 
-def fits_network(facts: InstanceTypeFacts, cluster: ClusterDetails) -> bool:
+def fits_network(info: InstanceTypeInfo, cluster: ClusterDetails) -> bool:
     """Whether nodes of a type can be in the cluster's network at all."""
-    return (
-        cluster.cni is not Cni.TERWAY_ENIIP or _terway_addresses(facts) >= FEWEST_TERWAY_ADDRESSES
-    )
+    return cluster.cni is not Cni.TERWAY_ENIIP or _terway_addresses(info) >= FEWEST_TERWAY_ADDRESSES
 
 
-def network_pods(facts: InstanceTypeFacts, cluster: ClusterDetails) -> int:
-    """Return for how many pods the cluster's network has room on a node."""
+def network_pods(info: InstanceTypeInfo, cluster: ClusterDetails) -> int:
+    """Return the number of pods that the cluster's network allows on a node."""
     match cluster.cni:
         case Cni.TERWAY_ENIIP:
-            return _terway_addresses(facts) + HOST_NETWORK_PODS
+            return _terway_addresses(info) + HOST_NETWORK_PODS
         case Cni.TERWAY_ENI:
-            return max(0, facts.enis - 1) + HOST_NETWORK_PODS
+            return max(0, info.enis - 1) + HOST_NETWORK_PODS
         case Cni.FLANNEL:
             mask = cluster.node_cidr_mask
             return FLANNEL_PODS if mask is None else 2 ** max(0, _ADDRESS_BITS - mask)
@@ -84,51 +82,51 @@ def network_pods(facts: InstanceTypeFacts, cluster: ClusterDetails) -> int:
 
 
 def node_pods(
-    facts: InstanceTypeFacts, kubelet: KubeletConfiguration | None, cluster: ClusterDetails
+    info: InstanceTypeInfo, kubelet: KubeletConfiguration | None, cluster: ClusterDetails
 ) -> NodePods:
     """Return how many pods a node takes, as the NodeClass and the network have it.
 
     ACK's script takes no pods per core, so they count by way of the number that the kubelet is told.
     In a cluster that is none of ACK's nobody tells it, and they count for nothing.
     """
-    pods = network_pods(facts, cluster)
+    pods = network_pods(info, cluster)
     if kubelet is None:
         return NodePods(pods, None)
     told = kubelet.max_pods
     if told is not None:
         pods = told
-    if kubelet.pods_per_core and tells_kubelet(cluster):
-        pods = told = min(kubelet.pods_per_core * facts.cpu_cores, pods)
+    if kubelet.pods_per_core and configures_kubelet(cluster):
+        pods = told = min(kubelet.pods_per_core * info.cpu_cores, pods)
     return NodePods(pods, told)
 
 
 def capacity_of(
-    facts: InstanceTypeFacts, *, pods: int, memory_bytes: int, ephemeral_storage_gib: int
+    info: InstanceTypeInfo, *, pods: int, memory_bytes: int, ephemeral_storage_gib: int
 ) -> dict[str, int]:
     """Return the node's capacity, in the core's units; resources that it has none of are left out.
 
     `memory_bytes` is what was seen of such nodes, or `estimated_memory_bytes`.
     """
     capacity = {
-        CPU: facts.cpu_cores * 1000,
+        CPU: info.cpu_cores * 1000,
         MEMORY: memory_bytes,
         EPHEMERAL_STORAGE: ephemeral_storage_gib * GIB,
         PODS: pods,
     }
-    extended = {labels.ENI: facts.enis - 1}
-    maker = facts.gpu_spec.split(" ", 1)[0].lower()
+    extended = {labels.ENI: info.enis - 1}
+    maker = info.gpu_spec.split(" ", 1)[0].lower()
     if maker in _GPU_RESOURCES:
-        extended[_GPU_RESOURCES[maker]] = facts.gpus
+        extended[_GPU_RESOURCES[maker]] = info.gpus
     return capacity | {name: count for name, count in sorted(extended.items()) if count > 0}
 
 
-def estimated_memory_bytes(facts: InstanceTypeFacts, *, overhead_percent: float) -> int:
+def estimated_memory_bytes(info: InstanceTypeInfo, *, overhead_percent: float) -> int:
     """Return how much memory the kernel is likely to see, in whole MiB.
 
     `overhead_percent` is a share of 1 that the hypervisor and the kernel's image take (the setting's
     name says percent; its default is 0.065).
     """
-    mib = facts.memory_mib
+    mib = info.memory_mib
     return (mib - ceil(mib * overhead_percent - _ROUNDING)) * MIB
 
 
@@ -142,6 +140,6 @@ def ephemeral_storage_gib(spec: ECSNodeClassSpec, cluster: ClusterDetails) -> in
     return spec.system_disk_gib
 
 
-def _terway_addresses(facts: InstanceTypeFacts) -> int:
+def _terway_addresses(info: InstanceTypeInfo) -> int:
     """Count the addresses of all interfaces but the primary one, which is the node's own."""
-    return max(0, facts.enis - 1) * facts.ips_per_eni
+    return max(0, info.enis - 1) * info.ips_per_eni

@@ -1,10 +1,11 @@
-"""How an instance type can be bought now.
+"""Builds the current offerings of an instance type.
 
-Only zones are offered in which the type was ever listed and the NodeClass has a vSwitch: the type's
-requirements name the same zones, and pods that spread over zones count them. What cannot be had there
-just now is listed as unavailable, so that a node which runs there keeps its place in the catalogue.
+A type is offered only in zones that ever listed it and in which the NodeClass has a vSwitch: the
+type's requirements name the same zones, and pods that spread over zones count them. An offering
+without capacity at the moment is listed as unavailable, so that a node that runs there keeps its
+place in the catalogue.
 
-A price that is not known is estimated: a type nobody asked the price of can be had all the same.
+An unknown price is estimated: a type whose price was never requested can be launched all the same.
 """
 
 from __future__ import annotations
@@ -14,42 +15,40 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.provider.catalogue import Offering, Price
-from karpenter_core.provider.kit.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud.catalogue.requirements import offering_requirements
 from karpenter_provider_alibabacloud.catalogue.stock import DEFAULT_SPOT_HOURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from karpenter_core.provider.kit.unavailable import Shortages
+    from karpenter_core.provider.kit.unavailable_offerings import UnavailableSnapshot
     from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservation
-    from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts
-    from karpenter_provider_alibabacloud.catalogue.stock import Stock
+    from karpenter_provider_alibabacloud.catalogue.instance_type_info import InstanceTypeInfo
+    from karpenter_provider_alibabacloud.catalogue.stock import RegionStock
 
 __all__ = [
-    "Market",
+    "MarketState",
     "OfferingRow",
     "PriceList",
-    "SoldType",
+    "PurchasableType",
     "ZoneVSwitches",
     "offering_rows",
     "offerings_of",
 ]
 
 _RESERVED_DISCOUNT: Final = 10_000_000
-"""What is paid for in any case is as good as free, and yet a smaller machine is cheaper."""
+"""Reserved capacity is paid for anyway, so almost free; a smaller type is still cheaper."""
 
 
 class PriceList(Protocol):
-    """What is asked of `prices.Prices`."""
+    """The methods of `prices.RegionPrices` that the catalogue uses."""
 
-    def on_demand(self, facts: InstanceTypeFacts) -> Price:
+    def on_demand(self, info: InstanceTypeInfo) -> Price:
         """Return the on-demand price, if need be an estimate."""
         ...
 
-    def spot(
-        self, facts: InstanceTypeFacts, zone: str, *, hours: int = DEFAULT_SPOT_HOURS
-    ) -> Price:
+    def spot(self, info: InstanceTypeInfo, zone: str, *, hours: int = DEFAULT_SPOT_HOURS) -> Price:
         """Return the spot price in a zone, if need be an estimate."""
         ...
 
@@ -62,12 +61,12 @@ class ZoneVSwitches(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SoldType:
+class PurchasableType:
     """An instance type as one NodeClass may buy it."""
 
-    facts: InstanceTypeFacts
+    info: InstanceTypeInfo
     on_demand: tuple[ZoneVSwitches, ...] = ()
-    """Where it was ever listed and the NodeClass has a vSwitch; sorted by zone."""
+    """Zones that ever listed the type and have a vSwitch of the NodeClass; sorted by zone."""
     spot: tuple[ZoneVSwitches, ...] = ()
     """The same for spot."""
     has_image: bool = True
@@ -75,20 +74,20 @@ class SoldType:
     spot_hours: int = DEFAULT_SPOT_HOURS
     """For how long spot instances are safe at least."""
     spot_price_limit: float | None = None
-    """What spot may cost per hour at most."""
+    """Maximum price of spot per hour."""
     reservations: tuple[CapacityReservation, ...] = ()
     """Private pools of this type in zones with a vSwitch; sorted by id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
-    """What of a region's offerings can be had at one moment, and for how much."""
+class MarketState:
+    """Prices, stock and reservations of a region at one moment."""
 
-    stock: Stock
+    stock: RegionStock
     prices: PriceList
-    shortages: Shortages
+    shortages: UnavailableSnapshot
     reserved_left: Callable[[str], int]
-    """How many machines are left of a private pool, by its id."""
+    """Number of instances left of each private pool, by its id."""
 
 
 class OfferingRow(NamedTuple):
@@ -100,20 +99,20 @@ class OfferingRow(NamedTuple):
     available: bool
     reservation: str = ""
     """Id of the private pool."""
-    left: int = 0
-    """How many machines are left of it."""
+    reservation_left: int = 0
+    """Number of instances left of it."""
 
 
-def offering_rows(sold: SoldType, market: Market) -> tuple[OfferingRow, ...]:
+def offering_rows(sold: PurchasableType, market: MarketState) -> tuple[OfferingRow, ...]:
     """Return all ways to buy a type, on demand first, then spot, then private pools."""
     return (*_on_demand(sold, market), *_spot(sold, market), *_reserved(sold, market))
 
 
-def _on_demand(sold: SoldType, market: Market) -> Iterator[OfferingRow]:
+def _on_demand(sold: PurchasableType, market: MarketState) -> Iterator[OfferingRow]:
     if not sold.on_demand:
         return
-    price = market.prices.on_demand(sold.facts)
-    in_stock = market.stock.on_demand.get(sold.facts.name, ())
+    price = market.prices.on_demand(sold.info)
+    in_stock = market.stock.on_demand.get(sold.info.name, ())
     for each in sold.on_demand:
         available = (
             sold.has_image
@@ -123,11 +122,11 @@ def _on_demand(sold: SoldType, market: Market) -> Iterator[OfferingRow]:
         yield OfferingRow(ON_DEMAND, each.zone, price, available)
 
 
-def _spot(sold: SoldType, market: Market) -> Iterator[OfferingRow]:
-    in_stock = market.stock.spot_zones(sold.facts.name, sold.spot_hours)
+def _spot(sold: PurchasableType, market: MarketState) -> Iterator[OfferingRow]:
+    in_stock = market.stock.spot_zones(sold.info.name, sold.spot_hours)
     limit = sold.spot_price_limit
     for each in sold.spot:
-        price = market.prices.spot(sold.facts, each.zone, hours=sold.spot_hours)
+        price = market.prices.spot(sold.info, each.zone, hours=sold.spot_hours)
         available = (
             sold.has_image
             and each.zone in in_stock
@@ -137,10 +136,10 @@ def _spot(sold: SoldType, market: Market) -> Iterator[OfferingRow]:
         yield OfferingRow(SPOT, each.zone, price, available)
 
 
-def _reserved(sold: SoldType, market: Market) -> Iterator[OfferingRow]:
+def _reserved(sold: PurchasableType, market: MarketState) -> Iterator[OfferingRow]:
     if not sold.reservations:
         return
-    on_demand = market.prices.on_demand(sold.facts)
+    on_demand = market.prices.on_demand(sold.info)
     price = Price(on_demand.amount / _RESERVED_DISCOUNT, on_demand.currency)
     for pool in sold.reservations:
         left = max(0, market.reserved_left(pool.id))
@@ -149,11 +148,11 @@ def _reserved(sold: SoldType, market: Market) -> Iterator[OfferingRow]:
 
 
 def _is_short(
-    sold: SoldType, zone: ZoneVSwitches, capacity_type: str, shortages: Shortages
+    sold: PurchasableType, zone: ZoneVSwitches, capacity_type: str, shortages: UnavailableSnapshot
 ) -> bool:
     if shortages.is_empty:
         return False
-    mark = OfferingMark(sold.facts.name, zone.zone, capacity_type)
+    mark = UnavailableOffering(sold.info.name, zone.zone, capacity_type)
     return shortages.is_unavailable(mark, zone.v_switches)
 
 
@@ -164,7 +163,7 @@ def offerings_of(rows: Iterable[OfferingRow]) -> tuple[Offering, ...]:
             requirements=offering_requirements(row.capacity_type, row.zone, row.reservation),
             price=row.price,
             available=row.available,
-            reservation_capacity=row.left,
+            reservation_capacity=row.reservation_left,
         )
         for row in rows
     )

@@ -1,8 +1,8 @@
-"""Which labels nodes of an instance type have.
+"""Computes the labels that nodes of an instance type have.
 
-Every well-known label is defined, as absent where it does not apply, so that a pod that asks for a GPU
-is told why no other type will do. What follows from the type alone is the same for every NodeClass, and
-equal sets are one object.
+Every well-known label is defined, as absent where it does not apply, so that the error of a pod
+that asks for a GPU names the reason why no other type fits. Requirements that follow from the type
+alone are the same for every NodeClass, and equal sets are one object.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.provider.catalogue import Requirement, Requirements
 from karpenter_provider_alibabacloud import labels
-from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts, read_name
+from karpenter_provider_alibabacloud.catalogue.instance_type_info import InstanceTypeInfo, read_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,8 +33,8 @@ __all__ = [
     "instance_labels",
     "is_any_of",
     "offering_requirements",
-    "place_values",
     "requirements_of",
+    "zone_values",
 ]
 
 _LINUX: Final = "linux"
@@ -58,32 +58,32 @@ def is_any_of(key: str, *values: str) -> Requirement:
     return Requirement.of(key, "In" if values else "DoesNotExist", values)
 
 
-def instance_labels(facts: InstanceTypeFacts) -> dict[str, str]:
+def instance_labels(info: InstanceTypeInfo) -> dict[str, str]:
     """Return the labels under `karpenter.k8s.alibabacloud` that follow from an instance type alone."""
-    name = read_name(facts.name, family=facts.family)
+    name = read_name(info.name, family=info.family)
     found = {
         labels.INSTANCE_CATEGORY: name.category,
         labels.INSTANCE_GENERATION: name.generation,
         labels.INSTANCE_FAMILY: name.family,
         labels.INSTANCE_SIZE: name.size,
-        labels.INSTANCE_CPU: str(facts.cpu_cores),
-        labels.INSTANCE_CPU_MODEL: _cpu_model(facts.processor_model),
-        labels.INSTANCE_MEMORY: str(facts.memory_mib),
-        labels.INSTANCE_FAMILY_LEVEL: facts.family_level,
-        labels.INSTANCE_NVME: facts.nvme,
+        labels.INSTANCE_CPU: str(info.cpu_cores),
+        labels.INSTANCE_CPU_MODEL: _cpu_model(info.processor_model),
+        labels.INSTANCE_MEMORY: str(info.memory_mib),
+        labels.INSTANCE_FAMILY_LEVEL: info.family_level,
+        labels.INSTANCE_NVME: info.nvme,
     }
-    if facts.bandwidth_kbps:
-        bandwidth = round(facts.bandwidth_kbps / _KBPS_PER_MBPS)
+    if info.bandwidth_kbps:
+        bandwidth = round(info.bandwidth_kbps / _KBPS_PER_MBPS)
         found[labels.INSTANCE_NETWORK_BANDWIDTH] = str(bandwidth)
-    if facts.local_disks and facts.local_disk_gib:
-        found[labels.INSTANCE_LOCAL_DISK_CATEGORY] = facts.local_disk_category
-        found[labels.INSTANCE_LOCAL_DISK_SIZE] = str(facts.local_disks * facts.local_disk_gib)
-    if facts.gpus:
-        found[labels.INSTANCE_GPU_NAME] = _label_value(facts.gpu_spec)
-        found[labels.INSTANCE_GPU_MANUFACTURER] = facts.gpu_spec.split(" ", 1)[0]
-        found[labels.INSTANCE_GPU_COUNT] = str(facts.gpus)
-        if facts.gpu_memory_gib:
-            found[labels.INSTANCE_GPU_MEMORY] = f"{facts.gpu_memory_gib:g}"
+    if info.local_disks and info.local_disk_gib:
+        found[labels.INSTANCE_LOCAL_DISK_CATEGORY] = info.local_disk_category
+        found[labels.INSTANCE_LOCAL_DISK_SIZE] = str(info.local_disks * info.local_disk_gib)
+    if info.gpus:
+        found[labels.INSTANCE_GPU_NAME] = _label_value(info.gpu_spec)
+        found[labels.INSTANCE_GPU_MANUFACTURER] = info.gpu_spec.split(" ", 1)[0]
+        found[labels.INSTANCE_GPU_COUNT] = str(info.gpus)
+        if info.gpu_memory_gib:
+            found[labels.INSTANCE_GPU_MEMORY] = f"{info.gpu_memory_gib:g}"
     return {key: value for key, value in found.items() if value}
 
 
@@ -95,7 +95,7 @@ def _label_value(text: str) -> str:
     return _NOT_IN_A_VALUE.sub("-", text.lower()).strip("-._")
 
 
-def place_values(
+def zone_values(
     *, zones: Iterable[str], capacity_types: Iterable[str], reservations: Iterable[str]
 ) -> Values:
     """Return what a NodeClass and the stock say of a type's nodes, each in a fixed order."""
@@ -109,11 +109,11 @@ def place_values(
 
 
 @lru_cache(maxsize=4096)
-def _fixed(facts: InstanceTypeFacts, region: str) -> tuple[Requirement, ...]:
-    told = instance_labels(facts)
+def _type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement, ...]:
+    told = instance_labels(info)
     return (
-        is_any_of(INSTANCE_TYPE, facts.name),
-        is_any_of(ARCH, *((facts.architecture,) if facts.architecture else ())),
+        is_any_of(INSTANCE_TYPE, info.name),
+        is_any_of(ARCH, *((info.architecture,) if info.architecture else ())),
         is_any_of(OS, _LINUX),
         is_any_of(WINDOWS_BUILD),
         is_any_of(REGION, region),
@@ -125,10 +125,10 @@ def _fixed(facts: InstanceTypeFacts, region: str) -> tuple[Requirement, ...]:
 
 
 @lru_cache(maxsize=16384)
-def requirements_of(facts: InstanceTypeFacts, region: str, values: Values) -> Requirements:
+def requirements_of(info: InstanceTypeInfo, region: str, values: Values) -> Requirements:
     """Return what nodes of a type have, `values` by where they can be and the rest by the type."""
     return Requirements(
-        (*_fixed(facts, region), *(is_any_of(key, *texts) for key, texts in values))
+        (*_type_requirements(info, region), *(is_any_of(key, *texts) for key, texts in values))
     )
 
 

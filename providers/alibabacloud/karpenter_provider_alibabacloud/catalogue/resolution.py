@@ -1,6 +1,6 @@
-"""What the types of a region are to one NodeClass, whatever they cost and whatever is in stock now.
+"""Resolves a region's types for one NodeClass, without prices or stock.
 
-Of values alone: the same types, zones and NodeClass give the same result in every process.
+Pure functions of values: the same types, zones and NodeClass give the same result in every process.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from karpenter_core.provider.catalogue import Requirements
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.catalogue.capacity import (
     capacity_of,
+    configures_kubelet,
     ephemeral_storage_gib,
     estimated_memory_bytes,
     fits_network,
     node_pods,
-    tells_kubelet,
 )
-from karpenter_provider_alibabacloud.catalogue.offerings import SoldType, ZoneVSwitches
+from karpenter_provider_alibabacloud.catalogue.offerings import PurchasableType, ZoneVSwitches
 from karpenter_provider_alibabacloud.catalogue.overhead import overhead_of
-from karpenter_provider_alibabacloud.catalogue.requirements import place_values, requirements_of
+from karpenter_provider_alibabacloud.catalogue.requirements import requirements_of, zone_values
 from karpenter_provider_alibabacloud.catalogue.stock import DEFAULT_SPOT_HOURS
 
 if TYPE_CHECKING:
@@ -35,39 +35,39 @@ if TYPE_CHECKING:
         ECSNodeClass,
         ECSNodeClassSpec,
     )
-    from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts
-    from karpenter_provider_alibabacloud.catalogue.stock import Stock
+    from karpenter_provider_alibabacloud.catalogue.instance_type_info import InstanceTypeInfo
+    from karpenter_provider_alibabacloud.catalogue.stock import RegionStock
     from karpenter_provider_alibabacloud.discovery.cluster import ClusterDetails
 
-__all__ = ["Inputs", "ResolvedType", "Resolver", "class_key", "spot_hours"]
+__all__ = ["ResolvedType", "TypeInputs", "TypeResolver", "node_class_key", "spot_hours"]
 
 _KNOWN_LABELS: Final = WELL_KNOWN | labels.WELL_KNOWN
 
 
-class Inputs(NamedTuple):
-    """What a resolved type depends on beside its NodeClass."""
+class TypeInputs(NamedTuple):
+    """The inputs of a resolved type beside its NodeClass."""
 
-    facts: InstanceTypeFacts
+    info: InstanceTypeInfo
     on_demand_zones: tuple[str, ...]
-    """Where it was ever listed; sorted."""
+    """Zones that ever listed the type; sorted."""
     spot_zones: tuple[str, ...]
     memory_bytes: Mapping[str, int]
-    """What was seen of its nodes, by id of the image."""
+    """Memory observed on its nodes, by id of the image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedType:
     """An instance type for one NodeClass, without its offerings."""
 
-    inputs: Inputs
-    sold: SoldType
+    inputs: TypeInputs
+    sold: PurchasableType
     requirements: Requirements
     capacity: Resources
     overhead: Overhead
     image_id: str
     """The image that its nodes boot; empty when the NodeClass has none that fits."""
     max_pods: int | None
-    """What its kubelet is told; None for what it does anyway."""
+    """The kubelet's limit of pods; None for the kubelet's own."""
 
     def is_like(self, other: ResolvedType) -> bool:
         """Whether a list shows both alike, when they can be bought alike."""
@@ -84,14 +84,14 @@ def spot_hours(spec: ECSNodeClassSpec) -> int:
     return DEFAULT_SPOT_HOURS if hours is None else hours
 
 
-def class_key(node_class: ECSNodeClass, cluster: ClusterDetails) -> Hashable:
+def node_class_key(node_class: ECSNodeClass, cluster: ClusterDetails) -> Hashable:
     """Return a value that is equal for NodeClasses whose types are resolved alike."""
     spec, status = node_class.spec, node_class.status
     kubelet = spec.kubelet_configuration
     return (
         cluster.cni,
         cluster.node_cidr_mask,
-        tells_kubelet(cluster),
+        configures_kubelet(cluster),
         # Ordered by free addresses, which change with every launch.
         tuple(sorted((each.zone_id, each.id) for each in status.v_switches)),
         tuple(sorted((it.id, it.zone_id, it.instance_type) for it in status.capacity_reservations)),
@@ -104,8 +104,8 @@ def class_key(node_class: ECSNodeClass, cluster: ClusterDetails) -> Hashable:
 
 
 @final
-class Resolver:
-    """Resolves the types of a region for one NodeClass, and for all of the same `class_key`."""
+class TypeResolver:
+    """Resolves the types of a region for one NodeClass, and for all of the same `node_class_key`."""
 
     def __init__(
         self,
@@ -135,27 +135,27 @@ class Resolver:
             for image in node_class.status.images
         )
 
-    def is_sold(self, facts: InstanceTypeFacts, stock: Stock) -> bool:
+    def is_sold(self, info: InstanceTypeInfo, stock: RegionStock) -> bool:
         """Whether the region sells a type, and the cluster's network takes it."""
         return (
-            facts.name in stock.on_demand_listed or facts.name in stock.spot_listed
-        ) and fits_network(facts, self._cluster)
+            info.name in stock.on_demand_listed or info.name in stock.spot_listed
+        ) and fits_network(info, self._cluster)
 
-    def resolve(self, inputs: Inputs) -> ResolvedType:
+    def resolve(self, inputs: TypeInputs) -> ResolvedType:
         """Resolve one type.
 
         Raises:
             ValueError: a field of `spec.kubeletConfiguration` cannot be used; names field and value.
         """
-        facts = inputs.facts
+        info = inputs.info
         on_demand = self._zones(inputs.on_demand_zones)
         spot = self._zones(inputs.spot_zones)
-        reservations = self._reservations.get(facts.name, ())
+        reservations = self._reservations.get(info.name, ())
         ways = ((ON_DEMAND, on_demand), (SPOT, spot), (RESERVED, reservations))
         requirements = requirements_of(
-            facts,
+            info,
             self._region,
-            place_values(
+            zone_values(
                 zones=(
                     *(each.zone for each in (*on_demand, *spot)),
                     *(pool.zone_id for pool in reservations),
@@ -165,20 +165,20 @@ class Resolver:
             ),
         )
         image = self._image_for(requirements)
-        pods = node_pods(facts, self._spec.kubelet_configuration, self._cluster)
+        pods = node_pods(info, self._spec.kubelet_configuration, self._cluster)
         memory_bytes = inputs.memory_bytes.get(image) or estimated_memory_bytes(
-            facts, overhead_percent=self._overhead_percent
+            info, overhead_percent=self._overhead_percent
         )
         capacity = capacity_of(
-            facts,
+            info,
             pods=pods.pods,
             memory_bytes=memory_bytes,
             ephemeral_storage_gib=self._ephemeral_gib,
         )
         return ResolvedType(
             inputs=inputs,
-            sold=SoldType(
-                facts=facts,
+            sold=PurchasableType(
+                info=info,
                 on_demand=on_demand,
                 spot=spot,
                 has_image=bool(image),
@@ -189,14 +189,14 @@ class Resolver:
             requirements=requirements,
             capacity=capacity,
             overhead=overhead_of(
-                facts,
+                info,
                 capacity,
                 pods=pods.pods,
                 kubelet=self._spec.kubelet_configuration,
                 cluster=self._cluster,
             ),
             image_id=image,
-            max_pods=pods.told,
+            max_pods=pods.kubelet_max_pods,
         )
 
     def _zones(self, zones: Iterable[str]) -> tuple[ZoneVSwitches, ...]:

@@ -1,10 +1,11 @@
-"""What is in stock: which types a zone sells now, on demand and as spot.
+"""Reads which types each zone has in stock, on demand and as spot.
 
-Stock changes by the minute, and one answer tells of all types in all zones. Two questions are asked, one
-for each way to buy; a region without spot, or an answer that did not come, leaves the other one as it is.
+Stock changes by the minute, and one answer covers all types in all zones. There is one call for
+on-demand and one for spot; where a region has no spot, or a call is not answered, the other one is
+not affected.
 
-Where a type was listed once it stays known, in stock or not: a node that runs there has not become one of
-a type that does not exist.
+A zone that listed a type once keeps it, in stock or not: the type of a node that runs there must
+not vanish from the catalogue.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import msgspec
 import structlog
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.cached_response import CachedResponse
 from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_core.provider.kit.kept_answer import KeptAnswer
-from karpenter_provider_alibabacloud.catalogue.facts import list_at
-from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,16 +33,16 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = [
     "DEFAULT_SPOT_HOURS",
     "REFRESH_PERIOD",
     "SPOT_STRATEGY",
-    "CapacityErrors",
-    "Listing",
-    "Stock",
-    "StockBook",
+    "CapacityErrorCounter",
+    "RegionStock",
+    "StockListing",
+    "StockReader",
     "ZonesByType",
     "available_zones",
     "read_listing",
@@ -65,7 +66,7 @@ ZonesByType: TypeAlias = Mapping[str, tuple[str, ...]]
 """Zones by name of the type, both sorted."""
 
 
-class Listing(NamedTuple):
+class StockListing(NamedTuple):
     """One answer of DescribeAvailableResource."""
 
     in_stock: ZonesByType
@@ -74,14 +75,14 @@ class Listing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stock:
-    """What a region sells at one moment."""
+class RegionStock:
+    """The stock of a region at one moment."""
 
     on_demand: ZonesByType
     spot: Mapping[str, ZonesByType] = field(default_factory=dict[str, ZonesByType])
     """By the hours that an instance is let live at least, as text."""
     on_demand_listed: ZonesByType = field(default_factory=dict[str, tuple[str, ...]])
-    """Where types were ever listed, in stock or not."""
+    """Zones that ever listed each type, in stock or not."""
     spot_listed: ZonesByType = field(default_factory=dict[str, tuple[str, ...]])
 
     def spot_zones(self, instance_type: str, hours: int = DEFAULT_SPOT_HOURS) -> tuple[str, ...]:
@@ -109,7 +110,7 @@ def available_zones(
                 yield str(zone.get("ZoneId", "")), resource, can_be_had
 
 
-def read_listing(body: Mapping[str, Any]) -> Listing:
+def read_listing(body: Mapping[str, Any]) -> StockListing:
     """Read an answer of DescribeAvailableResource about instance types."""
     in_stock: dict[str, set[str]] = {}
     listed: dict[str, set[str]] = {}
@@ -119,18 +120,18 @@ def read_listing(body: Mapping[str, Any]) -> Listing:
             listed.setdefault(name, set()).add(zone)
             if can_be_had:
                 in_stock.setdefault(name, set()).add(zone)
-    return Listing(_sorted(in_stock), _sorted(listed))
+    return StockListing(_sorted(in_stock), _sorted(listed))
 
 
 @final
-class StockBook:
+class StockReader:
     """The stock as last read; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock, cache_folder: Path) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock, cache_folder: Path) -> None:
         self._clients: Final = clients
         self._lock: Final = Lock()
         self._spot_hours: Final = {DEFAULT_SPOT_HOURS}
-        self._answer: Final = KeptAnswer[Stock](
+        self._answer: Final = CachedResponse[RegionStock](
             clock,
             DiskCache(cache_folder, f"alibabacloud-stock-{clients.region}", version=_DISK_VERSION),
             fetch=self._fetch,
@@ -140,7 +141,7 @@ class StockBook:
             instead_of_waiting=INSTEAD_OF_WAITING,
         )
 
-    def current(self) -> tuple[Stock, int]:
+    def current(self) -> tuple[RegionStock, int]:
         """Return the stock and a number that grows when it is another one.
 
         Raises:
@@ -165,10 +166,10 @@ class StockBook:
             self._spot_hours.add(hours)
         return is_new
 
-    def _fetch(self, known: Stock | None) -> Stock:
+    def _fetch(self, known: RegionStock | None) -> RegionStock:
         with self._lock:
             hours = sorted(self._spot_hours)
-        known = known or Stock(on_demand={})
+        known = known or RegionStock(on_demand={})
         with ThreadPoolExecutor(1 + len(hours), thread_name_prefix="alibabacloud-stock") as pool:
             asked = {each: pool.submit(self._listing, each) for each in (None, *hours)}
             errors = {each: error for each, it in asked.items() if (error := it.exception())}
@@ -180,12 +181,12 @@ class StockBook:
         answers = {each: it.result() for each, it in asked.items() if each not in errors}
         for each, error in errors.items():
             way = "on-demand" if each is None else f"spot of {each} hours"
-            _log.warning("stock was not read", way=way, error=str(error))
+            _log.warning("stock could not be read", way=way, error=str(error))
         return _combined(known, answers)
 
-    def _listing(self, spot_hours: int | None) -> Listing:
+    def _listing(self, spot_hours: int | None) -> StockListing:
         spot = {"SpotStrategy": SPOT_STRATEGY, "SpotDuration": spot_hours}
-        with calling():
+        with core_errors_of():
             body = self._clients.ecs.call(
                 "DescribeAvailableResource",
                 {
@@ -205,11 +206,11 @@ class StockBook:
         return listing
 
 
-def _combined(known: Stock, answers: Mapping[int | None, Listing]) -> Stock:
+def _combined(known: RegionStock, answers: Mapping[int | None, StockListing]) -> RegionStock:
     """Put what was answered in place of what was known of it."""
     on_demand = answers.get(None)
     spot = {hours: it for hours, it in answers.items() if hours is not None}
-    return Stock(
+    return RegionStock(
         on_demand=known.on_demand if on_demand is None else on_demand.in_stock,
         spot={
             **known.spot,
@@ -234,17 +235,17 @@ def _sorted(zones: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
 
 
-def _decode(value: object) -> Stock | None:
+def _decode(value: object) -> RegionStock | None:
     try:
-        stock = msgspec.convert(value, Stock)
+        stock = msgspec.convert(value, RegionStock)
     except (msgspec.ValidationError, TypeError):
         return None
     return stock if stock.on_demand_listed or stock.spot_listed else None
 
 
 @final
-class CapacityErrors:
-    """Tells when launches say that the stock which is known is wrong; callable from any thread."""
+class CapacityErrorCounter:
+    """Detects wrong stock by the refusals of launches; callable from any thread."""
 
     def __init__(self, most: int = 3) -> None:
         self._most: Final = most

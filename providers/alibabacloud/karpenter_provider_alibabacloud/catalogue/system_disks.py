@@ -1,10 +1,11 @@
-"""Which kinds of system disk a type can boot from, zone by zone.
+"""Reads the system disk categories of each type, zone by zone.
 
-A launch with a kind that the zone does not have for the type is refused, so types are filtered by the
-kinds that the NodeClass allows. Each type is a call; answers are kept for half an hour, and those of types
-in use are renewed beside the launches before they end.
+ECS refuses a launch with a category that the zone does not have for the type, so types are filtered
+by the categories that the NodeClass allows. Each type is a call; answers are cached for half an
+hour, and those of types in use are refreshed in the background before they expire.
 
-What cannot be found out keeps nothing from being launched: the cloud will say.
+An unanswered call keeps nothing from being launched: ECS refuses the launch if the category is
+missing.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import structlog
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_core.provider.kit.unavailable import MARK_LIFE
-from karpenter_provider_alibabacloud.catalogue.facts import list_at
-from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_core.provider.kit.unavailable_offerings import UNAVAILABLE_TTL
+from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,20 +30,20 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = [
     "REFRESH_PERIOD",
     "DiskShortage",
     "DisksByZone",
-    "SystemDisks",
+    "SystemDiskReader",
     "read_system_disks",
     "usable_categories",
 ]
 
 TTL: Final = timedelta(minutes=30)
 REFRESH_PERIOD: Final = timedelta(minutes=5)
-"""How often to look which answers are about to end."""
+"""Period of checks for answers that are about to expire."""
 RETRY: Final = timedelta(minutes=1)
 """How long a type that ECS did not answer about is not asked about again."""
 IN_USE_LIFE: Final = timedelta(hours=2)
@@ -67,7 +68,7 @@ class DiskShortage(NamedTuple):
     category: str
 
 
-class _Answer(NamedTuple):
+class _DiskAnswer(NamedTuple):
     disks: DisksByZone | None
     """None when ECS did not say."""
     asked_at: datetime
@@ -107,14 +108,14 @@ def usable_categories(
 
 
 @final
-class SystemDisks:
-    """What ECS says of types, as far as somebody asked; callable from any thread."""
+class SystemDiskReader:
+    """Reads and caches the system disks of requested types; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
         self._clock: Final = clock
-        self._answers: Final[TtlCache[str, _Answer]] = TtlCache(clock, TTL)
-        self._shortages: Final[TtlCache[DiskShortage, bool]] = TtlCache(clock, MARK_LIFE)
+        self._answers: Final[TtlCache[str, _DiskAnswer]] = TtlCache(clock, TTL)
+        self._shortages: Final[TtlCache[DiskShortage, bool]] = TtlCache(clock, UNAVAILABLE_TTL)
         self._lock: Final = Lock()
         self._used_at: Final[dict[str, datetime]] = {}
 
@@ -175,7 +176,7 @@ class SystemDisks:
         workers = min(_THREADS, len(names))
         with ThreadPoolExecutor(workers, thread_name_prefix="alibabacloud-disks") as pool:
             for name, disks in zip(names, pool.map(self._fetch, names), strict=True):
-                answer = _Answer(disks, self._clock.now())
+                answer = _DiskAnswer(disks, self._clock.now())
                 if disks is not None:
                     self._answers.put(name, answer)
                 elif self._answers.get(name) is None:
@@ -183,7 +184,7 @@ class SystemDisks:
 
     def _fetch(self, name: str) -> DisksByZone | None:
         try:
-            with calling():
+            with core_errors_of():
                 body = self._clients.ecs.call(
                     "DescribeAvailableResource",
                     {
@@ -193,6 +194,6 @@ class SystemDisks:
                     },
                 )
         except CloudProviderError as error:
-            _log.warning("system disks were not read", instance_type=name, error=str(error))
+            _log.warning("system disks could not be read", instance_type=name, error=str(error))
             return None
         return read_system_disks(body)

@@ -1,7 +1,7 @@
-"""What on-demand instances cost where nobody has asked yet; `tools/` has what writes it.
+"""Loads the shipped on-demand prices; a script in `tools/` writes them.
 
-The table has the prices of regions, as far as somebody with an account has read them, and rates by which
-the rest is estimated.
+The table has the prices of some regions, read with an account, and rates by which prices of the
+other regions are estimated.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts
+    from karpenter_provider_alibabacloud.catalogue.instance_type_info import InstanceTypeInfo
 
-__all__ = ["Rates", "ShippedPrices", "shipped_prices", "shipped_rates"]
+__all__ = ["EstimateRates", "ShippedPrices", "shipped_prices", "shipped_rates"]
 
 
-class Rates(NamedTuple):
-    """What a machine is made of costs per hour."""
+class EstimateRates(NamedTuple):
+    """Prices per hour of the parts of an instance type."""
 
     currency: str
     vcpu: float
     memory_gib: float
     gpu_memory_gib: float
     special_factor: float
-    """What machines with local disks, or without a hypervisor, cost more, roughly."""
+    """Factor for types with local disks, or without a hypervisor, roughly."""
 
-    def price_of(self, facts: InstanceTypeFacts) -> float:
-        """Return roughly what a machine costs per hour."""
+    def price_of(self, info: InstanceTypeInfo) -> float:
+        """Return the approximate price of a type per hour."""
         price = (
-            self.vcpu * facts.cpu_cores
-            + self.memory_gib * facts.memory_mib / 1024
-            + self.gpu_memory_gib * facts.gpu_memory_gib * facts.gpus
+            self.vcpu * info.cpu_cores
+            + self.memory_gib * info.memory_mib / 1024
+            + self.gpu_memory_gib * info.gpu_memory_gib * info.gpus
         )
-        return price * (self.special_factor if facts.local_disks or facts.is_bare_metal else 1)
+        return price * (self.special_factor if info.local_disks or info.is_bare_metal else 1)
 
 
 class ShippedPrices(NamedTuple):
@@ -47,10 +47,10 @@ class ShippedPrices(NamedTuple):
 
 
 @cache
-def shipped_rates() -> Rates:
+def shipped_rates() -> EstimateRates:
     """Return the rates by which prices are estimated that nobody knows."""
     rates = _table()["rates"]
-    return Rates(**{name: rates[name] for name in Rates._fields})
+    return EstimateRates(**{name: rates[name] for name in EstimateRates._fields})
 
 
 @cache

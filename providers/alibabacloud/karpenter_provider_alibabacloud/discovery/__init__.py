@@ -1,1 +1,1 @@
-"""What a NodeClass refers to, looked up in the cloud: vSwitches, security groups, images, the cluster."""
+"""Finds the Alibaba Cloud resources that a NodeClass selects."""

@@ -1,4 +1,4 @@
-"""The cluster in ACK: how its pods get addresses, and which Kubernetes it runs."""
+"""Reads the ACK cluster's network plug-in and Kubernetes version."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Final, cast, final
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.codes import ErrorClass
-from karpenter_provider_alibabacloud.discovery.calls import calling, failure_behind
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of, refusal_behind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = [
     "CUSTOM_CLUSTER",
     "ClusterDetails",
-    "Clusters",
+    "ClusterReader",
     "Cni",
     "read_cluster",
 ]
@@ -34,7 +34,7 @@ TTL: Final = timedelta(minutes=15)
 
 
 class Cni(StrEnum):
-    """How pods get addresses."""
+    """The network plug-in, which gives pods their addresses."""
 
     TERWAY_ENIIP = "terway-eniip"
     """Each pod has an address of the vSwitch, many on one interface."""
@@ -48,7 +48,7 @@ class Cni(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDetails:
-    """What the provider needs to know of the cluster."""
+    """The facts of the cluster that the provider needs."""
 
     cni: Cni
     node_cidr_mask: int | None = None
@@ -69,8 +69,8 @@ def read_cluster(answer: Mapping[str, object]) -> ClusterDetails:
         ValueError: it cannot be read, or names no network.
     """
     meta = json.loads(str(answer.get("meta_data") or "{}"))
-    facts = cast("dict[str, object]", meta) if isinstance(meta, dict) else {}
-    capabilities = facts.get("Capabilities")
+    info = cast("dict[str, object]", meta) if isinstance(meta, dict) else {}
+    capabilities = info.get("Capabilities")
     network = (
         cast("dict[str, object]", capabilities).get("Network")
         if isinstance(capabilities, dict)
@@ -98,11 +98,11 @@ def _cni(network: str) -> Cni:
 
 
 @final
-class Clusters:
+class ClusterReader:
     """Reads the cluster; callable from any thread."""
 
     def __init__(
-        self, clients: Clients, clock: Clock, *, cluster_id: str, cluster_type: str
+        self, clients: CloudClients, clock: Clock, *, cluster_id: str, cluster_type: str
     ) -> None:
         self._clients: Final = clients
         self._cluster_id: Final = cluster_id
@@ -143,12 +143,12 @@ class Clusters:
 
     def _fetched(self) -> ClusterDetails:
         try:
-            with calling():
+            with core_errors_of():
                 answer = self._clients.ack.call(
                     "DescribeClusterDetail", {"ClusterId": self._cluster_id}
                 )
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             if failure is None or failure.error_class is not ErrorClass.NOT_FOUND:
                 raise
             raise CloudProviderError(

@@ -1,6 +1,6 @@
-"""Which of the images that ACK publishes belong to a family, and which of them an alias means.
+"""Assigns ACK's images to families, and chooses the images of an alias.
 
-Families are data: patterns of what ACK says of an image. Values alone; nothing is asked.
+Families are data: patterns of ACK's metadata of an image. Pure functions of values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from karpenter_provider_alibabacloud.api.families import ImageAlias
 
-__all__ = ["ARCHITECTURES", "FAMILIES", "ListedImage", "Membership", "chosen_images"]
+__all__ = ["ARCHITECTURES", "FAMILIES", "FamilyMembership", "ListedImage", "chosen_images"]
 
 ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
 """Kubernetes' names of the architectures that nodes can have, by the cloud's."""
@@ -45,8 +45,8 @@ class ListedImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
-    """How images of a family are known: any of these does."""
+class FamilyMembership:
+    """Marks of a family's images: one of them is enough."""
 
     id: re.Pattern[str] | None = None
     """Matches the whole id."""
@@ -65,20 +65,20 @@ class Membership:
         )
 
 
-FAMILIES: Final[Mapping[ImageFamily, Membership]] = {
+FAMILIES: Final[Mapping[ImageFamily, FamilyMembership]] = {
     # By id, as the type is shared by variants that are hardened, or made for containers.
-    ImageFamily.ALIBABA_CLOUD_LINUX_3: Membership(
+    ImageFamily.ALIBABA_CLOUD_LINUX_3: FamilyMembership(
         id=re.compile(r"aliyun_3_[^.]*G_alibase_[^.]*\.vhd"),
     ),
-    ImageFamily.ALIBABA_CLOUD_LINUX_3_CONTAINER_OPTIMIZED: Membership(
+    ImageFamily.ALIBABA_CLOUD_LINUX_3_CONTAINER_OPTIMIZED: FamilyMembership(
         id=re.compile(r"aliyun_3_[^.]*_container_optimized_[^.]*\.vhd"),
         kinds=frozenset({"AliyunLinux3ContainerOptimized"}),
     ),
-    ImageFamily.ALIBABA_CLOUD_LINUX_4: Membership(
+    ImageFamily.ALIBABA_CLOUD_LINUX_4: FamilyMembership(
         id=re.compile(r"aliyun_4_[^.]*G_alibase_[^.]*\.vhd"),
     ),
-    ImageFamily.CONTAINER_OS: Membership(name_prefix="ContainerOS"),
-    ImageFamily.UBUNTU: Membership(
+    ImageFamily.CONTAINER_OS: FamilyMembership(name_prefix="ContainerOS"),
+    ImageFamily.UBUNTU: FamilyMembership(
         id=re.compile(r"ubuntu_[^.]*\.vhd"), kinds=frozenset({"Ubuntu"})
     ),
 }

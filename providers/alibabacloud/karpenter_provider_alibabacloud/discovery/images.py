@@ -1,8 +1,8 @@
-"""Machine images: which ones a NodeClass means.
+"""Selects the machine images of a NodeClass.
 
-What an alias means is looked up in the list of images that ACK publishes for the cluster's version of
-Kubernetes; everything else is asked of ECS. The first image of each architecture counts, in the order
-of the terms, and the newest first where a term means several.
+Aliases are looked up in the list of images that ACK publishes for the cluster's version of
+Kubernetes; all other images are read from ECS. The first image of each architecture counts, in the
+order of the terms, and the newest first where a term matches several.
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.api.families import ImageFamily
 from karpenter_provider_alibabacloud.api.nodeclass import Image
-from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.families import (
     ARCHITECTURES,
     ListedImage,
     chosen_images,
 )
-from karpenter_provider_alibabacloud.discovery.terms import Found, Query, described, tag_parameters
+from karpenter_provider_alibabacloud.discovery.queries import (
+    DiscoveryQuery,
+    DiscoveryResult,
+    described,
+    tag_parameters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from karpenter_core.clock import Clock
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ImageAlias, ImageTerm
-    from karpenter_provider_alibabacloud.discovery.cluster import Clusters
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
-__all__ = ["Images", "OwnedImage", "first_of_each_architecture", "image_query"]
+__all__ = ["DescribedImage", "ImageReader", "first_of_each_architecture", "image_query"]
 
 FIELD: Final = "spec.imageSelectorTerms"
 PAGE_SIZE: Final = 100
@@ -41,7 +46,7 @@ MANAGED: Final = "ManagedKubernetes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnedImage:
+class DescribedImage:
     """An image as ECS or ACK describes it."""
 
     id: str
@@ -52,7 +57,7 @@ class OwnedImage:
     """In ISO 8601, which sorts as it should."""
 
 
-def image_query(index: int, term: ImageTerm) -> Query | None:
+def image_query(index: int, term: ImageTerm) -> DiscoveryQuery | None:
     """Return what a term asks ECS for; None for an alias, and for a term that says nothing."""
     if term.alias:
         return None
@@ -64,7 +69,7 @@ def image_query(index: int, term: ImageTerm) -> Query | None:
         "Tag": tag_parameters(term.tags),
     }
     given = tuple(sorted((name, value) for name, value in parameters.items() if value))
-    said = described(
+    term_text = described(
         (
             ("id", term.id),
             ("name", term.name),
@@ -76,15 +81,15 @@ def image_query(index: int, term: ImageTerm) -> Query | None:
     # Whose images alone, of which there are hundreds, is no wish.
     if not given or given[0][0] == "ImageOwnerAlias" == given[-1][0]:
         return None
-    return Query(given, ((f"{FIELD}[{index}] {said}", term.id),))
+    return DiscoveryQuery(given, ((f"{FIELD}[{index}] {term_text}", term.id),))
 
 
-def first_of_each_architecture(images: Iterable[OwnedImage]) -> tuple[Image, ...]:
+def first_of_each_architecture(images: Iterable[DescribedImage]) -> tuple[Image, ...]:
     """Return the images that count, by name and id, with what an instance type needs to run them.
 
     Those of architectures that no node has are left out.
     """
-    first: dict[str, OwnedImage] = {}
+    first: dict[str, DescribedImage] = {}
     for image in images:
         if image.architecture in ARCHITECTURES:
             first.setdefault(image.architecture, image)
@@ -104,24 +109,26 @@ def first_of_each_architecture(images: Iterable[OwnedImage]) -> tuple[Image, ...
 
 
 @final
-class Images:
+class ImageReader:
     """Finds images; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock, cluster: Clusters) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock, cluster: ClusterReader) -> None:
         self._clients: Final = clients
         self._cluster: Final = cluster
-        self._owned: Final[TtlCache[Query, tuple[OwnedImage, ...]]] = TtlCache(clock, TTL)
+        self._owned: Final[TtlCache[DiscoveryQuery, tuple[DescribedImage, ...]]] = TtlCache(
+            clock, TTL
+        )
         self._listed: Final[TtlCache[str, tuple[ListedImage, ...]]] = TtlCache(clock, TTL)
 
-    def find(self, node_class: ECSNodeClass) -> Found[Image]:
+    def find(self, node_class: ECSNodeClass) -> DiscoveryResult[Image]:
         """Return the images that the NodeClass means.
 
         An answer with none of a term's is not kept: it is looked at again sooner than what was found.
 
         Raises:
-            CloudProviderError: ECS or ACK refused or did not answer (`discovery.calls`).
+            CloudProviderError: ECS or ACK refused or did not answer (`discovery.call_errors`).
         """
-        images: list[OwnedImage] = []
+        images: list[DescribedImage] = []
         absent: list[str] = []
         for index, term in enumerate(node_class.spec.image_selector_terms):
             found, complaint = self._of_term(index, term)
@@ -129,9 +136,9 @@ class Images:
             images.extend(usable)
             if complaint and not usable:
                 absent.append(complaint)
-        return Found(items=first_of_each_architecture(images), absent=tuple(absent))
+        return DiscoveryResult(items=first_of_each_architecture(images), absent=tuple(absent))
 
-    def _of_term(self, index: int, term: ImageTerm) -> tuple[Sequence[OwnedImage], str]:
+    def _of_term(self, index: int, term: ImageTerm) -> tuple[Sequence[DescribedImage], str]:
         """Return what a term means, and what to say if that is nothing."""
         alias = term.parsed_alias
         if alias is not None:
@@ -144,30 +151,33 @@ class Images:
             found = self._described(query)
             if found:
                 self._owned.put(query, found)
-        (name, _), *_ = query.asked
+        (name, _), *_ = query.terms
         odd = sorted({image.architecture for image in found} - ARCHITECTURES.keys())
         return found, f"{name} (an image for {', '.join(odd)})" if odd else name
 
-    def _published(self, alias: ImageAlias, said: str) -> tuple[Sequence[OwnedImage], str]:
+    def _published(self, alias: ImageAlias, term_text: str) -> tuple[Sequence[DescribedImage], str]:
         if alias.family is None:
-            return (), f"{said} (families are {', '.join(ImageFamily)})"
+            return (), f"{term_text} (families are {', '.join(ImageFamily)})"
         if self._cluster.is_custom:
-            return (), f"{said} (of a Custom cluster only id, name, tags and imageFamily are known)"
+            return (
+                (),
+                f"{term_text} (of a Custom cluster only id, name, tags and imageFamily are known)",
+            )
         version = self._cluster.details().kubernetes_version
         listed = self._listed.get(version)
         if listed is None:
             listed = self._fetched(version)
             self._listed.put(version, listed)
         chosen = [
-            OwnedImage(id=image.id, name=image.name, architecture=image.architecture)
+            DescribedImage(id=image.id, name=image.name, architecture=image.architecture)
             for image in chosen_images(alias, listed)
         ]
         if not chosen:
             self._listed.drop(version)
-        return chosen, f"{said} (among ACK's images for Kubernetes {version})"
+        return chosen, f"{term_text} (among ACK's images for Kubernetes {version})"
 
     def _fetched(self, version: str) -> tuple[ListedImage, ...]:
-        with calling():
+        with core_errors_of():
             answer = self._clients.ack.call(
                 "DescribeKubernetesVersionMetadata",
                 {
@@ -188,10 +198,10 @@ class Images:
             for item in (releases[0].get("images") or () if releases else ())
         )
 
-    def _described(self, query: Query) -> tuple[OwnedImage, ...]:
+    def _described(self, query: DiscoveryQuery) -> tuple[DescribedImage, ...]:
         """Return the newest first; an image that is named by its id may be an expired one."""
         asked = query.to_api()
-        with calling():
+        with core_errors_of():
             pages = self._clients.ecs.pages(
                 "DescribeImages",
                 {
@@ -203,7 +213,7 @@ class Images:
                 items="Images.Image",
             )
             found = [
-                OwnedImage(
+                DescribedImage(
                     id=item.get("ImageId", ""),
                     name=item.get("ImageName", ""),
                     architecture=item.get("Architecture", ""),

@@ -1,4 +1,4 @@
-"""Capacity reservations (private pools): which ones a NodeClass means, and how much of each is left."""
+"""Finds a NodeClass's capacity reservations, and what is left of each."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, final
 
-from karpenter_core.provider.kit.reservation_book import AvailabilityBook
+from karpenter_core.provider.kit.reservation_counts import ReservationCounts
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservation
-from karpenter_provider_alibabacloud.discovery.calls import calling
-from karpenter_provider_alibabacloud.discovery.terms import Found, Query, described, tag_parameters
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
+from karpenter_provider_alibabacloud.discovery.queries import (
+    DiscoveryQuery,
+    DiscoveryResult,
+    described,
+    tag_parameters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from karpenter_core.clock import Clock
     from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservationTerm
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
-__all__ = ["FoundReservation", "Reservations", "read_reservations", "reservation_query"]
+__all__ = ["DescribedReservation", "ReservationReader", "read_reservations", "reservation_query"]
 
 FIELD: Final = "spec.capacityReservationSelectorTerms"
 PAGE_SIZE: Final = 100
@@ -31,7 +36,7 @@ _CRITERIA: Final = frozenset({"Open", "Target"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundReservation:
+class DescribedReservation:
     """A reservation as ECS describes it: of one instance type in one zone."""
 
     id: str
@@ -55,28 +60,28 @@ class FoundReservation:
         )
 
 
-def reservation_query(index: int, term: CapacityReservationTerm) -> Query | None:
+def reservation_query(index: int, term: CapacityReservationTerm) -> DiscoveryQuery | None:
     """Return what a term asks for, its name left out: ECS does not search by it.
 
     None for a term that says nothing.
     """
-    said = described((("id", term.id), ("name", term.name), ("tags", term.tags)))
-    if not said:
+    term_text = described((("id", term.id), ("name", term.name), ("tags", term.tags)))
+    if not term_text:
         return None
     parameters: dict[str, object] = {
         "Ids": json.dumps([term.id]) if term.id else "",
         "Tag": tag_parameters(term.tags),
     }
     given = tuple(sorted((name, value) for name, value in parameters.items() if value))
-    return Query(given, ((f"{FIELD}[{index}] {said}", term.id),))
+    return DiscoveryQuery(given, ((f"{FIELD}[{index}] {term_text}", term.id),))
 
 
-def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[FoundReservation, ...]:
+def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[DescribedReservation, ...]:
     """Read what DescribeCapacityReservations answers, without what nothing can be launched into.
 
     That is a reservation of a kind that we do not know, of no instance type, or of several.
     """
-    found: list[FoundReservation] = []
+    found: list[DescribedReservation] = []
     for item in items:
         criteria = item.get("PrivatePoolOptionsMatchCriteria", "")
         resources = _resources(item)
@@ -84,7 +89,7 @@ def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[FoundReservat
             continue
         (resource,) = resources
         found.append(
-            FoundReservation(
+            DescribedReservation(
                 id=item.get("PrivatePoolOptionsId", ""),
                 name=item.get("PrivatePoolOptionsName", ""),
                 zone=resource.get("zoneId", ""),
@@ -119,25 +124,27 @@ def _left(resource: Mapping[str, Any]) -> int:
 
 
 @final
-class Reservations:
+class ReservationReader:
     """Reads capacity reservations; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
         self._clock: Final = clock
         self._cache: Final[
-            TtlCache[tuple[tuple[str, object], ...], tuple[FoundReservation, ...]]
+            TtlCache[tuple[tuple[str, object], ...], tuple[DescribedReservation, ...]]
         ] = TtlCache(clock, TTL)
-        self.availability: Final = AvailabilityBook(clock)
+        self.reservation_counts: Final = ReservationCounts(clock)
 
-    def find(self, terms: Sequence[CapacityReservationTerm]) -> Found[FoundReservation]:
+    def find(
+        self, terms: Sequence[CapacityReservationTerm]
+    ) -> DiscoveryResult[DescribedReservation]:
         """Return the active reservations that the terms mean, by id.
 
         Raises:
-            CloudProviderError: ECS refused or did not answer (`discovery.calls`).
+            CloudProviderError: ECS refused or did not answer (`discovery.call_errors`).
         """
         now = self._clock.now()
-        unique: dict[str, FoundReservation] = {}
+        unique: dict[str, DescribedReservation] = {}
         absent: list[str] = []
         for index, term in enumerate(terms):
             query = reservation_query(index, term)
@@ -151,20 +158,22 @@ class Reservations:
             ]
             unique |= {each.id: each for each in answer}
             absent += query.absent(each.id for each in answer)
-        return Found(items=tuple(unique[key] for key in sorted(unique)), absent=tuple(absent))
+        return DiscoveryResult(
+            items=tuple(unique[key] for key in sorted(unique)), absent=tuple(absent)
+        )
 
-    def _answer(self, query: Query) -> tuple[FoundReservation, ...]:
+    def _answer(self, query: DiscoveryQuery) -> tuple[DescribedReservation, ...]:
         answer = self._cache.get(query.parameters)
         if answer is None:
             answer = self._described(query)
-            self.availability.record({each.id: each.available_instances for each in answer})
+            self.reservation_counts.record({each.id: each.available_instances for each in answer})
             self._cache.put(query.parameters, answer)
         return answer
 
-    def _described(self, query: Query) -> tuple[FoundReservation, ...]:
+    def _described(self, query: DiscoveryQuery) -> tuple[DescribedReservation, ...]:
         asked = query.to_api()
         ids = asked.pop("Ids", None)
-        with calling():
+        with core_errors_of():
             pages = self._clients.ecs.pages(
                 "DescribeCapacityReservations",
                 {

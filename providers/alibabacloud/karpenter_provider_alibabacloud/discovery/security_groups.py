@@ -1,4 +1,4 @@
-"""Security groups: which ones a NodeClass means."""
+"""Finds the security groups that a NodeClass selects."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_alibabacloud.discovery.calls import calling
-from karpenter_provider_alibabacloud.discovery.terms import (
-    Found,
-    Query,
-    absent_of,
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
+from karpenter_provider_alibabacloud.discovery.queries import (
+    DiscoveryQuery,
+    DiscoveryResult,
+    absent_terms,
     described,
     tag_parameters,
 )
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_provider_alibabacloud.api.nodeclass import SecurityGroupTerm
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
-__all__ = ["FoundSecurityGroup", "SecurityGroups", "security_group_queries"]
+__all__ = ["DescribedSecurityGroup", "SecurityGroupReader", "security_group_queries"]
 
 FIELD: Final = "spec.securityGroupSelectorTerms"
 PAGE_SIZE: Final = 100
@@ -32,7 +32,7 @@ TTL: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSecurityGroup:
+class DescribedSecurityGroup:
     """A security group as ECS describes it."""
 
     id: str
@@ -42,13 +42,13 @@ class FoundSecurityGroup:
     """`normal` (a basic group) or `enterprise`; an instance can be in groups of one kind only."""
 
 
-def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[Query, ...]:
+def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[DiscoveryQuery, ...]:
     """Return one query for each term with tags or a name, and one for all ids."""
-    queries: list[Query] = []
+    queries: list[DiscoveryQuery] = []
     named: list[tuple[str, str]] = []
     for index, term in enumerate(terms):
-        said = described((("id", term.id), ("name", term.name), ("tags", term.tags)))
-        text = f"{FIELD}[{index}] {said}"
+        term_text = described((("id", term.id), ("name", term.name), ("tags", term.tags)))
+        text = f"{FIELD}[{index}] {term_text}"
         if term.id:
             named.append((text, term.id))
             continue
@@ -58,53 +58,53 @@ def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[Query, .
         }
         given = tuple(sorted((name, value) for name, value in parameters.items() if value))
         if given:
-            queries.append(Query(given, ((text, ""),)))
+            queries.append(DiscoveryQuery(given, ((text, ""),)))
     if named:
         ids = json.dumps(sorted({wanted for _, wanted in named}))
-        queries.append(Query((("SecurityGroupIds", ids),), tuple(named)))
+        queries.append(DiscoveryQuery((("SecurityGroupIds", ids),), tuple(named)))
     return tuple(queries)
 
 
 @final
-class SecurityGroups:
+class SecurityGroupReader:
     """Reads security groups; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
-        self._cache: Final[TtlCache[tuple[Query, ...], Found[FoundSecurityGroup]]] = TtlCache(
-            clock, TTL
-        )
+        self._cache: Final[
+            TtlCache[tuple[DiscoveryQuery, ...], DiscoveryResult[DescribedSecurityGroup]]
+        ] = TtlCache(clock, TTL)
 
-    def find(self, terms: Sequence[SecurityGroupTerm]) -> Found[FoundSecurityGroup]:
+    def find(self, terms: Sequence[SecurityGroupTerm]) -> DiscoveryResult[DescribedSecurityGroup]:
         """Return the groups that the terms mean, by id.
 
         That there are none is not kept: it is looked at again sooner than what was found.
 
         Raises:
-            CloudProviderError: ECS refused or did not answer (`discovery.calls`).
+            CloudProviderError: ECS refused or did not answer (`discovery.call_errors`).
         """
         queries = security_group_queries(terms)
         found = self._cache.get(queries)
         if found is None:
             answers = [self._describe(query) for query in queries]
             unique = {group.id: group for answer in answers for group in answer}
-            found = Found(
+            found = DiscoveryResult(
                 items=tuple(unique[key] for key in sorted(unique)),
-                absent=absent_of(queries, answers),
+                absent=absent_terms(queries, answers),
             )
             if found.items:
                 self._cache.put(queries, found)
         return found
 
-    def _describe(self, query: Query) -> list[FoundSecurityGroup]:
-        with calling():
+    def _describe(self, query: DiscoveryQuery) -> list[DescribedSecurityGroup]:
+        with core_errors_of():
             pages = self._clients.ecs.pages(
                 "DescribeSecurityGroups",
                 {"RegionId": self._clients.region, "MaxResults": PAGE_SIZE, **query.to_api()},
                 items="SecurityGroups.SecurityGroup",
             )
             return [
-                FoundSecurityGroup(
+                DescribedSecurityGroup(
                     id=item.get("SecurityGroupId", ""),
                     name=item.get("SecurityGroupName", ""),
                     vpc_id=item.get("VpcId", ""),

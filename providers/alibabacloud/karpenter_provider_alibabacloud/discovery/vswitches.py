@@ -1,8 +1,8 @@
-"""vSwitches: which ones a NodeClass means, and into which of a zone the next launch goes.
+"""Finds a NodeClass's vSwitches, and chooses one per zone for a launch.
 
-A launch asks for `zonal_vswitches`, hands the hold that it gets to `note_launched` once the cloud has
-answered (or to `restore`, when there was no answer or no instance), and tells `note_exhausted` of a
-vSwitch in which no free address was found.
+A launch asks for `zonal_vswitches`, passes the hold that it gets to `note_launched` once the cloud
+has answered (or to `restore`, when there was no answer or no instance), and reports a vSwitch in
+which ECS found no free address to `note_exhausted`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, final
 
-from karpenter_core.provider.kit.addresses import AddressBook, AddressHold
+from karpenter_core.provider.kit.subnet_addresses import AddressHold, SubnetAddresses
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.cluster import Cni
-from karpenter_provider_alibabacloud.discovery.terms import (
-    Found,
-    Query,
-    absent_of,
+from karpenter_provider_alibabacloud.discovery.queries import (
+    DiscoveryQuery,
+    DiscoveryResult,
+    absent_terms,
     described,
     tag_parameters,
 )
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, VSwitchTerm
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = [
-    "FoundVSwitch",
-    "VSwitches",
+    "DescribedVSwitch",
+    "VSwitchReader",
     "ZonalVSwitch",
     "least_addresses",
     "order_vswitches",
@@ -50,7 +50,7 @@ AVAILABLE: Final = "Available"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundVSwitch:
+class DescribedVSwitch:
     """A vSwitch as VPC describes it."""
 
     id: str
@@ -67,11 +67,11 @@ class ZonalVSwitch:
     zone: str
 
 
-def vswitch_queries(terms: Iterable[VSwitchTerm]) -> tuple[Query, ...]:
+def vswitch_queries(terms: Iterable[VSwitchTerm]) -> tuple[DiscoveryQuery, ...]:
     """Return one query for each term."""
-    queries: list[Query] = []
+    queries: list[DiscoveryQuery] = []
     for index, term in enumerate(terms):
-        said = described(
+        term_text = described(
             (("id", term.id), ("name", term.name), ("tags", term.tags), ("zoneId", term.zone_id))
         )
         parameters: dict[str, object] = {
@@ -82,11 +82,11 @@ def vswitch_queries(terms: Iterable[VSwitchTerm]) -> tuple[Query, ...]:
         }
         given = tuple(sorted((name, value) for name, value in parameters.items() if value))
         if given:
-            queries.append(Query(given, ((f"{FIELD}[{index}] {said}", term.id),)))
+            queries.append(DiscoveryQuery(given, ((f"{FIELD}[{index}] {term_text}", term.id),)))
     return tuple(queries)
 
 
-def order_vswitches(vswitches: Iterable[FoundVSwitch]) -> tuple[FoundVSwitch, ...]:
+def order_vswitches(vswitches: Iterable[DescribedVSwitch]) -> tuple[DescribedVSwitch, ...]:
     """Return each vSwitch once, those with most free addresses first, then by id."""
     unique = {vswitch.id: vswitch for vswitch in vswitches}
     return tuple(sorted(unique.values(), key=lambda v: (-v.free_addresses, v.id)))
@@ -95,9 +95,9 @@ def order_vswitches(vswitches: Iterable[FoundVSwitch]) -> tuple[FoundVSwitch, ..
 def least_addresses(
     instance_types: Iterable[InstanceType], capacity_type: str, cni: Cni
 ) -> dict[str, int]:
-    """Return by zone how many addresses one machine takes at least that can be had there.
+    """Return by zone the least number of addresses that an available type takes.
 
-    With Terway each pod has an address of the vSwitch, so the smallest machine counts; otherwise a
+    With Terway each pod has an address of the vSwitch, so the smallest instance counts; otherwise a
     node takes one. Only available offerings of the capacity type count.
     """
     pods_have_addresses = cni in {Cni.TERWAY_ENIIP, Cni.TERWAY_ENI}
@@ -112,37 +112,39 @@ def least_addresses(
 
 
 @final
-class VSwitches:
+class VSwitchReader:
     """Reads vSwitches and keeps count of their addresses; callable from any thread."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         clock: Clock,
         *,
-        observe: Callable[[Sequence[FoundVSwitch]], None] = lambda _found: None,
+        observe: Callable[[Sequence[DescribedVSwitch]], None] = lambda _found: None,
     ) -> None:
         """`observe` is told what was read (`AlibabaCloudMetrics.observe_vswitches`)."""
         self._clients: Final = clients
         self._observe: Final = observe
-        self._cache: Final[TtlCache[tuple[Query, ...], Found[FoundVSwitch]]] = TtlCache(clock, TTL)
-        self._book: Final = AddressBook(clock, COUNT_TTL)
+        self._cache: Final[
+            TtlCache[tuple[DiscoveryQuery, ...], DiscoveryResult[DescribedVSwitch]]
+        ] = TtlCache(clock, TTL)
+        self._book: Final = SubnetAddresses(clock, COUNT_TTL)
 
-    def find(self, terms: Sequence[VSwitchTerm]) -> Found[FoundVSwitch]:
+    def find(self, terms: Sequence[VSwitchTerm]) -> DiscoveryResult[DescribedVSwitch]:
         """Return the vSwitches that the terms mean and that can be used.
 
         That there are none is not kept: it is looked at again sooner than what was found.
 
         Raises:
-            CloudProviderError: VPC refused or did not answer (`discovery.calls`).
+            CloudProviderError: VPC refused or did not answer (`discovery.call_errors`).
         """
         queries = vswitch_queries(terms)
         found = self._cache.get(queries)
         if found is None:
             answers = [self._describe(query) for query in queries]
-            found = Found(
+            found = DiscoveryResult(
                 items=order_vswitches(vswitch for answer in answers for vswitch in answer),
-                absent=absent_of(queries, answers),
+                absent=absent_terms(queries, answers),
             )
             self._book.record({vswitch.id: vswitch.free_addresses for vswitch in found.items})
             self._observe(found.items)
@@ -151,12 +153,12 @@ class VSwitches:
         return found
 
     def zonal_vswitches(
-        self, node_class: ECSNodeClass, *, addresses_each: Mapping[str, int], instances: int = 1
+        self, node_class: ECSNodeClass, *, addresses_each: Mapping[str, int], instances: int
     ) -> AddressHold[ZonalVSwitch]:
         """Choose for each zone of the NodeClass's status the vSwitch for a launch, and keep addresses.
 
         It is the one with most free addresses, launches under way counted; of equals the first of
-        the status. A vSwitch with too few for one machine is passed over, and a zone that has no
+        the status. A vSwitch with too few for one instance is passed over, and a zone that has no
         other is left out. `addresses_each` is of `least_addresses`.
 
         Where launches under way leave no zone, what is kept for them counts as there: they keep
@@ -185,22 +187,22 @@ class VSwitches:
 
         `launched` counts the instances that came of it, by vSwitch id.
         """
-        self._book.settle(hold, launched)
+        self._book.release(hold, launched)
 
     def restore(self, hold: AddressHold[ZonalVSwitch]) -> None:
         """Give back all addresses of a launch that brought no instance."""
-        self._book.settle(hold, {})
+        self._book.release(hold, {})
 
     def note_exhausted(self, vswitch_id: str) -> None:
-        """Take down that no free address was found in a vSwitch."""
-        self._book.exhaust(vswitch_id)
+        """Record that no free address was found in a vSwitch."""
+        self._book.record_exhausted(vswitch_id)
 
     def expected_addresses(self, vswitch_id: str) -> int:
         """Return how many addresses are left to new launches."""
         return self._book.expected(vswitch_id)
 
-    def _describe(self, query: Query) -> list[FoundVSwitch]:
-        with calling():
+    def _describe(self, query: DiscoveryQuery) -> list[DescribedVSwitch]:
+        with core_errors_of():
             pages = self._clients.vpc.pages(
                 "DescribeVSwitches",
                 {"RegionId": self._clients.region, "PageSize": PAGE_SIZE, **query.to_api()},
@@ -209,8 +211,8 @@ class VSwitches:
             return [_read(item) for item in pages if item.get("Status") == AVAILABLE]
 
 
-def _read(item: Mapping[str, Any]) -> FoundVSwitch:
-    return FoundVSwitch(
+def _read(item: Mapping[str, Any]) -> DescribedVSwitch:
+    return DescribedVSwitch(
         id=item.get("VSwitchId", ""),
         zone=item.get("ZoneId", ""),
         vpc_id=item.get("VpcId", ""),

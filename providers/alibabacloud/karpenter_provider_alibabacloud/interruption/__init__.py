@@ -1,1 +1,1 @@
-"""What Alibaba Cloud announces about instances: spot ones taken back, system events, ones that stop."""
+"""Announces interruptions of instances: reclaims, system events, stops."""

@@ -1,8 +1,9 @@
-"""Spot instances that are about to be taken back: about five minutes before, ECS locks them.
+"""Announces spot instances that ECS has locked and will reclaim.
 
-All locked instances of the region are asked for by one call, however many there are of others. A node
-on which ACK's node problem detector runs tells by itself, in the condition `InstanceExpired`; what both
-tell has one id.
+ECS locks a spot instance about five minutes before it is reclaimed. One call reads all locked
+instances of the region, however many others there are. A node on which ACK's node problem detector
+runs reports its reclaim by the condition `InstanceExpired`; both reports of one instance have one
+id.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import Interruption, InterruptionKind
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_core.provider.kit.unavailable import OfferingMark
-from karpenter_provider_alibabacloud.described import (
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
+from karpenter_provider_alibabacloud.described_instances import (
     RECYCLING,
     parse_provider_id,
     provider_id,
@@ -27,16 +28,18 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import NodeView
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.kit.unavailable import UnavailableOfferings
-    from karpenter_provider_alibabacloud.described import MachineReader
-    from karpenter_provider_alibabacloud.interruption.standing import Announcements
+    from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
+    from karpenter_provider_alibabacloud.described_instances import InstanceReader
+    from karpenter_provider_alibabacloud.interruption.pending_announcements import (
+        PendingAnnouncements,
+    )
 
-__all__ = ["NOTICE", "RECLAIMED_MARK_LIFE", "ReclaimMarks", "SpotPoll", "read_node"]
+__all__ = ["NOTICE", "RECLAIMED_SHORTAGE_LIFE", "InterruptionShortages", "SpotPoll", "read_node"]
 
 SOURCE: Final = "reclaim"
 NOTICE: Final = timedelta(minutes=5)
 """From the lock of a spot instance to its end."""
-RECLAIMED_MARK_LIFE: Final = timedelta(minutes=15)
+RECLAIMED_SHORTAGE_LIFE: Final = timedelta(minutes=15)
 """How long a type is not bought as spot in a zone where it was taken back: stock is really gone."""
 EXPIRED_CONDITION: Final = "InstanceExpired"
 """Of Nodes, set by ACK's node problem detector."""
@@ -65,21 +68,21 @@ def read_node(node: NodeView) -> tuple[Interruption, ...]:
 
 
 @final
-class ReclaimMarks:
+class InterruptionShortages:
     """Marks what was taken back as sold out, once for each instance; callable from any thread."""
 
     def __init__(self, clock: Clock, offerings: UnavailableOfferings) -> None:
         self._clock: Final = clock
         self._offerings: Final = offerings
-        self._noted: Final[TtlCache[str, bool]] = TtlCache(clock, RECLAIMED_MARK_LIFE)
+        self._noted: Final[TtlCache[str, bool]] = TtlCache(clock, RECLAIMED_SHORTAGE_LIFE)
 
     def note(self, instance_id: str, *, instance_type: str, zone: str) -> None:
         """Take note that an instance is taken back; where it is not known what it is, of nothing."""
         if not instance_type or not zone or self._noted.get(instance_id) is not None:
             return
         self._noted.put(instance_id, value=True)
-        mark = OfferingMark(instance_type, zone, SPOT)
-        self._offerings.mark(mark, now=self._clock.now(), life=RECLAIMED_MARK_LIFE)
+        mark = UnavailableOffering(instance_type, zone, SPOT)
+        self._offerings.mark(mark, now=self._clock.now(), life=RECLAIMED_SHORTAGE_LIFE)
 
     def note_node(self, node: NodeView, said: Sequence[Interruption]) -> None:
         """Take note of what a Node has announced."""
@@ -99,23 +102,23 @@ class SpotPoll:
         self,
         clock: Clock,
         *,
-        reader: MachineReader,
-        announcements: Announcements,
-        marks: ReclaimMarks,
+        reader: InstanceReader,
+        announcements: PendingAnnouncements,
+        shortages: InterruptionShortages,
         period: timedelta,
     ) -> None:
         """`period` is how often this runs: a lock may be so old when it is seen first."""
         self._clock: Final = clock
         self._reader: Final = reader
         self._announcements: Final = announcements
-        self._marks: Final = marks
+        self._shortages: Final = shortages
         self._period: Final = period
 
     def run(self) -> None:
-        """Look once.
+        """Poll once.
 
         Raises:
-            CloudProviderError: ECS refused or did not answer (`discovery.calls`).
+            CloudProviderError: ECS refused or did not answer (`discovery.call_errors`).
         """
         locked = self._reader.locked(RECYCLING)
         now = self._clock.now()
@@ -131,7 +134,7 @@ class SpotPoll:
             },
         )
         for each in locked:
-            self._marks.note(
+            self._shortages.note(
                 provider_id(region, each.id), instance_type=each.instance_type, zone=each.zone
             )
 

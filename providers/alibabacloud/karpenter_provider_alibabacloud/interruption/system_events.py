@@ -1,7 +1,7 @@
-"""System events of instances: maintenance that is scheduled or under way, failures, overdue accounts.
+"""Polls ECS for system events: maintenance, failures, overdue accounts.
 
-What begins within a quarter of an hour, or has begun, ends the node at once. What comes later makes it
-drift, so that it is replaced in time and as budgets allow.
+An event that begins within a quarter of an hour, or has begun, ends the node at once. A later one
+makes the node drift, so that it is replaced in time and as budgets allow.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from karpenter_core.provider.contract import Interruption, InterruptionKind
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_alibabacloud.described import AT_ONCE, provider_id
-from karpenter_provider_alibabacloud.discovery.calls import calling
+from karpenter_provider_alibabacloud.described_instances import AT_ONCE, provider_id
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_alibabacloud.described import MachineReader
-    from karpenter_provider_alibabacloud.interruption.standing import Announcements
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.described_instances import InstanceReader
+    from karpenter_provider_alibabacloud.interruption.pending_announcements import (
+        PendingAnnouncements,
+    )
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = [
     "EVENTS_PERIOD",
@@ -119,11 +121,11 @@ class SystemEventPoll:
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         clock: Clock,
         *,
-        reader: MachineReader,
-        announcements: Announcements,
+        reader: InstanceReader,
+        announcements: PendingAnnouncements,
     ) -> None:
         self._clients: Final = clients
         self._clock: Final = clock
@@ -141,10 +143,10 @@ class SystemEventPoll:
             self._listed = frozenset(ids)
 
     def run(self) -> None:
-        """Look once.
+        """Poll once.
 
         Raises:
-            CloudProviderError: ECS refused or did not answer (`discovery.calls`).
+            CloudProviderError: ECS refused or did not answer (`discovery.call_errors`).
         """
         events = self._described()
         ours = self._ours_among({each.instance_id for each in events})
@@ -171,7 +173,7 @@ class SystemEventPoll:
             return self._later
 
     def _described(self) -> tuple[SystemEvent, ...]:
-        with calling():
+        with core_errors_of():
             return read_events(
                 self._clients.ecs.pages(
                     "DescribeInstanceHistoryEvents",
@@ -190,13 +192,13 @@ class SystemEventPoll:
         """Return those that are this cluster's: events are told of the whole account."""
         with self._lock:
             listed = self._listed
-        told = {name: True if name in listed else self._ours.get(name) for name in ids}
-        unknown = [name for name, is_ours in told.items() if is_ours is None]
+        ownership = {name: True if name in listed else self._ours.get(name) for name in ids}
+        unknown = [name for name, is_ours in ownership.items() if is_ours is None]
         found = self._reader.of_ids(unknown) if unknown else {}
         for name, instance in found.items():
-            told[name] = self._reader.is_ours(instance)
+            ownership[name] = self._reader.is_ours(instance)
             self._ours.put(name, value=self._reader.is_ours(instance))
-        return frozenset(name for name, is_ours in told.items() if is_ours)
+        return frozenset(name for name, is_ours in ownership.items() if is_ours)
 
 
 def _kind(event: SystemEvent, *, is_executing: bool) -> InterruptionKind:
@@ -215,12 +217,12 @@ def _kind(event: SystemEvent, *, is_executing: bool) -> InterruptionKind:
 
 
 def _name(value: object) -> str:
-    told = cast("Mapping[str, Any]", value or {})
-    return told.get("Name") or ""
+    parsed = cast("Mapping[str, Any]", value or {})
+    return parsed.get("Name") or ""
 
 
 def _moment(text: object) -> datetime | None:
     if not isinstance(text, str) or not text:
         return None
-    told = datetime.fromisoformat(text)
-    return told if told.tzinfo else told.replace(tzinfo=UTC)
+    parsed = datetime.fromisoformat(text)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

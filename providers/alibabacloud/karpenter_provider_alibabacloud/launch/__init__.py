@@ -1,1 +1,1 @@
-"""Launching: what is asked of ECS, and what comes of it."""
+"""Launches instances for NodeClaims."""

@@ -1,6 +1,7 @@
-"""What all machines of a launch have in common, as the two ways to launch ask for it.
+"""Builds the parameters that all instances of a launch share.
 
-Pure functions of values. Nothing empty is sent: ECS takes an empty text for a value, and refuses it.
+Both ways to launch take it. Pure functions of values. Nothing empty is sent: ECS takes an empty
+text for a value, and refuses it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import SPOT
-from karpenter_provider_alibabacloud.instance_owners import to_tag_list
+from karpenter_provider_alibabacloud.instance_tags import to_tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

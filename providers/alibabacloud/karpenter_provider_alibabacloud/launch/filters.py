@@ -1,7 +1,8 @@
-"""Which of a claim's instance types a launch asks for, and in which offerings.
+"""Filters a claim's instance types and offerings for a launch.
 
-Pure functions of values, applied in a fixed order by `filtered`, but for what it asks of system disks:
-each type is a call, so types are asked about in the order of their price, until there are enough.
+Pure functions of values, applied in a fixed order by `filter_candidates`, but for the query of
+system disks: each type is a call, so types are queried in the order of their price, until there are
+enough.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import CAPACITY_TYPES, ON_DEMAND, SPOT
 from karpenter_core.errors import InsufficientCapacityError
 from karpenter_core.provider.kit.launch_candidates import (
-    Candidate,
-    allows,
-    missing_values,
-    narrowed,
+    LaunchCandidate,
+    allows_capacity_type,
     offering_keys,
+    unmet_min_values,
     with_fullest_reservations,
-    without_dear_spot,
+    with_offerings,
+    without_expensive_spot,
 )
 from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
 from karpenter_provider_alibabacloud.labels import (
@@ -40,12 +41,12 @@ __all__ = [
     "MAX_INSTANCE_TYPES",
     "bootable",
     "capacity_type_of",
-    "filtered",
+    "filter_candidates",
     "is_inflexible",
     "reservation_of",
     "with_disks",
     "without_exotic",
-    "without_shared_pools",
+    "without_public_offerings_of_reserved",
 ]
 
 MAX_INSTANCE_TYPES: Final = 20
@@ -55,16 +56,16 @@ FEW_TYPES: Final = 5
 
 _GPUS: Final = (NVIDIA_GPU, AMD_GPU)
 _BARE_METAL: Final = ("ebm", "scc")
-"""How categories begin whose machines have no hypervisor."""
+"""Prefixes of categories without a hypervisor."""
 
 
-def filtered(
-    candidates: Sequence[Candidate],
+def filter_candidates(
+    candidates: Sequence[LaunchCandidate],
     requirements: Requirements,
     *,
     disks: Callable[[Sequence[str]], Mapping[str, DisksByZone | None]] | None = None,
     categories: Sequence[str] = (),
-) -> tuple[Candidate, ...]:
+) -> tuple[LaunchCandidate, ...]:
     """Return what a launch asks for: at most 20 types of one capacity type, the cheapest first.
 
     `disks` tells which system disks types boot from, of which one in `categories` must be; None
@@ -75,7 +76,7 @@ def filtered(
             the offerings that would have been asked for.
     """
     kept = tuple(candidates)
-    for keep in (without_shared_pools, without_exotic, without_dear_spot):
+    for keep in (without_public_offerings_of_reserved, without_exotic, without_expensive_spot):
         before, kept = kept, keep(kept, requirements)
         if not kept:
             raise InsufficientCapacityError(
@@ -83,7 +84,9 @@ def filtered(
                 offerings=offering_keys(before),
             )
     capacity_type = capacity_type_of(kept)
-    ordered = _by_price(narrowed(kept, lambda offering: offering.capacity_type == capacity_type))
+    ordered = _by_price(
+        with_offerings(kept, lambda offering: offering.capacity_type == capacity_type)
+    )
     if disks is None:
         return _truncated(ordered, requirements)
     kept = with_disks(ordered, requirements, disks=disks, categories=categories)
@@ -96,9 +99,9 @@ def filtered(
     return _truncated(kept, requirements)
 
 
-def without_shared_pools(
-    candidates: Sequence[Candidate], requirements: Requirements
-) -> tuple[Candidate, ...]:
+def without_public_offerings_of_reserved(
+    candidates: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[LaunchCandidate, ...]:
     """Keep one private pool of a type in each zone, the one with most left, and nothing public.
 
     A result names type and zone, by which the pool is known then. Where none may be had, all is kept.
@@ -107,8 +110,8 @@ def without_shared_pools(
 
 
 def without_exotic(
-    candidates: Sequence[Candidate], requirements: Requirements
-) -> tuple[Candidate, ...]:
+    candidates: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[LaunchCandidate, ...]:
     """Leave out bare metal and GPUs as long as something else is there.
 
     Not where `minValues` asks for variety.
@@ -120,32 +123,32 @@ def without_exotic(
 
 
 def with_disks(
-    ordered: Sequence[Candidate],
+    ordered: Sequence[LaunchCandidate],
     requirements: Requirements,
     *,
     disks: Callable[[Sequence[str]], Mapping[str, DisksByZone | None]],
     categories: Sequence[str],
-) -> tuple[Candidate, ...]:
+) -> tuple[LaunchCandidate, ...]:
     """Return the candidates in the zones where they can boot from a disk of these categories.
 
     Only as many as a launch asks for are looked at, in the order given.
     """
-    kept: list[Candidate] = []
+    kept: list[LaunchCandidate] = []
     for first in range(0, len(ordered), MAX_INSTANCE_TYPES):
         part = ordered[first : first + MAX_INSTANCE_TYPES]
         kept += bootable(part, disks([c.instance_type.name for c in part]), categories)
-        if len(kept) >= MAX_INSTANCE_TYPES and not missing_values(kept, requirements):
+        if len(kept) >= MAX_INSTANCE_TYPES and not unmet_min_values(kept, requirements):
             break
     return tuple(kept)
 
 
 def bootable(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[LaunchCandidate],
     disks: Mapping[str, DisksByZone | None],
     categories: Sequence[str],
-) -> tuple[Candidate, ...]:
+) -> tuple[LaunchCandidate, ...]:
     """Return the candidates in the zones that have a disk of these categories for them."""
-    kept: list[Candidate] = []
+    kept: list[LaunchCandidate] = []
     for candidate in candidates:
         there = disks.get(candidate.instance_type.name)
         offerings = tuple(
@@ -158,17 +161,21 @@ def bootable(
     return tuple(kept)
 
 
-def capacity_type_of(candidates: Iterable[Candidate]) -> str:
-    """Return what is bought: the first of reserved, spot and on-demand that can be had."""
+def capacity_type_of(candidates: Iterable[LaunchCandidate]) -> str:
+    """Return the capacity type of a launch: the first available of reserved, spot and on-demand."""
     offered = {offering.capacity_type for c in candidates for offering in c.offerings}
     return next((name for name in CAPACITY_TYPES if name in offered), ON_DEMAND)
 
 
 def is_inflexible(
-    candidates: Sequence[Candidate], capacity_type: str, requirements: Requirements
+    candidates: Sequence[LaunchCandidate], capacity_type: str, requirements: Requirements
 ) -> bool:
-    """Whether on-demand is bought although spot would do, and spot had few types to choose from."""
-    return capacity_type == ON_DEMAND and allows(requirements, SPOT) and len(candidates) < FEW_TYPES
+    """Whether on-demand is launched although spot is allowed, because spot has few types."""
+    return (
+        capacity_type == ON_DEMAND
+        and allows_capacity_type(requirements, SPOT)
+        and len(candidates) < FEW_TYPES
+    )
 
 
 def reservation_of(offering: Offering) -> str:
@@ -176,17 +183,19 @@ def reservation_of(offering: Offering) -> str:
     return offering.requirements.single_value(CAPACITY_RESERVATION_ID)
 
 
-def _by_price(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+def _by_price(candidates: Iterable[LaunchCandidate]) -> tuple[LaunchCandidate, ...]:
     return tuple(sorted(candidates, key=lambda c: (c.price, c.instance_type.name)))
 
 
-def _truncated(ordered: Sequence[Candidate], requirements: Requirements) -> tuple[Candidate, ...]:
+def _truncated(
+    ordered: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[LaunchCandidate, ...]:
     """Return the first 20, or others among them where `minValues` asks for more variety."""
     needed = _for_variety(ordered, requirements)
     cheapest = [c for c in ordered if c not in needed]
     chosen = [*needed, *cheapest[: max(0, MAX_INSTANCE_TYPES - len(needed))]]
     kept = _by_price(chosen[:MAX_INSTANCE_TYPES])
-    missing = missing_values(kept, requirements)
+    missing = unmet_min_values(kept, requirements)
     if missing:
         raise InsufficientCapacityError(
             f"minValues is not met for {', '.join(missing)} by {len(kept)} of {len(ordered)} "
@@ -196,7 +205,9 @@ def _truncated(ordered: Sequence[Candidate], requirements: Requirements) -> tupl
     return kept
 
 
-def _for_variety(ordered: Sequence[Candidate], requirements: Requirements) -> list[Candidate]:
+def _for_variety(
+    ordered: Sequence[LaunchCandidate], requirements: Requirements
+) -> list[LaunchCandidate]:
     """Return the cheapest types that bring values of which `minValues` asks for more."""
     least = {
         key: requirement.min_values
@@ -204,7 +215,7 @@ def _for_variety(ordered: Sequence[Candidate], requirements: Requirements) -> li
         if requirement.min_values is not None
     }
     seen: dict[str, set[str]] = {key: set() for key in least}
-    chosen: list[Candidate] = []
+    chosen: list[LaunchCandidate] = []
     for candidate in ordered:
         is_needed = False
         for key, number in least.items():

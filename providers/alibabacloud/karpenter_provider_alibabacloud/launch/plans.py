@@ -1,7 +1,7 @@
-"""Which claims are launched as what, and which of them together. Pure functions of values.
+"""Groups claims that can be launched together into launch plans.
 
-A wave has hundreds of claims and few different wishes, so whatever depends on a wish alone is worked
-out once for all claims that have it.
+Pure functions of values. Hundreds of claims have few different requests, so whatever depends on the
+request alone is computed once for all claims that have it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from karpenter_core.errors import (
     OfferingKey,
 )
 from karpenter_core.provider.catalogue import Requirements
-from karpenter_core.provider.kit.launch_candidates import candidates_of, compatible_types
+from karpenter_core.provider.kit.launch_candidates import compatible_types, fitting_candidates
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from karpenter_core.provider.kit.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.api.disks import DISK_CATEGORIES
 from karpenter_provider_alibabacloud.launch.filters import (
     capacity_type_of,
-    filtered,
+    filter_candidates,
     is_inflexible,
     reservation_of,
 )
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import RequirementSpec
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import LaunchRequest
-    from karpenter_core.provider.kit.launch_candidates import Candidate, CompatibleType
-    from karpenter_core.provider.kit.unavailable import Shortages
+    from karpenter_core.provider.kit.launch_candidates import CompatibleType, LaunchCandidate
+    from karpenter_core.provider.kit.unavailable_offerings import UnavailableSnapshot
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.catalogue.system_disks import DisksByZone
 
-__all__ = ["PRICE_OVERLAY_APPLIED", "Ground", "Plan", "claim_ref", "plan_launches"]
+__all__ = ["PRICE_OVERLAY_APPLIED", "LaunchContext", "LaunchPlan", "claim_ref", "plan_launches"]
 
 PRICE_OVERLAY_APPLIED: Final = "karpenter.sh/price-overlay-applied"
 """On a NodeClaim: an overlay has changed the prices that it was planned by."""
@@ -52,19 +52,19 @@ _CLAIM_NAME: Final = "{{nodeClaim}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What a launch finds, as far as this process knows it at that moment."""
+class LaunchContext:
+    """The inputs of a launch, as this process knows them at that moment."""
 
     node_class: ECSNodeClass
-    shortages: Shortages
+    shortages: UnavailableSnapshot
     reserved_left: Callable[[str], int]
-    """How many machines are left of a private pool, by its id."""
+    """Number of instances left of each private pool, by its id."""
     disks: Callable[[Sequence[str]], Mapping[str, DisksByZone | None]]
-    """What system disks types boot from (`SystemDisks.of`)."""
+    """Returns the system disks that types boot from (`SystemDiskReader.of`)."""
 
     def is_sold_out(self, it: InstanceType, offering: Offering) -> bool:
         """Whether an offering cannot be had from any NodeClass, whatever vSwitches have room."""
-        mark = OfferingMark(it.name, offering.zone, offering.capacity_type)
+        mark = UnavailableOffering(it.name, offering.zone, offering.capacity_type)
         return self.shortages.is_unavailable(mark)
 
     def is_open(self, it: InstanceType, offering: Offering) -> bool:
@@ -72,7 +72,7 @@ class Ground:
         vswitches = [v.id for v in self.node_class.status.v_switches if v.zone_id == offering.zone]
         if not vswitches:
             return False
-        mark = OfferingMark(it.name, offering.zone, offering.capacity_type)
+        mark = UnavailableOffering(it.name, offering.zone, offering.capacity_type)
         if self.shortages.is_unavailable(mark, vswitches):
             return False
         return (
@@ -89,12 +89,12 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
+class LaunchPlan:
     """Claims that ask for the same, and what that is."""
 
     node_class: ECSNodeClass
     requests: tuple[LaunchRequest, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[LaunchCandidate, ...]
     """All of one capacity type, the cheapest first."""
     capacity_type: str
     needs_variety: bool
@@ -112,12 +112,12 @@ class Plan:
         """Return the types, as if nothing else could be bought."""
         return tuple(candidate.to_instance_type() for candidate in self.candidates)
 
-    def open_candidates(self, ground: Ground) -> tuple[Candidate, ...]:
+    def open_candidates(self, launch_context: LaunchContext) -> tuple[LaunchCandidate, ...]:
         """Return what is still there by what is known now."""
-        kept: list[Candidate] = []
+        kept: list[LaunchCandidate] = []
         for candidate in self.candidates:
             it = candidate.instance_type
-            offerings = tuple(o for o in candidate.offerings if ground.is_open(it, o))
+            offerings = tuple(o for o in candidate.offerings if launch_context.is_open(it, o))
             if offerings:
                 kept.append(replace(candidate, offerings=offerings))
         return tuple(kept)
@@ -129,23 +129,23 @@ def claim_ref(request: LaunchRequest) -> ClaimRef:
 
 
 def plan_launches(
-    requests: Iterable[LaunchRequest], ground: Ground
-) -> tuple[tuple[Plan, ...], dict[str, CloudProviderError]]:
+    requests: Iterable[LaunchRequest], launch_context: LaunchContext
+) -> tuple[tuple[LaunchPlan, ...], dict[str, CloudProviderError]]:
     """Return what to launch, and by token why some claims cannot be."""
-    wishes = _Wishes(ground)
-    groups: dict[Hashable, tuple[_Choice, list[LaunchRequest]]] = {}
+    choices = _LaunchChoices(launch_context)
+    groups: dict[Hashable, tuple[_LaunchChoice, list[LaunchRequest]]] = {}
     refused: dict[str, CloudProviderError] = {}
     for request in requests:
         try:
-            choice = wishes.choice(request)
+            choice = choices.choice(request)
         except CloudProviderError as error:
             refused[request.token] = error
             continue
-        key = (choice.key, _boot_key(request, ground), _has_overlay(request))
+        key = (choice.key, _boot_key(request, launch_context), _has_overlay(request))
         groups.setdefault(key, (choice, []))[1].append(request)
     plans = tuple(
-        Plan(
-            node_class=ground.node_class,
+        LaunchPlan(
+            node_class=launch_context.node_class,
             requests=tuple(members),
             candidates=choice.candidates,
             capacity_type=choice.capacity_type,
@@ -161,11 +161,11 @@ def plan_launches(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Choice:
-    """What a wish comes to."""
+class _LaunchChoice:
+    """The plan for equal requests."""
 
     requirements: Requirements
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[LaunchCandidate, ...]
     capacity_type: str
 
     @property
@@ -183,16 +183,16 @@ class _Choice:
 
 
 @final
-class _Wishes:
+class _LaunchChoices:
     """The choices of one batch; objects are told apart by identity while it lives."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground: Final = ground
+    def __init__(self, launch_context: LaunchContext) -> None:
+        self._launch_context: Final = launch_context
         self._requirements: Final[dict[tuple[RequirementSpec, ...], Requirements]] = {}
         self._compatible: Final[dict[Hashable, tuple[CompatibleType, ...]]] = {}
-        self._choices: Final[dict[Hashable, _Choice | CloudProviderError]] = {}
+        self._choices: Final[dict[Hashable, _LaunchChoice | CloudProviderError]] = {}
 
-    def choice(self, request: LaunchRequest) -> _Choice:
+    def choice(self, request: LaunchRequest) -> _LaunchChoice:
         """Return what a claim is launched as.
 
         Raises:
@@ -217,17 +217,20 @@ class _Wishes:
         instance_types: Sequence[InstanceType],
         specs: tuple[RequirementSpec, ...],
         amounts: Mapping[str, int],
-    ) -> _Choice:
+    ) -> _LaunchChoice:
         requirements = self._requirements.get(specs)
         if requirements is None:
             requirements = self._requirements[specs] = Requirements.from_specs(specs)
-        wish = (id(instance_types), specs)
-        compatible = self._compatible.get(wish)
+        choice_key = (id(instance_types), specs)
+        compatible = self._compatible.get(choice_key)
         if compatible is None:
-            compatible = self._compatible[wish] = compatible_types(
-                instance_types, requirements, is_open=self._ground.is_open, well_known=_WELL_KNOWN
+            compatible = self._compatible[choice_key] = compatible_types(
+                instance_types,
+                requirements,
+                is_open=self._launch_context.is_open,
+                well_known=_WELL_KNOWN,
             )
-        candidates = candidates_of(compatible, amounts)
+        candidates = fitting_candidates(compatible, amounts)
         if not candidates:
             closed = self._closed(instance_types, requirements)
             sold_out = tuple(key for key, is_sold_out in closed.items() if is_sold_out)
@@ -240,13 +243,13 @@ class _Wishes:
                     else ExhaustedScope.OFFERING
                 ),
             )
-        kept = filtered(
+        kept = filter_candidates(
             candidates,
             requirements,
-            disks=self._ground.disks if self._ground.wants_disks else None,
-            categories=self._ground.node_class.spec.system_disk_categories,
+            disks=self._launch_context.disks if self._launch_context.wants_disks else None,
+            categories=self._launch_context.node_class.spec.system_disk_categories,
         )
-        return _Choice(
+        return _LaunchChoice(
             requirements=requirements, candidates=kept, capacity_type=capacity_type_of(kept)
         )
 
@@ -262,12 +265,12 @@ class _Wishes:
                 instance_type=compatible.instance_type.name,
                 zone=offering.zone,
                 capacity_type=offering.capacity_type,
-            ): self._ground.is_sold_out(compatible.instance_type, offering)
+            ): self._launch_context.is_sold_out(compatible.instance_type, offering)
             or offering.capacity_type == RESERVED
             for compatible in listed
-            for machine in compatible.machines
-            for offering in machine.offerings
-            if not self._ground.is_open(compatible.instance_type, offering)
+            for allocatable in compatible.allocatable_offerings
+            for offering in allocatable.offerings
+            if not self._launch_context.is_open(compatible.instance_type, offering)
         }
 
 
@@ -275,14 +278,14 @@ def _always(_type: InstanceType, _offering: Offering) -> bool:
     return True
 
 
-def _boot_key(request: LaunchRequest, ground: Ground) -> Hashable:
+def _boot_key(request: LaunchRequest, launch_context: LaunchContext) -> Hashable:
     """Return all of a claim that its user data and tags tell of, but for whose it is."""
     claim = request.node_claim
     return (
         tuple(sorted(claim.metadata.labels.items())),
         claim.spec.taints,
         claim.spec.startup_taints,
-        claim.name if _CLAIM_NAME in ground.node_class.spec.user_data else "",
+        claim.name if _CLAIM_NAME in launch_context.node_class.spec.user_data else "",
     )
 
 

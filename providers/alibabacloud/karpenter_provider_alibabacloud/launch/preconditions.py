@@ -1,24 +1,24 @@
-"""Whether a NodeClass can be launched from at all. A pure function."""
+"""Checks whether a NodeClass allows launches at all."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from karpenter_core.errors import NodeClassNotReadyError
-from karpenter_core.provider.kit.readiness import unreadiness
-from karpenter_provider_alibabacloud.instance_owners import restricted_tags
+from karpenter_core.provider.kit.readiness import not_ready_error
+from karpenter_provider_alibabacloud.instance_tags import restricted_tags
 from karpenter_provider_alibabacloud.labels import MAX_USER_TAGS
 
 if TYPE_CHECKING:
     from karpenter_core.errors import CloudProviderError
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 
-__all__ = ["refusal"]
+__all__ = ["unmet_precondition"]
 
 
-def refusal(node_class: ECSNodeClass) -> CloudProviderError | None:
+def unmet_precondition(node_class: ECSNodeClass) -> CloudProviderError | None:
     """Return why nothing is launched from a NodeClass; None when it can be."""
-    unready = unreadiness(node_class)
+    unready = not_ready_error(node_class)
     if unready is not None:
         return unready
     name, tags = f'ECSNodeClass "{node_class.name}"', node_class.spec.tags
@@ -29,7 +29,7 @@ def refusal(node_class: ECSNodeClass) -> CloudProviderError | None:
         )
     if len(tags) > MAX_USER_TAGS:
         return NodeClassNotReadyError(
-            f"{name}: spec.tags has {len(tags)} keys, and {MAX_USER_TAGS} at most have room beside "
+            f"{name}: spec.tags has {len(tags)} keys, and {MAX_USER_TAGS} at most fit beside "
             "those that Karpenter sets"
         )
     return None

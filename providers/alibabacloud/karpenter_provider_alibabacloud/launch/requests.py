@@ -1,7 +1,8 @@
-"""The calls that launch. Pure functions of values.
+"""Builds the requests of launch calls, and their client tokens.
 
-One call serves all claims that would ask for the same (`docs/design/alibabacloud.md`, "One provisioning
-group for equal launches"): calls that change something are few a second, machines are many.
+Pure functions of values. One call serves all claims with equal requests
+(`docs/design/alibabacloud.md`, "One provisioning group for equal launches"): few calls a second may
+change something, and instances are many.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.kit.recent_launches import ClaimRef
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-    from karpenter_provider_alibabacloud.launch.pairs import Pair
+    from karpenter_provider_alibabacloud.launch.targets import LaunchTarget
 
 __all__ = [
     "CREATE_GROUP",
     "RUN_INSTANCES",
-    "Wanted",
+    "LaunchCallSpec",
     "client_token",
     "group_request",
     "needs_run_instances",
@@ -42,13 +43,13 @@ RUN_INSTANCES: Final = "RunInstances"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a call is to bring."""
+class LaunchCallSpec:
+    """The instances that a call requests."""
 
     node_class: ECSNodeClass
     capacity_type: str
-    pairs: tuple[Pair, ...]
-    """What to choose from, the best first; RunInstances takes the first alone."""
+    targets: tuple[LaunchTarget, ...]
+    """Targets to choose from, the best first; RunInstances takes the first alone."""
     amount: int
     user_data: str
     """In base64."""
@@ -69,14 +70,14 @@ def needs_run_instances(node_class: ECSNodeClass) -> bool:
 
 
 def spot_strategy(node_class: ECSNodeClass) -> str:
-    """Return by what spot machines are chosen."""
+    """Return the allocation strategy of spot instances."""
     spot = node_class.spec.spot
     return "lowest-price" if spot is None else spot.allocation_strategy
 
 
-def group_request(wanted: Wanted, *, region: str) -> dict[str, object]:
+def group_request(wanted: LaunchCallSpec, *, region: str) -> dict[str, object]:
     """Return the parameters of CreateAutoProvisioningGroup, but for its token."""
-    spec, pairs = wanted.node_class.spec, wanted.pairs
+    spec, targets = wanted.node_class.spec, wanted.targets
     is_spot = wanted.capacity_type == SPOT
     amount = str(wanted.amount)
     request: dict[str, object] = {
@@ -93,7 +94,7 @@ def group_request(wanted: Wanted, *, region: str) -> dict[str, object]:
         "LaunchTemplateConfig": _configs(wanted),
         "LaunchConfiguration": group_configuration(
             wanted.node_class,
-            image_id=pairs[0].image_id,
+            image_id=targets[0].image_id,
             user_data=wanted.user_data,
             tags=wanted.tags,
             capacity_type=wanted.capacity_type,
@@ -110,49 +111,49 @@ def group_request(wanted: Wanted, *, region: str) -> dict[str, object]:
     if wanted.capacity_type == RESERVED:
         request["ResourcePoolOptions"] = {
             "Strategy": "PrivatePoolOnly",
-            "PrivatePoolIds": sorted({pair.reservation_id for pair in pairs}),
+            "PrivatePoolIds": sorted({target.reservation_id for target in targets}),
         }
     return request
 
 
-def _configs(wanted: Wanted) -> list[dict[str, object]]:
+def _configs(wanted: LaunchCallSpec) -> list[dict[str, object]]:
     spot = wanted.node_class.spec.spot
     limit = spot.price_limit if spot is not None and wanted.capacity_type == SPOT else None
-    has_images = len({pair.image_id for pair in wanted.pairs}) > 1
+    has_images = len({target.image_id for target in wanted.targets}) > 1
     return [
         without_empty(
             {
-                "InstanceType": pair.instance_type.name,
-                "VSwitchId": pair.vswitch.id,
+                "InstanceType": target.instance_type.name,
+                "VSwitchId": target.vswitch.id,
                 "WeightedCapacity": 1,
-                "ImageId": pair.image_id if has_images else "",
+                "ImageId": target.image_id if has_images else "",
                 "MaxPrice": limit,
                 "Priority": number if wanted.has_own_prices else None,
             }
         )
-        for number, pair in enumerate(wanted.pairs)
+        for number, target in enumerate(wanted.targets)
     ]
 
 
-def run_request(wanted: Wanted, *, region: str) -> dict[str, object]:
+def run_request(wanted: LaunchCallSpec, *, region: str) -> dict[str, object]:
     """Return the parameters of RunInstances, but for its token."""
-    pair, spot = wanted.pairs[0], wanted.node_class.spec.spot
+    target, spot = wanted.targets[0], wanted.node_class.spec.spot
     is_spot = wanted.capacity_type == SPOT
     limit = spot.price_limit if spot is not None and is_spot else None
     strategy = "NoSpot" if not is_spot else "SpotAsPriceGo" if limit is None else _LIMITED
     return {
         "RegionId": region,
-        "InstanceType": pair.instance_type.name,
-        "ImageId": pair.image_id,
-        "VSwitchId": pair.vswitch.id,
+        "InstanceType": target.instance_type.name,
+        "ImageId": target.image_id,
+        "VSwitchId": target.vswitch.id,
         "Amount": wanted.amount,
         "MinAmount": 1,
         "InstanceChargeType": "PostPaid",
         "SpotStrategy": strategy,
         **without_empty({"SpotPriceLimit": limit}),
-        # Without a word, ECS would take machines of open private pools for on-demand ones.
+        # Without a word, ECS would take instances of open private pools for on-demand ones.
         "PrivatePoolOptions": (
-            {"MatchCriteria": "Target", "Id": pair.reservation_id}
+            {"MatchCriteria": "Target", "Id": target.reservation_id}
             if wanted.capacity_type == RESERVED
             else {"MatchCriteria": "None"}
         ),

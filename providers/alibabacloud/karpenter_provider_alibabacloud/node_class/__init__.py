@@ -1,1 +1,1 @@
-"""The life of an ECSNodeClass: resolution into status and conditions, validation, its end."""
+"""Resolves, validates and finalizes ECSNodeClasses."""

@@ -1,4 +1,4 @@
-"""Whether launches with a NodeClass would be allowed: tried out without launching anything.
+"""Tries out launches with a NodeClass by dry runs.
 
 ECS answers a dry run with an error in any case; one of its codes means that the launch would succeed.
 """
@@ -9,16 +9,24 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.kit.node_class_parts import UNREACHABLE, code_reason
+from karpenter_core.provider.kit.node_class_parts import UNREACHABLE_REASON, code_reason
 from karpenter_provider_alibabacloud.codes import SHORTAGES, ApiError, ErrorClass
-from karpenter_provider_alibabacloud.node_class.findings import stable_text
+from karpenter_provider_alibabacloud.node_class.conditions import stable_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
 
-__all__ = ["PASSED", "DryRuns", "Outcome", "Verdict", "denied", "field_of", "judge"]
+__all__ = [
+    "PASSED",
+    "DryRunOutcome",
+    "DryRunVerdict",
+    "LaunchDryRuns",
+    "denied",
+    "dry_run_outcome",
+    "field_of",
+]
 
 _FIELDS: Final = (
     ("DeploymentSet.", "spec.deploymentSetId"),
@@ -45,8 +53,8 @@ _FIELDS: Final = (
 """The field that a code is about, by how the code begins."""
 
 
-class Verdict(Enum):
-    """What a dry run tells."""
+class DryRunVerdict(Enum):
+    """Meanings of a dry run's answer."""
 
     PASSED = "passed"
     RETRY = "retry"
@@ -58,15 +66,15 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of a dry run, as a condition says it."""
+class DryRunOutcome:
+    """The outcome of a dry run, as its condition shows it."""
 
-    verdict: Verdict
+    verdict: DryRunVerdict
     reason: str = ""
     message: str = ""
 
 
-PASSED: Final = Outcome(verdict=Verdict.PASSED)
+PASSED: Final = DryRunOutcome(verdict=DryRunVerdict.PASSED)
 
 
 def denied(action: str) -> str:
@@ -79,38 +87,42 @@ def field_of(code: str) -> str:
     return next((field for prefix, field in _FIELDS if code.startswith(prefix)), "")
 
 
-def judge(error: ApiError | None) -> Outcome:
+def dry_run_outcome(error: ApiError | None) -> DryRunOutcome:
     """Return what the answer to a dry run of RunInstances tells; None is one without an error."""
     if error is None:
         return PASSED
-    said = stable_text(str(error))
+    error_text = stable_text(str(error))
     error_class = error.error_class
     if error_class is ErrorClass.DRY_RUN or error_class in SHORTAGES:
         return PASSED  # no stock, but no lack of permission
     if error_class in {ErrorClass.THROTTLED, ErrorClass.TRANSIENT, ErrorClass.STATE}:
-        return Outcome(verdict=Verdict.RETRY, reason=UNREACHABLE, message=said)
+        return DryRunOutcome(
+            verdict=DryRunVerdict.RETRY, reason=UNREACHABLE_REASON, message=error_text
+        )
     if error_class is ErrorClass.AUTH:
-        return Outcome(verdict=Verdict.FAILED, reason=denied("RunInstances"), message=said)
+        return DryRunOutcome(
+            verdict=DryRunVerdict.FAILED, reason=denied("RunInstances"), message=error_text
+        )
     field = field_of(error.code)
-    message = f"launches would be refused: {said}"
-    return Outcome(
-        verdict=Verdict.REFUSED,
+    message = f"launches would be refused: {error_text}"
+    return DryRunOutcome(
+        verdict=DryRunVerdict.REFUSED,
         reason=code_reason(error.code),
         message=f"{field}: {message}" if field else message,
     )
 
 
 @final
-class DryRuns:
+class LaunchDryRuns:
     """Tries launches out; callable from any thread."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: CloudClients) -> None:
         self._clients: Final = clients
 
-    def run(self, request: Mapping[str, object]) -> Outcome:
+    def run(self, request: Mapping[str, object]) -> DryRunOutcome:
         """Return what ECS says of a launch; `request` is one of RunInstances."""
         try:
             self._clients.ecs.call("RunInstances", {**request, "DryRun": True})
         except ApiError as error:
-            return judge(error)
+            return dry_run_outcome(error)
         return PASSED

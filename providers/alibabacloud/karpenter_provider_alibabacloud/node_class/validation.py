@@ -1,4 +1,4 @@
-"""The condition ValidationSucceeded: whether nodes of a NodeClass could be launched, and join."""
+"""Computes the condition `ValidationSucceeded` of a NodeClass."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.conditions import FALSE, UNKNOWN
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
-from karpenter_core.provider.kit.node_class_parts import SOON, Part, met, unmet
-from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_alibabacloud.discovery.calls import is_refusal
-from karpenter_provider_alibabacloud.node_class.dry_runs import Outcome, Verdict
-from karpenter_provider_alibabacloud.node_class.findings import (
-    VALIDATION_SUCCEEDED,
-    refused,
-    unasked,
+from karpenter_core.provider.kit.node_class_parts import (
+    RETRY_SOON,
+    ResolutionPart,
+    condition_met,
+    condition_unmet,
 )
+from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_provider_alibabacloud.discovery.call_errors import is_refusal
+from karpenter_provider_alibabacloud.node_class.conditions import (
+    VALIDATION_SUCCEEDED,
+    refused_condition,
+    unanswered_condition,
+)
+from karpenter_provider_alibabacloud.node_class.dry_runs import DryRunOutcome, DryRunVerdict
 from karpenter_provider_alibabacloud.node_class.static_checks import (
     INVALID_USER_DATA,
     STATIC_CHECKS,
@@ -30,25 +35,25 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.clock import Clock
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-    from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
-    from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
+    from karpenter_provider_alibabacloud.bootstrap.user_data_builder import UserDataBuilder
+    from karpenter_provider_alibabacloud.node_class.dry_runs import LaunchDryRuns
     from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
 
-__all__ = ["TrialLaunch", "Validator"]
+__all__ = ["NodeClassValidator", "TrialRequestSource"]
 
 NO_INSTANCE_TYPE: Final = "NoInstanceType"
 RESULT_TTL: Final = timedelta(minutes=30)
 """How long a dry run that would have succeeded counts, for an unchanged NodeClass; another is made again
 at each look, as what is missing may be given at any time."""
-NEXT_LOOK: Final = timedelta(minutes=10)
-TRY_AGAIN: Final = timedelta(seconds=10)
+RECHECK_INTERVAL: Final = timedelta(minutes=10)
+RETRY_INTERVAL: Final = timedelta(seconds=10)
 """After what is nothing about the NodeClass."""
 ATTEMPT: Final = "launches could not be tried out"
 SCRIPT: Final = "what joins nodes to the cluster cannot be had"
 
 
-class TrialLaunch(Protocol):
-    """What makes the request of a launch that is tried out."""
+class TrialRequestSource(Protocol):
+    """Builds the request of a launch that is tried out."""
 
     def request(self, node_class: ECSNodeClass, user_data: str) -> Mapping[str, object]:
         """Return the parameters of RunInstances for one usual instance, with `user_data`.
@@ -61,16 +66,16 @@ class TrialLaunch(Protocol):
 
 
 @final
-class Validator:
+class NodeClassValidator:
     """Validates NodeClasses; callable from any thread."""
 
     def __init__(
         self,
         *,
         clock: Clock,
-        bootstrapper: Bootstrapper,
-        dry_runs: DryRuns | None,
-        launch: TrialLaunch | None,
+        bootstrapper: UserDataBuilder,
+        dry_runs: LaunchDryRuns | None,
+        launch: TrialRequestSource | None,
         refused_launches: RefusedLaunches,
         is_custom: bool = False,
     ) -> None:
@@ -83,9 +88,11 @@ class Validator:
         self._launch: Final = launch
         self._refused_launches: Final = refused_launches
         self._is_custom: Final = is_custom
-        self._results: Final[TtlCache[tuple[str, str], Outcome]] = TtlCache(clock, RESULT_TTL)
+        self._results: Final[TtlCache[tuple[str, str], DryRunOutcome]] = TtlCache(clock, RESULT_TTL)
 
-    def validate(self, node_class: ECSNodeClass, dependencies: Iterable[Condition]) -> Part:
+    def validate(
+        self, node_class: ECSNodeClass, dependencies: Iterable[Condition]
+    ) -> ResolutionPart:
         """Return the condition; `node_class` has the status that was just found.
 
         `dependencies` are the conditions of what a launch needs.
@@ -93,18 +100,18 @@ class Validator:
         found = (check(node_class) for check in STATIC_CHECKS)
         problem = next((each for each in found if each is not None), None)
         if problem is not None:
-            return unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
-        waiting = _waiting(dependencies)
+            return condition_unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
+        waiting = _unmet_dependencies(dependencies)
         if waiting is not None:
             return waiting
         try:
             user_data = self._bootstrapper.trial(node_class)
         except BadInputError as error:
-            return unmet(VALIDATION_SUCCEEDED, INVALID_USER_DATA, str(error))
+            return condition_unmet(VALIDATION_SUCCEEDED, INVALID_USER_DATA, str(error))
         except CloudProviderError as error:
             return _failed(SCRIPT, error)
         try:
-            return self._part(node_class, self._tried(node_class, user_data))
+            return self._part(node_class, self._dry_run_outcome(node_class, user_data))
         except CloudProviderError as error:
             return _failed(ATTEMPT, error)
 
@@ -115,7 +122,7 @@ class Validator:
                 self._results.drop(key)
         self._refused_launches.forget(node_class)
 
-    def _tried(self, node_class: ECSNodeClass, user_data: str) -> Outcome | None:
+    def _dry_run_outcome(self, node_class: ECSNodeClass, user_data: str) -> DryRunOutcome | None:
         if self._dry_runs is None or self._launch is None:
             return None
         key = (node_class.name, _digest(node_class))
@@ -125,23 +132,27 @@ class Validator:
         try:
             request = self._launch.request(node_class, user_data)
         except LaunchFailedError as error:
-            return Outcome(verdict=Verdict.REFUSED, reason=NO_INSTANCE_TYPE, message=str(error))
+            return DryRunOutcome(
+                verdict=DryRunVerdict.REFUSED, reason=NO_INSTANCE_TYPE, message=str(error)
+            )
         outcome = self._dry_runs.run(request)
-        if outcome.verdict is Verdict.PASSED:
+        if outcome.verdict is DryRunVerdict.PASSED:
             self._results.put(key, outcome)
         return outcome
 
-    def _part(self, node_class: ECSNodeClass, outcome: Outcome | None) -> Part:
-        if outcome is None or outcome.verdict is Verdict.PASSED:
+    def _part(self, node_class: ECSNodeClass, outcome: DryRunOutcome | None) -> ResolutionPart:
+        if outcome is None or outcome.verdict is DryRunVerdict.PASSED:
             refused = self._refused_launches.of(node_class.name)
             if refused is not None:
-                return unmet(VALIDATION_SUCCEEDED, refused.reason, refused.message)
+                return condition_unmet(VALIDATION_SUCCEEDED, refused.reason, refused.message)
             remark = self._remark(node_class)
-            return met(VALIDATION_SUCCEEDED, remark, retry_after=NEXT_LOOK)
-        if outcome.verdict is Verdict.RETRY:
-            part = unasked(VALIDATION_SUCCEEDED, ATTEMPT, CloudProviderError(outcome.message))
-            return replace(part, retry_after=TRY_AGAIN)
-        return unmet(VALIDATION_SUCCEEDED, outcome.reason, outcome.message)
+            return condition_met(VALIDATION_SUCCEEDED, remark, retry_after=RECHECK_INTERVAL)
+        if outcome.verdict is DryRunVerdict.RETRY:
+            part = unanswered_condition(
+                VALIDATION_SUCCEEDED, ATTEMPT, CloudProviderError(outcome.message)
+            )
+            return replace(part, retry_after=RETRY_INTERVAL)
+        return condition_unmet(VALIDATION_SUCCEEDED, outcome.reason, outcome.message)
 
     def _remark(self, node_class: ECSNodeClass) -> str:
         """Return what is odd, though nodes can be launched."""
@@ -156,22 +167,22 @@ class Validator:
         return f"{', '.join(idle)}: in a Custom cluster nobody does so, unless spec.userData does"
 
 
-def _failed(attempt: str, error: CloudProviderError) -> Part:
+def _failed(attempt: str, error: CloudProviderError) -> ResolutionPart:
     if is_refusal(error):
-        return refused(VALIDATION_SUCCEEDED, attempt, error)
-    return unasked(VALIDATION_SUCCEEDED, attempt, error)
+        return refused_condition(VALIDATION_SUCCEEDED, attempt, error)
+    return unanswered_condition(VALIDATION_SUCCEEDED, attempt, error)
 
 
-def _waiting(dependencies: Iterable[Condition]) -> Part | None:
+def _unmet_dependencies(dependencies: Iterable[Condition]) -> ResolutionPart | None:
     dependencies = tuple(dependencies)
     for status in (FALSE, UNKNOWN):
         names = [condition.type for condition in dependencies if condition.status == status]
         if names:
-            part = unmet(
+            part = condition_unmet(
                 VALIDATION_SUCCEEDED, "DependenciesNotReady", f"waiting for {', '.join(names)}"
             )
             condition = part.condition.model_copy(update={"status": status})
-            return Part(condition=condition, retry_after=SOON)
+            return ResolutionPart(condition=condition, retry_after=RETRY_SOON)
     return None
 
 

@@ -1,1 +1,1 @@
-"""The simulated Alibaba Cloud: ECS, VPC and ACK over HTTP, with stock, prices, time and faults."""
+"""The simulated Alibaba Cloud: ECS, VPC and ACK over HTTP, with faults."""

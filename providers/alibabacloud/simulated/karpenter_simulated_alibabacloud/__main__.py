@@ -1,4 +1,4 @@
-"""`python -m karpenter_simulated_alibabacloud`: a simulated cloud by itself."""
+"""Runs the simulated cloud as a program of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose cloud it is, what time it is there, and the ids that it gives out."""
+"""The account of the simulated cloud: owner, clock and resource ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-__all__ = ["Account", "Ids", "to_minutes", "to_seconds"]
+__all__ = ["Account", "IdGenerator", "to_minutes", "to_seconds"]
 
 _LETTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_LETTERS: Final = 17  # after the mark of the region: i-bp1 and 17 letters or digits
@@ -31,7 +31,7 @@ def to_seconds(moment: datetime) -> str:
 
 
 @final
-class Ids:
+class IdGenerator:
     """Ids that look like those of Alibaba Cloud and are the same in every run."""
 
     def __init__(self, region: str) -> None:
@@ -69,4 +69,4 @@ class Account:
     id: int = 1234567890123456
     region: str = "cn-hangzhou"
     clock: Callable[[], datetime] = utc_now
-    ids: Ids = field(default_factory=lambda: Ids("cn-hangzhou"))
+    ids: IdGenerator = field(default_factory=lambda: IdGenerator("cn-hangzhou"))

@@ -1,4 +1,4 @@
-"""The endpoint: every call passes the signature, faults, throttling and the log, then its handler."""
+"""The endpoint: signature, faults, throttling and log, then the handler."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.simulated.calls import CallLog, LoggedCall
-from karpenter_core.provider.kit.simulated.faults import CloudError, FaultKind, Faults
-from karpenter_core.provider.kit.simulated.rates import Rates
-from karpenter_simulated_alibabacloud.signatures import Signatures
+from karpenter_core.provider.kit.simulated.faults import CloudError, CloudFaultKind, CloudFaults
+from karpenter_core.provider.kit.simulated.rates import CallRates
+from karpenter_simulated_alibabacloud.protocol import HttpReply, read_call, refuse, reply
+from karpenter_simulated_alibabacloud.signatures import SignatureChecker
 from karpenter_simulated_alibabacloud.tokens import NoAnswerError
-from karpenter_simulated_alibabacloud.wire import Reply, read_call, refuse, reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from karpenter_core.provider.kit.simulated.faults import Fault
+    from karpenter_core.provider.kit.simulated.faults import CloudFault
     from karpenter_simulated_alibabacloud.account import Account
-    from karpenter_simulated_alibabacloud.parameters import Parameters
-    from karpenter_simulated_alibabacloud.wire import Call, Request
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
+    from karpenter_simulated_alibabacloud.protocol import ApiCall, HttpRequest
 
-    Handler = Callable[[Parameters], object]
+    Handler = Callable[[RequestParameters], object]
     Handlers = Mapping[str, Handler]
 
 __all__ = ["Application", "denial"]
@@ -32,7 +32,7 @@ _LONGEST_SILENCE_SECONDS: Final = 300
 
 @final
 class Application:
-    """What answers requests; one for each simulated cloud."""
+    """The HTTP application; one for each simulated cloud."""
 
     def __init__(self, account: Account) -> None:
         self._account: Final = account
@@ -40,14 +40,14 @@ class Application:
         """By service and action: `ecs:RunInstances`."""
         self.state: Final = RLock()
         """Held while a handler reads or changes what the cloud holds."""
-        self.faults: Final = Faults()
-        self.rates: Final = Rates(account.clock)
+        self.faults: Final = CloudFaults()
+        self.rates: Final = CallRates(account.clock)
         self.calls: Final = CallLog()
-        self.signatures: Final = Signatures(account.clock)
+        self.signatures: Final = SignatureChecker(account.clock)
         self.retry_after_ms: int = 0
-        """What throttled calls are told to wait; 0 when they are told nothing."""
+        """Seconds that throttled calls should wait; 0 when they are told nothing."""
 
-    def __call__(self, request: Request) -> Reply | None:
+    def __call__(self, request: HttpRequest) -> HttpReply | None:
         """Answer one request; None when the connection is to be cut."""
         request_id = self._account.ids.request_id()
         try:
@@ -55,7 +55,7 @@ class Application:
         except CloudError as error:
             return self._refused(error, request_id, "ecs")
         fault = self.faults.strike(call)
-        if fault is not None and fault.kind is not FaultKind.LOST_REPLY:
+        if fault is not None and fault.kind is not CloudFaultKind.LOST_REPLY:
             return self._struck(call, fault, request_id)
         try:
             self.signatures.check(request)
@@ -63,19 +63,19 @@ class Application:
             with self.state:
                 answer = self._handler(call)(call.parameters)
         except CloudError as error:
-            self._log(call, FaultKind.LOST_REPLY if fault else error.code)
+            self._log(call, CloudFaultKind.LOST_REPLY if fault else error.code)
             return None if fault else self._refused(error, request_id, call.service)
         except NoAnswerError:
-            self._log(call, FaultKind.LOST_REPLY)
+            self._log(call, CloudFaultKind.LOST_REPLY)
             return None
-        self._log(call, FaultKind.LOST_REPLY if fault else "ok")
+        self._log(call, CloudFaultKind.LOST_REPLY if fault else "ok")
         return None if fault else reply(answer, request_id=request_id, service=call.service)
 
-    def _throttle(self, call: Call) -> None:
+    def _throttle(self, call: ApiCall) -> None:
         if not self.rates.take(call.name):
             raise CloudError("Throttling.User", "Request was denied due to user flow control.")
 
-    def _handler(self, call: Call) -> Handler:
+    def _handler(self, call: ApiCall) -> Handler:
         handler = self.handlers.get(call.name)
         if handler is None:
             raise CloudError(
@@ -85,17 +85,17 @@ class Application:
             )
         return handler
 
-    def _struck(self, call: Call, fault: Fault, request_id: str) -> Reply | None:
-        if fault.kind is FaultKind.REFUSED:
+    def _struck(self, call: ApiCall, fault: CloudFault, request_id: str) -> HttpReply | None:
+        if fault.kind is CloudFaultKind.REFUSED:
             error = fault.error or denial(call)
             self._log(call, error.code)
             return self._refused(error, request_id, call.service)
         self._log(call, fault.kind)
-        if fault.kind is FaultKind.SILENT:
+        if fault.kind is CloudFaultKind.SILENT:
             self.faults.hang(fault, seconds=_LONGEST_SILENCE_SECONDS)
         return None
 
-    def _refused(self, error: CloudError, request_id: str, service: str) -> Reply:
+    def _refused(self, error: CloudError, request_id: str, service: str) -> HttpReply:
         return refuse(
             error,
             request_id=request_id,
@@ -104,7 +104,7 @@ class Application:
             retry_after_ms=self.retry_after_ms if error.code.startswith("Throttling") else 0,
         )
 
-    def _log(self, call: Call, outcome: str) -> None:
+    def _log(self, call: ApiCall, outcome: str) -> None:
         self.calls.add(
             LoggedCall(
                 service=call.service,
@@ -116,7 +116,7 @@ class Application:
         )
 
 
-def denial(call: Call) -> CloudError:
+def denial(call: ApiCall) -> CloudError:
     """Return the refusal of a call that no policy permits."""
     if call.service == "cs":
         return CloudError("StatusForbidden", f"Forbidden for action {call.name}", status=_FORBIDDEN)

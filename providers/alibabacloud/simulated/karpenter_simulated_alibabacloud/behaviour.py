@@ -1,14 +1,14 @@
-"""Speed and faithfulness of the cloud; may be changed at any time."""
+"""Settings of the simulated cloud's speed and fidelity."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-__all__ = ["Behaviour"]
+__all__ = ["CloudBehaviour"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Behaviour:
+class CloudBehaviour:
     """Delays in seconds, and what the cloud does by itself."""
 
     pending_seconds: float = 0
@@ -25,11 +25,11 @@ class Behaviour:
     """From launch to when a new instance is described: eventual consistency."""
     spot_notice_seconds: float = 300
     """From the lock of a spot instance to its end."""
-    tells_stock: bool = False
+    reports_stock: bool = False
     """Whether DescribeAvailableResource knows at once of what is sold out."""
-    addresses_per_machine: int | None = 1
+    addresses_per_instance: int | None = 1
     """Addresses of its vSwitch that an instance takes; None for one for each pod too, as under
-    Terway when all addresses of a machine are in use."""
+    Terway when all addresses of an instance are in use."""
     instances_per_page: int = 100
     """The most that one page of DescribeInstances has, whatever is asked for; 0 makes every page empty,
     with a token of the next."""

@@ -1,4 +1,4 @@
-"""`SimulatedAlibabaCloud`: a cloud on 127.0.0.1 that the SDKs reach as they reach Alibaba Cloud.
+"""`SimulatedAlibabaCloud`: Alibaba Cloud on 127.0.0.1, for its SDKs.
 
     with SimulatedAlibabaCloud() as cloud:
         os.environ.update(cloud.environment)
@@ -20,17 +20,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self, cast, final
 
 from karpenter_core.provider.kit.simulated.cloud_time import CloudTime, utc_now
-from karpenter_core.provider.kit.simulated.faults import CloudError, Fault, FaultKind
-from karpenter_simulated_alibabacloud.account import Account, Ids
+from karpenter_core.provider.kit.simulated.faults import CloudError, CloudFault, CloudFaultKind
+from karpenter_simulated_alibabacloud.account import Account, IdGenerator
 from karpenter_simulated_alibabacloud.application import Application
-from karpenter_simulated_alibabacloud.behaviour import Behaviour
-from karpenter_simulated_alibabacloud.events import Cycle
-from karpenter_simulated_alibabacloud.groups import ConfigFault
+from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
+from karpenter_simulated_alibabacloud.events import EventCycle
 from karpenter_simulated_alibabacloud.images import X86_64
-from karpenter_simulated_alibabacloud.parameters import Parameters
-from karpenter_simulated_alibabacloud.parts import Parts
-from karpenter_simulated_alibabacloud.pools import Pool
-from karpenter_simulated_alibabacloud.remote import PREFIX, Remote
+from karpenter_simulated_alibabacloud.parameters import RequestParameters
+from karpenter_simulated_alibabacloud.parts import CloudParts
+from karpenter_simulated_alibabacloud.pools import InstancePool
+from karpenter_simulated_alibabacloud.provisioning_groups import PoolFault
+from karpenter_simulated_alibabacloud.remote_control import PREFIX, RemoteControl
 from karpenter_simulated_alibabacloud.server import Server
 from karpenter_simulated_alibabacloud.signatures import ACCESS_KEY_ID, ACCESS_KEY_SECRET
 from karpenter_simulated_alibabacloud.world import World, WorldPlan, build_world
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_simulated_alibabacloud.application import Handlers
-    from karpenter_simulated_alibabacloud.events import Event
-    from karpenter_simulated_alibabacloud.instances import Instance
-    from karpenter_simulated_alibabacloud.types import TypeFacts
-    from karpenter_simulated_alibabacloud.wire import Reply, Request
+    from karpenter_simulated_alibabacloud.events import InstanceEvent
+    from karpenter_simulated_alibabacloud.instances import SimulatedInstance
+    from karpenter_simulated_alibabacloud.protocol import HttpReply, HttpRequest
+    from karpenter_simulated_alibabacloud.types import TypeInfo
 
-__all__ = ["Held", "SimulatedAlibabaCloud"]
+__all__ = ["ClusterResources", "SimulatedAlibabaCloud"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """What of a cluster's there is in the cloud, by the cloud's own word."""
+class ClusterResources:
+    """The resources of a cluster in the cloud, by the cloud's own word."""
 
     instances: Sequence[str]
     """Ids of those that are not gone."""
@@ -80,23 +80,23 @@ class SimulatedAlibabaCloud:
         *,
         region: str = "cn-hangzhou",
         plan: WorldPlan | None = None,
-        instance_types: Iterable[TypeFacts] | None = None,
+        instance_types: Iterable[TypeInfo] | None = None,
         clock: Callable[[], datetime] = utc_now,
         port: int = 0,
     ) -> None:
         """Make it, of types like real ones or of those given, with made-up prices."""
         self._plan: Final = plan or WorldPlan()
         self.time: Final = CloudTime(clock)
-        self.account: Final = Account(region=region, clock=self.time, ids=Ids(region))
-        self.behaviour: Final = Behaviour()
+        self.account: Final = Account(region=region, clock=self.time, ids=IdGenerator(region))
+        self.behaviour: Final = CloudBehaviour()
         self._application: Final = Application(self.account)
-        self._remote: Final = Remote(self)
+        self._remote: Final = RemoteControl(self)
         self._server: Final = Server(self._answer, port=port, name="simulated-alibabacloud")
         self.faults: Final = self._application.faults
         self.throttling: Final = self._application.rates
         self.calls: Final = self._application.calls
         self.signatures: Final = self._application.signatures
-        parts = Parts(self.account, self.behaviour, plan=self._plan, types=instance_types)
+        parts = CloudParts(self.account, self.behaviour, plan=self._plan, types=instance_types)
         self._parts: Final = parts
         self.capacity: Final = parts.capacity
         self.catalogue: Final = parts.catalogue
@@ -150,7 +150,7 @@ class SimulatedAlibabaCloud:
             )
         self.calls.clear()
 
-    def _answer(self, request: Request) -> Reply | None:
+    def _answer(self, request: HttpRequest) -> HttpReply | None:
         if self.behaviour.latency_seconds > 0:
             time.sleep(self.behaviour.latency_seconds)
         if request.path.startswith(PREFIX):
@@ -164,12 +164,12 @@ class SimulatedAlibabaCloud:
 
     @property
     def handlers(self) -> Handlers:
-        """What answers each call, by service and action."""
+        """The handlers of calls, by service and action."""
         return self._application.handlers
 
     @property
     def metadata_endpoint(self) -> str:
-        """Where machines ask for what they are; `metadata.instance_id` says which one asks."""
+        """Where instances ask for what they are; `metadata.instance_id` says which one asks."""
         return f"http://{self._metadata_server.endpoint}"
 
     @property
@@ -188,7 +188,7 @@ class SimulatedAlibabaCloud:
 
     @property
     def world(self) -> World:
-        """What there is from the beginning."""
+        """The world that was built at the start."""
         if self._world is None:
             raise RuntimeError("the simulated Alibaba Cloud is not started")
         return self._world
@@ -204,26 +204,26 @@ class SimulatedAlibabaCloud:
         status: int = 400,
         times: int | None = 1,
         where: Callable[[Mapping[str, object]], bool] | None = None,
-    ) -> Fault:
+    ) -> CloudFault:
         """Refuse calls of an action (`RunInstances`, `ecs:Describe*`); nothing of them is done."""
         error = CloudError(code, message, status=status)
-        return self._fault(FaultKind.REFUSED, action, error=error, times=times, where=where)
+        return self._fault(CloudFaultKind.REFUSED, action, error=error, times=times, where=where)
 
-    def deny(self, action: str, *, times: int | None = None) -> Fault:
+    def deny(self, action: str, *, times: int | None = None) -> CloudFault:
         """Refuse calls as no policy permits them."""
-        return self._fault(FaultKind.REFUSED, action, times=times)
+        return self._fault(CloudFaultKind.REFUSED, action, times=times)
 
-    def lose_replies(self, action: str, *, times: int | None = 1) -> Fault:
+    def lose_replies(self, action: str, *, times: int | None = 1) -> CloudFault:
         """Carry calls out, and cut the connection before the answer."""
-        return self._fault(FaultKind.LOST_REPLY, action, times=times)
+        return self._fault(CloudFaultKind.LOST_REPLY, action, times=times)
 
-    def fall_silent(self, action: str = "*", *, times: int | None = None) -> Fault:
+    def fall_silent(self, action: str = "*", *, times: int | None = None) -> CloudFault:
         """Take calls, do nothing and never answer."""
-        return self._fault(FaultKind.SILENT, action, times=times)
+        return self._fault(CloudFaultKind.SILENT, action, times=times)
 
-    def cut_off(self, action: str = "*", *, times: int | None = None) -> Fault:
+    def cut_off(self, action: str = "*", *, times: int | None = None) -> CloudFault:
         """Be unreachable: connections are cut, nothing is done."""
-        return self._fault(FaultKind.UNREACHABLE, action, times=times)
+        return self._fault(CloudFaultKind.UNREACHABLE, action, times=times)
 
     def tell_retry_after(self, milliseconds: int) -> None:
         """Let refusals for throttling say how long to wait; 0 for nothing."""
@@ -231,15 +231,15 @@ class SimulatedAlibabaCloud:
 
     def _fault(
         self,
-        kind: FaultKind,
+        kind: CloudFaultKind,
         action: str,
         *,
         error: CloudError | None = None,
         times: int | None,
         where: Callable[[Mapping[str, object]], bool] | None = None,
-    ) -> Fault:
+    ) -> CloudFault:
         return self.faults.add(
-            Fault(kind=kind, action=action, error=error, times=times, where=where)
+            CloudFault(kind=kind, action=action, error=error, times=times, where=where)
         )
 
     def fail_configs(
@@ -251,23 +251,21 @@ class SimulatedAlibabaCloud:
         instance_type: str = "*",
         zone: str = "*",
         times: int | None = None,
-    ) -> ConfigFault:
+    ) -> PoolFault:
         """Put an error into the results of provisioning groups, for the pools that match."""
-        pool = Pool(capacity_type=capacity_type, instance_type=instance_type, zone=zone)
-        return self.groups.fault(
-            ConfigFault(pool=pool, error=CloudError(code, message), times=times)
-        )
+        pool = InstancePool(capacity_type=capacity_type, instance_type=instance_type, zone=zone)
+        return self.groups.fault(PoolFault(pool=pool, error=CloudError(code, message), times=times))
 
     # What happens to instances.
 
-    def instance(self, named: str) -> Instance:
+    def instance(self, named: str) -> SimulatedInstance:
         """Return an instance by its id or provider id."""
         found = self.instances.get(named.rpartition(".")[2])
         if found is None:
             raise LookupError(f"there is no instance {named}")
         return found
 
-    def living(self) -> Sequence[Instance]:
+    def living(self) -> Sequence[SimulatedInstance]:
         """Return every instance that is not gone."""
         with self._application.state:
             return list(self.instances.living)
@@ -309,14 +307,14 @@ class SimulatedAlibabaCloud:
         """Set or lift the deletion protection of an instance."""
         self.instance(named).deletion_protection = protected
 
-    def deny_about(self, action: str, named: str, *, resources: str = "InstanceId") -> Fault:
+    def deny_about(self, action: str, named: str, *, resources: str = "InstanceId") -> CloudFault:
         """Refuse calls about one instance, as a policy does that looks at the instance's own tags.
 
         `resources` is the parameter in which the action names instances.
         """
         name = self.instance(named).id
         return self._fault(
-            FaultKind.REFUSED,
+            CloudFaultKind.REFUSED,
             action,
             times=None,
             where=lambda parameters: name in _named(parameters, resources),
@@ -332,8 +330,8 @@ class SimulatedAlibabaCloud:
         kind: str = "SystemMaintenance.Reboot",
         *,
         not_before: datetime | None = None,
-        cycle: Cycle = Cycle.Scheduled,
-    ) -> Event:
+        cycle: EventCycle = EventCycle.Scheduled,
+    ) -> InstanceEvent:
         """Let there be a system event of an instance, in a day unless it is said when."""
         return self.events.add(
             self.instance(named).id,
@@ -343,7 +341,7 @@ class SimulatedAlibabaCloud:
         )
 
     def launch_foreign(self, *, cluster: str = "other") -> str:
-        """Launch a machine of another cluster in this account; returns its provider id."""
+        """Launch an instance of another cluster in this account; returns its provider id."""
         image = next(each.id for each in self.images.all if each.architecture == X86_64)
         tags = {
             f"kubernetes.io/cluster/{cluster}": "owned",
@@ -351,7 +349,7 @@ class SimulatedAlibabaCloud:
             "karpenter.sh/nodepool": "default",
             "karpenter.k8s.alibabacloud/ecsnodeclass": "default",
         }
-        request = Parameters(
+        request = RequestParameters(
             {
                 "RegionId": self.account.region,
                 "InstanceType": "ecs.g7.large",
@@ -383,12 +381,12 @@ class SimulatedAlibabaCloud:
             }
         return {provider_id: node for provider_id, node in found.items() if node is not None}
 
-    def held(self, cluster: str = "") -> Held:
+    def held(self, cluster: str = "") -> ClusterResources:
         """Return what of a cluster's there is, of the ready world's by default."""
         mark = f"kubernetes.io/cluster/{cluster or self.world.cluster}"
         with self._application.state:
             living = [each for each in self.instances.living if mark in each.tags]
-            return Held(
+            return ClusterResources(
                 instances=sorted(each.id for each in living),
                 groups=sorted({each.group_id for each in living if each.group_id}),
             )

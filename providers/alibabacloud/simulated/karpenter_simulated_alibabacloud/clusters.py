@@ -1,4 +1,4 @@
-"""Clusters in ACK: their details, their node pools, and the script that joins a machine to them."""
+"""Clusters in ACK: details, node pools and the attach script."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.images import Images
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
-__all__ = ["Cluster", "Clusters", "JoinToken", "NodePool"]
+__all__ = ["AckNodePool", "Cluster", "Clusters", "JoinToken"]
 
 _NOT_FOUND: Final = 404
 _TOKEN_HOURS: Final = 1
-"""How long a token is good when nobody says how long."""
+"""Validity of a token when the call names none."""
 _ARCHITECTURES: Final = ("amd64", "arm", "arm64")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class NodePool:
-    """A node pool of a cluster; machines need not be in any."""
+class AckNodePool:
+    """A node pool of a cluster; instances need not be in any."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinToken:
-    """What lets machines join, until it expires."""
+    """A token with which instances join, until it expires."""
 
     token: str
     cluster_id: str
@@ -67,10 +67,10 @@ class Cluster:
     runtime: str = "containerd"
     runtime_version: str = "1.6.39"
     script_runtime: tuple[str, str] = ("containerd", "1.6.39")
-    """What the attach script names; ACK keeps that of a default node pool that is long gone."""
+    """The runtime that the attach script names; ACK keeps that of a deleted default pool."""
     state: str = "running"
     kind: str = "ManagedKubernetes"
-    node_pools: list[NodePool] = field(default_factory=list[NodePool])
+    node_pools: list[AckNodePool] = field(default_factory=list[AckNodePool])
     unreadable: bool = False
     """Whether `meta_data` is something that nobody can read."""
 
@@ -113,7 +113,7 @@ class Clusters:
         self._tokens.clear()
 
     def join(self, token: str, at: datetime) -> Cluster | None:
-        """Return the cluster that a token lets a machine join at a time; None when it does not."""
+        """Return the cluster that a token lets an instance join at a time; None when it does not."""
         found = self._tokens.get(token)
         if found is None or at >= found.expires_at:
             return None
@@ -121,7 +121,7 @@ class Clusters:
 
     # What is answered.
 
-    def describe_detail(self, request: Parameters) -> Mapping[str, object]:
+    def describe_detail(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeClusterDetail."""
         cluster = self.get(request.required("ClusterId"))
         told = {
@@ -162,12 +162,12 @@ class Clusters:
             "tags": [{"key": "ack.aliyun.com", "value": cluster.id}],
         }
 
-    def describe_node_pools(self, request: Parameters) -> Mapping[str, object]:
+    def describe_node_pools(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeClusterNodePools."""
         cluster = self.get(request.required("ClusterId"))
         return {"nodepools": [self._pool(each) for each in cluster.node_pools]}
 
-    def _pool(self, pool: NodePool) -> Mapping[str, object]:
+    def _pool(self, pool: AckNodePool) -> Mapping[str, object]:
         return {
             "nodepool_info": {
                 "nodepool_id": pool.id,
@@ -192,7 +192,7 @@ class Clusters:
             "auto_scaling": {"enable": pool.auto_scaling, "min_instances": 0, "max_instances": 0},
         }
 
-    def describe_attach_scripts(self, request: Parameters) -> str:
+    def describe_attach_scripts(self, request: RequestParameters) -> str:
         """Answer DescribeClusterAttachScripts: a line of shell, with a token of its own."""
         cluster = self.get(request.required("ClusterId"))
         pool_id = request.text("nodepool_id")
@@ -234,7 +234,7 @@ class Clusters:
         self._tokens[token.token] = token
         return token.token
 
-    def describe_versions(self, request: Parameters) -> Sequence[Mapping[str, object]]:
+    def describe_versions(self, request: RequestParameters) -> Sequence[Mapping[str, object]]:
         """Answer DescribeKubernetesVersionMetadata: one item, of the version that is asked for."""
         request.required("Region")
         request.choice(

@@ -1,4 +1,4 @@
-"""The simulated Alibaba Cloud as `karpenter demo --provider alibabacloud` plays on it."""
+"""The simulated Alibaba Cloud for `karpenter demo --provider alibabacloud`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import OfferingKey
-from karpenter_core.provider.kit.simulation import Machine, Purchase
+from karpenter_core.provider.kit.demo_cloud import DemoInstance, LaunchCall
 from karpenter_provider_alibabacloud.codes import SHORTAGES, classify
 from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 from karpenter_simulated_alibabacloud.plans import capacity_type_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from karpenter_simulated_alibabacloud.instances import Instance
+    from karpenter_simulated_alibabacloud.instances import SimulatedInstance
 
 __all__ = ["simulated_cloud"]
 
@@ -25,7 +25,7 @@ _OLDER, _NEWER = "ContainerOS@20250117", "ContainerOS@20250629"
 
 @contextmanager
 def simulated_cloud() -> Generator[AlibabaCloudDemo]:
-    """Serve an account with an ACK cluster in three zones, where machines take seconds to boot."""
+    """Serve an account with an ACK cluster in three zones, where instances take seconds to boot."""
     # In all zones there is spot, so that what is sold out in one can be had in the next.
     plan = WorldPlan(zones_without_spot=())
     with SimulatedAlibabaCloud(plan=plan) as cloud:
@@ -50,7 +50,7 @@ class AlibabaCloudDemo:
 
     @property
     def currency(self) -> str:
-        """What accounts of the Chinese site pay in."""
+        """Currency of accounts of the Chinese site."""
         return "CNY"
 
     @property
@@ -68,10 +68,10 @@ class AlibabaCloudDemo:
         """The pin, moved to a newer release."""
         return _images(_NEWER)
 
-    def machines(self) -> Mapping[str, Machine]:
+    def instances(self) -> Mapping[str, DemoInstance]:
         """Return every instance that is not gone."""
         return {
-            self._cloud.instances.provider_id(each): Machine(
+            self._cloud.instances.provider_id(each): DemoInstance(
                 offering=_offering(each),
                 image=each.image_id,
                 price_per_hour=self._cloud.prices.of(each.pool),
@@ -83,7 +83,7 @@ class AlibabaCloudDemo:
         """Return what kubelets have registered."""
         return self._cloud.nodes()
 
-    def purchases(self) -> Sequence[Purchase]:
+    def launch_calls(self) -> Sequence[LaunchCall]:
         """Return the provisioning groups that were made."""
         return [_purchase(each) for each in self._cloud.groups.results]
 
@@ -99,7 +99,7 @@ class AlibabaCloudDemo:
         """Lock the instance, and take it when the notice has passed."""
         return self._cloud.reclaim_spot(provider_id)
 
-    def held(self) -> Collection[str]:
+    def list_resources(self) -> Collection[str]:
         """Return instances of the cluster, and the provisioning groups that have some."""
         return self._cloud.held().all
 
@@ -108,19 +108,19 @@ def _images(alias: str) -> Mapping[str, object]:
     return {"imageSelectorTerms": [{"alias": alias}]}
 
 
-def _offering(instance: Instance) -> OfferingKey:
+def _offering(instance: SimulatedInstance) -> OfferingKey:
     pool = instance.pool
     return OfferingKey(
         instance_type=pool.instance_type, zone=pool.zone, capacity_type=pool.capacity_type
     )
 
 
-def _purchase(results: Sequence[Mapping[str, object]]) -> Purchase:
+def _purchase(results: Sequence[Mapping[str, object]]) -> LaunchCall:
     """Read the results of a provisioning group."""
     bought = {
-        _told_offering(each): cast("int", each["Amount"]) for each in results if each["Amount"]
+        _offering_key(each): cast("int", each["Amount"]) for each in results if each["Amount"]
     }
-    return Purchase(
+    return LaunchCall(
         action="CreateAutoProvisioningGroup", sold_out=[*_sold_out(results)], bought=bought
     )
 
@@ -129,10 +129,10 @@ def _sold_out(results: Sequence[Mapping[str, object]]) -> Iterator[OfferingKey]:
     for each in results:
         code = each.get("ErrorCode")
         if code and classify(str(code)) in SHORTAGES:
-            yield _told_offering(each)
+            yield _offering_key(each)
 
 
-def _told_offering(told: Mapping[str, object]) -> OfferingKey:
+def _offering_key(told: Mapping[str, object]) -> OfferingKey:
     return OfferingKey(
         instance_type=str(told["InstanceType"]),
         zone=str(told["ZoneId"]),

@@ -1,4 +1,4 @@
-"""Deployment sets: machines spread over hosts, so many in each zone and no more."""
+"""Deployment sets: limits of instances per zone, spread over hosts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.instances import Instances
-    from karpenter_simulated_alibabacloud.parameters import Parameters
-    from karpenter_simulated_alibabacloud.plans import Plan
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
+    from karpenter_simulated_alibabacloud.plans import InstancePlan
 
 __all__ = ["DeploymentSet", "DeploymentSets"]
 
 _NOT_FOUND: Final = 404
 _FORBIDDEN: Final = 403
 _IN_A_ZONE: Final = 20
-"""Machines of a set with strategy Availability in one zone."""
+"""Instances of a set with strategy Availability in one zone."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -62,7 +62,7 @@ class DeploymentSets:
         """Forget all of them."""
         self._sets.clear()
 
-    def refusal(self, plan: Plan) -> CloudError | None:
+    def refusal(self, plan: InstancePlan) -> CloudError | None:
         """Return why a plan's set is not to be had."""
         wanted = plan.template.own.text("DeploymentSetId")
         if wanted and wanted not in self._sets:
@@ -73,14 +73,14 @@ class DeploymentSets:
             )
         return None
 
-    def left(self, plan: Plan) -> int | None:
-        """Return how many more machines the plan's set takes in its zone; None without a set."""
+    def left(self, plan: InstancePlan) -> int | None:
+        """Return how many more instances the plan's set takes in its zone; None without a set."""
         wanted = self._sets.get(plan.template.own.text("DeploymentSetId"))
         if wanted is None:
             return None
         return max(0, wanted.in_a_zone - self._used(wanted)[plan.pool.zone])
 
-    def beyond(self, plan: Plan) -> CloudError:
+    def beyond(self, plan: InstancePlan) -> CloudError:
         """Return what is said when a set is full."""
         wanted = plan.template.own.text("DeploymentSetId")
         return CloudError(
@@ -94,7 +94,7 @@ class DeploymentSets:
             each.pool.zone for each in self._instances.living if each.deployment_set_id == wanted.id
         )
 
-    def describe(self, request: Parameters) -> Mapping[str, object]:
+    def describe(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeDeploymentSets."""
         request.required("RegionId")
         ids = request.json_texts("DeploymentSetIds", most=100)

@@ -1,4 +1,4 @@
-"""System events of instances: maintenance that is scheduled, under way, done."""
+"""System events of instances: scheduled, under way, done."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_simulated_alibabacloud.account import Account
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
-__all__ = ["Cycle", "Event", "Events"]
+__all__ = ["EventCycle", "InstanceEvent", "InstanceEvents"]
 
 _PAGE: Final = 10
 _MOST: Final = 100
@@ -34,8 +34,8 @@ _TYPE_CODES: Final = {
 }
 
 
-class Cycle(Enum):
-    """How far an event has come; the values are the codes of the API."""
+class EventCycle(Enum):
+    """Phases of an event; the values are the codes of the API."""
 
     Executing = 24
     Scheduled = 25
@@ -47,14 +47,14 @@ class Cycle(Enum):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Event:
+class InstanceEvent:
     """A system event."""
 
     id: str
     instance_id: str
     kind: str
     """`SystemMaintenance.Reboot`."""
-    cycle: Cycle
+    cycle: EventCycle
     published_at: datetime
     not_before: datetime
     finished_at: datetime | None = None
@@ -62,12 +62,12 @@ class Event:
 
 
 @final
-class Events:
+class InstanceEvents:
     """The system events of an account."""
 
     def __init__(self, account: Account) -> None:
         self._account: Final = account
-        self._events: list[Event] = []
+        self._events: list[InstanceEvent] = []
 
     def clear(self) -> None:
         """Forget all events."""
@@ -79,11 +79,11 @@ class Events:
         kind: str,
         *,
         not_before: datetime,
-        cycle: Cycle = Cycle.Scheduled,
+        cycle: EventCycle = EventCycle.Scheduled,
         reason: str = "simulated",
-    ) -> Event:
+    ) -> InstanceEvent:
         """Let there be an event."""
-        event = Event(
+        event = InstanceEvent(
             id=self._account.ids.new("e"),
             instance_id=instance_id,
             kind=kind,
@@ -95,12 +95,12 @@ class Events:
         self._events.append(event)
         return event
 
-    def finish(self, event: Event, cycle: Cycle = Cycle.Executed) -> None:
+    def finish(self, event: InstanceEvent, cycle: EventCycle = EventCycle.Executed) -> None:
         """Let an event be over."""
         event.cycle = cycle
         event.finished_at = self._account.clock()
 
-    def describe(self, request: Parameters) -> Mapping[str, object]:
+    def describe(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeInstanceHistoryEvents, the newest first."""
         request.required("RegionId")
         kinds = {request.text("EventType"), *request.texts("InstanceEventType", most=30)} - {""}
@@ -109,7 +109,7 @@ class Events:
             *request.texts("InstanceEventCycleStatus", most=7),
         } - {""}
         for each in cycles:
-            if each not in Cycle.__members__:
+            if each not in EventCycle.__members__:
                 raise request.invalid("InstanceEventCycleStatus", each)
         ids = {request.text("InstanceId"), *request.texts("ResourceId", most=_MOST)} - {""}
         events = set(request.texts("EventId", most=_MOST))
@@ -140,13 +140,13 @@ class Events:
         }
 
 
-def _is_within(moment: datetime, bounds: Parameters) -> bool:
+def _is_within(moment: datetime, bounds: RequestParameters) -> bool:
     """Whether a time is from `Start` to `End`; both are written alike, so they compare as text."""
     text = to_seconds(moment)
     return bounds.text("Start") <= text <= bounds.text("End", "9999")
 
 
-def _described(event: Event) -> Mapping[str, object]:
+def _described(event: InstanceEvent) -> Mapping[str, object]:
     told: dict[str, object] = {
         "EventId": event.id,
         "InstanceId": event.instance_id,

@@ -1,6 +1,6 @@
-"""Whether answers are such as the SDK's own models of them know: no invented name, no other type.
+"""Checks answers against the SDK's models: names and types.
 
-The SDK's models drop what they do not know in silence, so a name that the simulated cloud made up would
+The SDK's models drop unknown names in silence, so a name that the simulated cloud made up would
 make a provider work here and nowhere else.
 """
 

@@ -1,4 +1,4 @@
-"""What there is of provisioning groups after they are answered: their records."""
+"""Keeps the records of provisioning groups that were answered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.instances import Instances
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
 __all__ = ["GroupRecord", "GroupRecords"]
 
@@ -33,7 +33,7 @@ class GroupRecord:
     tags: Mapping[str, str]
     made_at: datetime
     targets: Mapping[str, float]
-    """How much was wanted, by capacity type."""
+    """Requested capacity, by capacity type."""
 
 
 @final
@@ -57,7 +57,7 @@ class GroupRecords:
         """Return the record of a group; None when there is none."""
         return self._groups.get(group_id)
 
-    def describe(self, request: Parameters) -> Mapping[str, object]:
+    def describe(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeAutoProvisioningGroups."""
         request.required("RegionId")
         ids = request.texts("AutoProvisioningGroupId", most=20)
@@ -101,7 +101,7 @@ class GroupRecords:
             },
         }
 
-    def delete(self, request: Parameters) -> Mapping[str, object]:
+    def delete(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DeleteAutoProvisioningGroup."""
         request.required("RegionId")
         group = self._groups.pop(request.required("AutoProvisioningGroupId"), None)

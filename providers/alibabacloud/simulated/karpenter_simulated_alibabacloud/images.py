@@ -1,4 +1,4 @@
-"""Images: those that ACK releases for nodes, and those that an account made itself."""
+"""Images: ACK's releases for nodes, and the account's own."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_simulated_alibabacloud.account import Account
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
 __all__ = ["ARM64", "FAMILIES", "X86_64", "Image", "Images"]
 
 X86_64: Final = "x86_64"
-"""How ECS and ACK name the architecture of most machines."""
+"""Names of amd64 in ECS and ACK."""
 ARM64: Final = "arm64"
-"""How ECS and ACK name that of Yitian and Ampere."""
+"""Names of arm64 (Yitian and Ampere) in ECS and ACK."""
 FAMILIES: Final = ("AlibabaCloudLinux3", "ContainerOS")
-"""What ACK releases images of."""
+"""Families that ACK releases images of."""
 
 _RELEASES: Final = ("20250117", "20250629")
 _SHORT: Final = {X86_64: "x64", ARM64: "arm64"}
@@ -166,7 +166,7 @@ class Images:
             if each.ack_type
         ]
 
-    def describe_images(self, request: Parameters) -> Mapping[str, object]:
+    def describe_images(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeImages, the newest first."""
         request.required("RegionId")
         ids = [each for each in request.text("ImageId").split(",") if each]

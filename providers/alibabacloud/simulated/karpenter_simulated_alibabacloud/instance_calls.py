@@ -1,4 +1,4 @@
-"""Calls about instances that are there: described, stopped, started, deleted."""
+"""Handles calls about instances: describe, stop, start, delete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_simulated_alibabacloud.account import to_minutes
-from karpenter_simulated_alibabacloud.instances import State
+from karpenter_simulated_alibabacloud.instances import SimulatedInstanceState
 from karpenter_simulated_alibabacloud.paging import (
     numbered_page,
     tags_match,
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from karpenter_simulated_alibabacloud.account import Account
-    from karpenter_simulated_alibabacloud.behaviour import Behaviour
-    from karpenter_simulated_alibabacloud.catalogue import Catalogue
-    from karpenter_simulated_alibabacloud.instances import Instance, Instances
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
+    from karpenter_simulated_alibabacloud.instances import Instances, SimulatedInstance
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
     from karpenter_simulated_alibabacloud.reservations import Reservations
+    from karpenter_simulated_alibabacloud.type_catalogue import TypeCatalogue
 
 __all__ = ["InstanceCalls"]
 
@@ -37,15 +37,15 @@ _NEVER: Final = "2099-12-31T15:59Z"
 
 @final
 class InstanceCalls:
-    """What is asked of, and done with, instances."""
+    """Handles the calls about existing instances."""
 
     def __init__(
         self,
         account: Account,
         instances: Instances,
         *,
-        behaviour: Behaviour,
-        catalogue: Catalogue,
+        behaviour: CloudBehaviour,
+        catalogue: TypeCatalogue,
         reservations: Reservations,
     ) -> None:
         self._account: Final = account
@@ -61,7 +61,7 @@ class InstanceCalls:
 
     # Reading.
 
-    def describe(self, request: Parameters) -> Mapping[str, object]:
+    def describe(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeInstances: by tokens of 10 to 100, or by page numbers.
 
         Of what tags alone select, no more than 1,000 are ever found, as ECS documents it.
@@ -91,7 +91,7 @@ class InstanceCalls:
             told = {**numbers, "NextToken": ""}
         return {"Instances": {"Instance": [self._described(each) for each in page]}, **told}
 
-    def _matches(self, instance: Instance, request: Parameters) -> bool:
+    def _matches(self, instance: SimulatedInstance, request: RequestParameters) -> bool:
         asked = {
             "InstanceType": instance.pool.instance_type,
             "InstanceTypeFamily": instance.family,
@@ -116,7 +116,7 @@ class InstanceCalls:
             and tags_match(instance.tags, request)
         )
 
-    def describe_status(self, request: Parameters) -> Mapping[str, object]:
+    def describe_status(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeInstanceStatus."""
         request.required("RegionId")
         ids = request.texts("InstanceId", most=_MOST_IDS)
@@ -132,8 +132,8 @@ class InstanceCalls:
             **told,
         }
 
-    def _described(self, each: Instance) -> Mapping[str, object]:
-        facts = self._catalogue.facts(each.pool.instance_type)
+    def _described(self, each: SimulatedInstance) -> Mapping[str, object]:
+        type_info = self._catalogue.type_info(each.pool.instance_type)
         return {
             "InstanceId": each.id,
             "InstanceName": each.name,
@@ -141,10 +141,10 @@ class InstanceCalls:
             "Description": "",
             "InstanceType": each.pool.instance_type,
             "InstanceTypeFamily": each.family,
-            "Cpu": facts.vcpus if facts else 0,
-            "Memory": int(facts.memory_gib * _MIB_PER_GIB) if facts else 0,
-            "GPUAmount": facts.gpus if facts else 0,
-            "GPUSpec": facts.gpu_spec if facts else "",
+            "Cpu": type_info.vcpus if type_info else 0,
+            "Memory": int(type_info.memory_gib * _MIB_PER_GIB) if type_info else 0,
+            "GPUAmount": type_info.gpus if type_info else 0,
+            "GPUSpec": type_info.gpu_spec if type_info else "",
             "ImageId": each.image_id,
             "OSType": "linux",
             "RegionId": self._account.region,
@@ -191,7 +191,7 @@ class InstanceCalls:
             },
         }
 
-    def _reservation_of(self, instance: Instance) -> Mapping[str, object]:
+    def _reservation_of(self, instance: SimulatedInstance) -> Mapping[str, object]:
         reservation = self._reservations.get(instance.reservation_id)
         if reservation is None:
             return {"CapacityReservationId": "", "CapacityReservationPreference": "none"}
@@ -202,19 +202,19 @@ class InstanceCalls:
 
     # Ending.
 
-    def delete_one(self, request: Parameters) -> Mapping[str, object]:
+    def delete_one(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DeleteInstance."""
         instance = self._instances.existing(request.required("InstanceId"))
         self._check_deletion([instance], request)
         self._instances.end(instance)
         return {}
 
-    def delete(self, request: Parameters) -> Mapping[str, object]:
+    def delete(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DeleteInstances: all that are named, or none when one cannot be."""
         request.required("RegionId")
         return self._deletions.once(request, lambda: self._delete(request))
 
-    def _delete(self, request: Parameters) -> Mapping[str, object]:
+    def _delete(self, request: RequestParameters) -> Mapping[str, object]:
         ids = request.texts("InstanceId", most=_MOST_IDS)
         if not ids:
             request.required("InstanceId")
@@ -224,7 +224,9 @@ class InstanceCalls:
             self._instances.end(instance)
         return {}
 
-    def _check_deletion(self, instances: Sequence[Instance], request: Parameters) -> None:
+    def _check_deletion(
+        self, instances: Sequence[SimulatedInstance], request: RequestParameters
+    ) -> None:
         force = request.flag("Force") or request.flag("ForceStop")
         for instance in instances:
             if instance.deletion_protection:
@@ -234,13 +236,13 @@ class InstanceCalls:
                     status=_FORBIDDEN,
                 )
             state = self._instances.state_of(instance)
-            if state in {State.PENDING, State.STARTING}:
+            if state in {SimulatedInstanceState.PENDING, SimulatedInstanceState.STARTING}:
                 raise CloudError(
                     "IncorrectInstanceStatus.Initializing",
                     f"The specified instance {instance.id} is {state}.",
                     status=_FORBIDDEN,
                 )
-            if state is not State.STOPPED and not force:
+            if state is not SimulatedInstanceState.STOPPED and not force:
                 raise _wrong_state(instance, state)
         if request.flag("DryRun"):
             raise CloudError(
@@ -249,25 +251,25 @@ class InstanceCalls:
 
     # Stopping and starting.
 
-    def stop_one(self, request: Parameters) -> Mapping[str, object]:
+    def stop_one(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer StopInstance."""
         self._stop(self._instances.existing(request.required("InstanceId")))
         return {}
 
-    def start_one(self, request: Parameters) -> Mapping[str, object]:
+    def start_one(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer StartInstance."""
         self._start(self._instances.existing(request.required("InstanceId")))
         return {}
 
-    def stop(self, request: Parameters) -> Mapping[str, object]:
+    def stop(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer StopInstances."""
         return self._each(request, stopping=True)
 
-    def start(self, request: Parameters) -> Mapping[str, object]:
+    def start(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer StartInstances."""
         return self._each(request, stopping=False)
 
-    def _each(self, request: Parameters, *, stopping: bool) -> Mapping[str, object]:
+    def _each(self, request: RequestParameters, *, stopping: bool) -> Mapping[str, object]:
         request.required("RegionId")
         found = [
             self._instances.existing(each) for each in request.texts("InstanceId", most=_MOST_IDS)
@@ -287,20 +289,20 @@ class InstanceCalls:
             )
         return {"InstanceResponses": {"InstanceResponse": rows}}
 
-    def _stop(self, instance: Instance) -> None:
+    def _stop(self, instance: SimulatedInstance) -> None:
         state = self._instances.state_of(instance)
-        if state is not State.RUNNING:
+        if state is not SimulatedInstanceState.RUNNING:
             raise _wrong_state(instance, state)
         instance.stops_at = self._account.clock()
 
-    def _start(self, instance: Instance) -> None:
+    def _start(self, instance: SimulatedInstance) -> None:
         state = self._instances.state_of(instance)
-        if state is not State.STOPPED:
+        if state is not SimulatedInstanceState.STOPPED:
             raise _wrong_state(instance, state)
         instance.stops_at = None
 
 
-def _wrong_state(instance: Instance, state: State) -> CloudError:
+def _wrong_state(instance: SimulatedInstance, state: SimulatedInstanceState) -> CloudError:
     return CloudError(
         "IncorrectInstanceStatus",
         f"The status of the specified instance {instance.id} is {state}: it does not support this"

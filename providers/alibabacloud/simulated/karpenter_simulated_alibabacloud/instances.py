@@ -1,7 +1,7 @@
-"""Instances: what one is, its state as a function of time, and where they are kept.
+"""Instances: attributes, and a state that follows from time.
 
-No thread changes states: an instance knows when it was launched and when its end began, and what it
-is follows from the time at which somebody looks.
+No thread changes states: an instance knows when it was launched and when its end began, and its
+state follows from the time of the call.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_simulated_alibabacloud.account import Account
-    from karpenter_simulated_alibabacloud.behaviour import Behaviour
-    from karpenter_simulated_alibabacloud.pools import Pool
+    from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
+    from karpenter_simulated_alibabacloud.pools import InstancePool
 
-__all__ = ["RECYCLING", "Disk", "Instance", "Instances", "State"]
+__all__ = ["RECYCLING", "Disk", "Instances", "SimulatedInstance", "SimulatedInstanceState"]
 
 RECYCLING: Final = "Recycling"
 """The reason for which an instance is locked that is reclaimed."""
 _NOT_FOUND: Final = 404
 
 
-class State(StrEnum):
+class SimulatedInstanceState(StrEnum):
     """The status of an instance, as DescribeInstances writes it."""
 
     PENDING = "Pending"
@@ -59,11 +59,11 @@ class Disk:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Instance:
+class SimulatedInstance:
     """An instance, as it was launched."""
 
     id: str
-    pool: Pool
+    pool: InstancePool
     """Type, zone and whether it is spot."""
     family: str
     image_id: str
@@ -72,7 +72,7 @@ class Instance:
     vswitch_id: str
     address: str
     addresses: int
-    """How many addresses of its vSwitch it and its pods take."""
+    """Number of addresses of its vSwitch that it and its pods take."""
     security_groups: tuple[str, ...]
     user_data: bytes
     """Decoded."""
@@ -123,12 +123,12 @@ class Instance:
 class Instances:
     """The instances of an account."""
 
-    def __init__(self, account: Account, behaviour: Behaviour) -> None:
+    def __init__(self, account: Account, behaviour: CloudBehaviour) -> None:
         self._account: Final = account
         self._behaviour: Final = behaviour
-        self._instances: dict[str, Instance] = {}
+        self._instances: dict[str, SimulatedInstance] = {}
 
-    def add(self, instance: Instance) -> None:
+    def add(self, instance: SimulatedInstance) -> None:
         """Keep a new instance."""
         self._instances[instance.id] = instance
 
@@ -137,66 +137,78 @@ class Instances:
         self._instances.clear()
 
     @property
-    def all(self) -> Sequence[Instance]:
+    def all(self) -> Sequence[SimulatedInstance]:
         """Every instance, those that are gone too, by launch time."""
         return list(self._instances.values())
 
     @property
-    def living(self) -> Sequence[Instance]:
+    def living(self) -> Sequence[SimulatedInstance]:
         """Every instance that is not gone: it takes stock, addresses and quota."""
         now = self._account.clock()
-        return [each for each in self.all if self.state_of(each, now) is not State.GONE]
+        return [
+            each for each in self.all if self.state_of(each, now) is not SimulatedInstanceState.GONE
+        ]
 
-    def get(self, instance_id: str) -> Instance | None:
+    def get(self, instance_id: str) -> SimulatedInstance | None:
         """Return an instance, whatever its state; None when there never was one."""
         return self._instances.get(instance_id)
 
-    def provider_id(self, instance: Instance) -> str:
+    def provider_id(self, instance: SimulatedInstance) -> str:
         """Return how Kubernetes names an instance."""
         return f"{self._account.region}.{instance.id}"
 
-    def running_since(self, instance: Instance) -> datetime:
+    def running_since(self, instance: SimulatedInstance) -> datetime:
         """Return when an instance begins, or began, to run."""
         behaviour = self._behaviour
         return instance.launched_at + timedelta(
             seconds=behaviour.pending_seconds + behaviour.starting_seconds
         )
 
-    def state_of(self, instance: Instance, now: datetime | None = None) -> State:
+    def state_of(
+        self, instance: SimulatedInstance, now: datetime | None = None
+    ) -> SimulatedInstanceState:
         """Return the state at a moment, now by default."""
         now = now or self._account.clock()
         behaviour = self._behaviour
         if instance.ends_at is not None and now >= instance.ends_at:
             gone = instance.ends_at + timedelta(seconds=behaviour.releasing_seconds)
-            return State.GONE if now >= gone else State.STOPPING
+            return SimulatedInstanceState.GONE if now >= gone else SimulatedInstanceState.STOPPING
         if instance.stops_at is not None:
             stopped = instance.stops_at + timedelta(seconds=behaviour.stopping_seconds)
-            return State.STOPPED if now >= stopped else State.STOPPING
+            return (
+                SimulatedInstanceState.STOPPED
+                if now >= stopped
+                else SimulatedInstanceState.STOPPING
+            )
         if now < instance.launched_at + timedelta(seconds=behaviour.pending_seconds):
-            return State.PENDING
-        return State.STARTING if now < self.running_since(instance) else State.RUNNING
+            return SimulatedInstanceState.PENDING
+        return (
+            SimulatedInstanceState.STARTING
+            if now < self.running_since(instance)
+            else SimulatedInstanceState.RUNNING
+        )
 
-    def locks(self, instance: Instance) -> Sequence[str]:
+    def locks(self, instance: SimulatedInstance) -> Sequence[str]:
         """Return why an instance is locked now; `Recycling` when it is being reclaimed."""
         recycled = (
             instance.recycles_at is not None and self._account.clock() >= instance.recycles_at
         )
         return [*instance.lock_reasons, *([RECYCLING] if recycled else [])]
 
-    def visible(self) -> Sequence[Instance]:
+    def visible(self) -> Sequence[SimulatedInstance]:
         """Return what Describe calls see: neither what is quite new nor what is gone."""
         now = self._account.clock()
         lag = timedelta(seconds=self._behaviour.invisible_seconds)
         return [each for each in self.living if now >= (each.shown_at or each.launched_at) + lag]
 
-    def existing(self, instance_id: str) -> Instance:
+    def existing(self, instance_id: str) -> SimulatedInstance:
         """Return an instance that is not gone.
 
         Raises:
             CloudError: there is none.
         """
         found = self._instances.get(instance_id)
-        if found is None or self.state_of(found) is State.GONE:
+        if found is None or self.state_of(found) is SimulatedInstanceState.GONE:
             raise CloudError(
                 "InvalidInstanceId.NotFound",
                 f"The specified InstanceId {instance_id} does not exist.",
@@ -204,7 +216,7 @@ class Instances:
             )
         return found
 
-    def end(self, instance: Instance, *, at: datetime | None = None) -> None:
+    def end(self, instance: SimulatedInstance, *, at: datetime | None = None) -> None:
         """Let its end begin, now or later; an end that has begun is not put off."""
         begins = at or self._account.clock()
         if instance.ends_at is None or instance.ends_at > begins:

@@ -1,4 +1,4 @@
-"""The metadata service of one machine: its region, and when it is taken away."""
+"""The metadata service of one instance: region and termination time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_simulated_alibabacloud.account import to_seconds
 from karpenter_simulated_alibabacloud.instances import RECYCLING
-from karpenter_simulated_alibabacloud.wire import Reply
+from karpenter_simulated_alibabacloud.protocol import HttpReply
 
 if TYPE_CHECKING:
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.instances import Instances
-    from karpenter_simulated_alibabacloud.wire import Request
+    from karpenter_simulated_alibabacloud.protocol import HttpRequest
 
-__all__ = ["Metadata"]
+__all__ = ["MetadataService"]
 
 _TOKEN: Final = "simulated-token"  # noqa: S105 - it opens nothing
 _NOT_FOUND: Final = 404
@@ -21,8 +21,8 @@ _FORBIDDEN: Final = 403
 
 
 @final
-class Metadata:
-    """What a machine is told of itself."""
+class MetadataService:
+    """Answers requests of one instance about itself."""
 
     def __init__(self, account: Account, instances: Instances) -> None:
         self._account: Final = account
@@ -37,7 +37,7 @@ class Metadata:
         self.instance_id = ""
         self.token_required = False
 
-    def __call__(self, request: Request) -> Reply:
+    def __call__(self, request: HttpRequest) -> HttpReply:
         """Answer one request."""
         if request.method == "PUT" and request.path == "/latest/api/token":
             return _text(200, _TOKEN)
@@ -64,5 +64,5 @@ class Metadata:
                 return ""
 
 
-def _text(status: int, text: str) -> Reply:
-    return Reply(status=status, headers=(("Content-Type", "text/plain"),), body=text.encode())
+def _text(status: int, text: str) -> HttpReply:
+    return HttpReply(status=status, headers=(("Content-Type", "text/plain"),), body=text.encode())

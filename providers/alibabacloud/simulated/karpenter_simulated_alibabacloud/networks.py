@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from karpenter_simulated_alibabacloud.account import Account
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
 __all__ = ["Networks", "SecurityGroup", "VSwitch", "Vpc"]
 
@@ -55,7 +55,7 @@ class VSwitch:
 
     @property
     def size(self) -> int:
-        """How many addresses it has for machines, free or not."""
+        """Number of addresses for instances, free or not."""
         return IPv4Network(self.cidr).num_addresses - _KEPT_ADDRESSES
 
     def address(self, number: int) -> str:
@@ -175,7 +175,7 @@ class Networks:
 
     # What is answered.
 
-    def describe_vswitches(self, request: Parameters) -> Mapping[str, object]:
+    def describe_vswitches(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeVSwitches of the VPC API."""
         ids = [each for each in request.text("VSwitchId").split(",") if each]
         used = self._used_addresses()
@@ -208,7 +208,7 @@ class Networks:
         ]
         return {"VSwitches": {"VSwitch": rows}, **told}
 
-    def describe_vpcs(self, request: Parameters) -> Mapping[str, object]:
+    def describe_vpcs(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeVpcs of the VPC API."""
         found = [
             each
@@ -238,7 +238,7 @@ class Networks:
         ]
         return {"Vpcs": {"Vpc": rows}, **told}
 
-    def describe_security_groups(self, request: Parameters) -> Mapping[str, object]:
+    def describe_security_groups(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeSecurityGroups, by tokens or, as in old programs, by page numbers."""
         request.required("RegionId")
         ids = set(request.json_texts("SecurityGroupIds", most=100) or ())

@@ -1,4 +1,4 @@
-"""Pages of answers: by token, or by number."""
+"""Slices answers into pages, by token or by number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from karpenter_core.provider.kit.simulated.faults import CloudError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
 __all__ = ["numbered_page", "tags_match", "token_page"]
 
@@ -23,20 +23,20 @@ _OF_THE_PAGE: Final = frozenset({"MaxResults", "NextToken", "PageNumber", "PageS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What a token says."""
+class _PageToken:
+    """The content of a page token."""
 
     digest: str
     """Of the filters."""
     last: list[str]
     """The keys of the page before."""
     shown: int
-    """How many items were shown, that page included."""
+    """Number of items shown, that page included."""
 
 
 def token_page(
     items: Sequence[_T],
-    parameters: Parameters,
+    parameters: RequestParameters,
     *,
     key: Callable[[_T], str],
     default: int,
@@ -61,21 +61,23 @@ def token_page(
     page = items[start : start + size]
     if start + size >= len(items):
         return page, ""
-    following = _Seen(digest=digest, last=[key(item) for item in page], shown=start + len(page))
+    following = _PageToken(
+        digest=digest, last=[key(item) for item in page], shown=start + len(page)
+    )
     return page, urlsafe_b64encode(json.dumps(asdict(following)).encode()).decode()
 
 
-def _digest(parameters: Parameters) -> str:
+def _digest(parameters: RequestParameters) -> str:
     filters = {name: value for name, value in parameters.items() if name not in _OF_THE_PAGE}
     return sha256(json.dumps(filters, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _read_token(token: str, digest: str) -> _Seen:
+def _read_token(token: str, digest: str) -> _PageToken:
     invalid = CloudError(
         "InvalidParameter.TokenInvalid", "The specified parameter NextToken is not valid."
     )
     try:
-        seen = _Seen(**json.loads(urlsafe_b64decode(token.encode())))
+        seen = _PageToken(**json.loads(urlsafe_b64decode(token.encode())))
     except (TypeError, ValueError):
         raise invalid from None
     if seen.digest != digest:
@@ -85,7 +87,7 @@ def _read_token(token: str, digest: str) -> _Seen:
 
 def numbered_page(
     items: Sequence[_T],
-    parameters: Parameters,
+    parameters: RequestParameters,
     *,
     default: int = 10,
     most: int = 50,
@@ -99,7 +101,7 @@ def numbered_page(
     return items[first : first + size], told
 
 
-def tags_match(tags: Mapping[str, str], parameters: Parameters, name: str = "Tag") -> bool:
+def tags_match(tags: Mapping[str, str], parameters: RequestParameters, name: str = "Tag") -> bool:
     """Whether tags have every key that is asked for, with its value where one is given."""
     wanted = parameters.items_of(name, most=_MOST_TAG_FILTERS)
     return all(

@@ -1,6 +1,6 @@
-"""What a call is made with, read with the types that the API gives its parameters.
+"""Reads the parameters of a call with the types of the API.
 
-Everything of RPC arrives as text; in bodies of ACK numbers and truth values are such.
+All parameters of RPC arrive as text; bodies of ACK have numbers and booleans.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from karpenter_core.provider.kit.simulated.faults import CloudError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["Parameters", "read_tags"]
+__all__ = ["RequestParameters", "read_tags"]
 
 
 @final
-class Parameters(Mapping[str, object]):
+class RequestParameters(Mapping[str, object]):
     """Parameters under the names of the API: text, mappings and lists of these."""
 
     def __init__(self, values: Mapping[str, object], *, under: str = "") -> None:
@@ -131,16 +131,16 @@ class Parameters(Mapping[str, object]):
             raise self.invalid(name, f"{len(items)} values, at most {most}")
         return items
 
-    def within(self, name: str) -> Parameters:
+    def within(self, name: str) -> RequestParameters:
         """Return the parameters below a name (`SystemDisk.Size`)."""
         value = self._values.get(name)
         if value is None:
-            return Parameters({})
+            return RequestParameters({})
         if not isinstance(value, Mapping):
             raise self.invalid(name, value)
-        return Parameters(cast("Mapping[str, object]", value), under=f"{self._named(name)}.")
+        return RequestParameters(cast("Mapping[str, object]", value), under=f"{self._named(name)}.")
 
-    def json_within(self, name: str) -> Parameters:
+    def json_within(self, name: str) -> RequestParameters:
         """Return the parameters below a name that are given as one text of JSON, or one by one."""
         value = self._values.get(name)
         if not isinstance(value, str):
@@ -151,9 +151,9 @@ class Parameters(Mapping[str, object]):
             raise self.invalid(name, value) from None
         if not isinstance(read, dict):
             raise self.invalid(name, value)
-        return Parameters(cast("dict[str, object]", read), under=f"{self._named(name)}.")
+        return RequestParameters(cast("dict[str, object]", read), under=f"{self._named(name)}.")
 
-    def items_of(self, name: str, *, most: int | None = None) -> Sequence[Parameters]:
+    def items_of(self, name: str, *, most: int | None = None) -> Sequence[RequestParameters]:
         """Return the parameters below each number below a name (`DataDisk.1.Size`)."""
         value = self._values.get(name)
         if value is None:
@@ -170,7 +170,9 @@ class Parameters(Mapping[str, object]):
         if not all(isinstance(each, Mapping) for each in found):
             raise self.invalid(name, found)
         return [
-            Parameters(cast("Mapping[str, object]", each), under=f"{self._named(name)}.{number}.")
+            RequestParameters(
+                cast("Mapping[str, object]", each), under=f"{self._named(name)}.{number}."
+            )
             for number, each in enumerate(found, start=1)
         ]
 
@@ -179,7 +181,7 @@ _MOST_TAGS: Final = 20
 _LONGEST: Final = 128
 
 
-def read_tags(parameters: Parameters, name: str = "Tag") -> dict[str, str]:
+def read_tags(parameters: RequestParameters, name: str = "Tag") -> dict[str, str]:
     """Return tags to set, as they are allowed to be."""
     given = parameters.items_of(name)
     if len(given) > _MOST_TAGS:

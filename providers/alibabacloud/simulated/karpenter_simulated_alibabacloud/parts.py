@@ -1,74 +1,74 @@
-"""The parts of the simulated cloud, and which of them answers which call."""
+"""Builds the simulated cloud's parts, and maps calls to them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_simulated_alibabacloud.capacity import Capacity
-from karpenter_simulated_alibabacloud.catalogue import Catalogue
+from karpenter_simulated_alibabacloud.capacity import CapacityLimits
 from karpenter_simulated_alibabacloud.clusters import Clusters
 from karpenter_simulated_alibabacloud.deployment_sets import DeploymentSets
-from karpenter_simulated_alibabacloud.events import Events
+from karpenter_simulated_alibabacloud.events import InstanceEvents
 from karpenter_simulated_alibabacloud.group_records import GroupRecords
-from karpenter_simulated_alibabacloud.groups import Groups
 from karpenter_simulated_alibabacloud.images import Images
 from karpenter_simulated_alibabacloud.instance_calls import InstanceCalls
-from karpenter_simulated_alibabacloud.instances import Instances, State
-from karpenter_simulated_alibabacloud.kubelet import Kubelets
-from karpenter_simulated_alibabacloud.launch import Launcher
-from karpenter_simulated_alibabacloud.metadata import Metadata
+from karpenter_simulated_alibabacloud.instances import Instances, SimulatedInstanceState
+from karpenter_simulated_alibabacloud.kubelets import SimulatedKubelets
+from karpenter_simulated_alibabacloud.metadata import MetadataService
 from karpenter_simulated_alibabacloud.networks import Networks
-from karpenter_simulated_alibabacloud.plans import PlanChecks
+from karpenter_simulated_alibabacloud.plan_launcher import PlanLauncher
+from karpenter_simulated_alibabacloud.plans import InstancePlanChecks
 from karpenter_simulated_alibabacloud.prices import Prices
+from karpenter_simulated_alibabacloud.provisioning_groups import ProvisioningGroups
 from karpenter_simulated_alibabacloud.reservations import Reservations
-from karpenter_simulated_alibabacloud.run import RunInstances
-from karpenter_simulated_alibabacloud.tags import Tags
+from karpenter_simulated_alibabacloud.run_instances import RunInstancesCalls
+from karpenter_simulated_alibabacloud.tags import ResourceTags
+from karpenter_simulated_alibabacloud.type_catalogue import TypeCatalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.application import Handler, Handlers
-    from karpenter_simulated_alibabacloud.behaviour import Behaviour
+    from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
     from karpenter_simulated_alibabacloud.images import Image
     from karpenter_simulated_alibabacloud.networks import SecurityGroup
-    from karpenter_simulated_alibabacloud.parameters import Parameters
-    from karpenter_simulated_alibabacloud.pools import Pool
-    from karpenter_simulated_alibabacloud.types import TypeFacts
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
+    from karpenter_simulated_alibabacloud.pools import InstancePool
+    from karpenter_simulated_alibabacloud.types import TypeInfo
     from karpenter_simulated_alibabacloud.world import WorldPlan
 
-__all__ = ["Parts"]
+__all__ = ["CloudParts"]
 
 
 @final
-class Parts:
+class CloudParts:
     """Everything that the cloud keeps."""
 
     def __init__(
         self,
         account: Account,
-        behaviour: Behaviour,
+        behaviour: CloudBehaviour,
         *,
         plan: WorldPlan,
-        types: Iterable[TypeFacts] | None,
+        types: Iterable[TypeInfo] | None,
     ) -> None:
         self.images: Final = Images(account)
         self.instances: Final = Instances(account, behaviour)
         self.networks: Final = Networks(account, self.instances.used_addresses)
         self.clusters: Final = Clusters(account, self.images)
-        self.catalogue: Final = Catalogue(
+        self.catalogue: Final = TypeCatalogue(
             account,
             zones=[f"{account.region}-{each}" for each in plan.region_zones],
             zones_without_spot=[f"{account.region}-{each}" for each in plan.zones_without_spot],
             types=types,
         )
         self.prices: Final = Prices(account, self.catalogue)
-        self.capacity: Final = Capacity(self.instances, self.catalogue)
-        self.events: Final = Events(account)
+        self.capacity: Final = CapacityLimits(self.instances, self.catalogue)
+        self.events: Final = InstanceEvents(account)
         self.deployment_sets: Final = DeploymentSets(account, self.instances, self.catalogue.zones)
         self.reservations: Final = Reservations(account, self.instances)
-        self.metadata: Final = Metadata(account, self.instances)
-        self.kubelets: Final = Kubelets(
+        self.metadata: Final = MetadataService(account, self.instances)
+        self.kubelets: Final = SimulatedKubelets(
             account,
             behaviour,
             instances=self.instances,
@@ -78,14 +78,14 @@ class Parts:
         )
         self._behaviour: Final = behaviour
         self.catalogue.is_sold_out = self._is_told_sold_out
-        checks = PlanChecks(
+        checks = InstancePlanChecks(
             catalogue=self.catalogue,
             networks=self.networks,
             images=self.images,
             prices=self.prices,
             deployment_sets=self.deployment_sets,
         )
-        launcher = Launcher(
+        launcher = PlanLauncher(
             account,
             behaviour,
             instances=self.instances,
@@ -97,7 +97,7 @@ class Parts:
             reservations=self.reservations,
         )
         self.group_records: Final = GroupRecords(account, self.instances)
-        self.groups: Final = Groups(
+        self.groups: Final = ProvisioningGroups(
             account,
             checks=checks,
             launcher=launcher,
@@ -106,7 +106,7 @@ class Parts:
             records=self.group_records,
             behaviour=behaviour,
         )
-        self._run: Final = RunInstances(
+        self._run: Final = RunInstancesCalls(
             account,
             checks=checks,
             launcher=launcher,
@@ -121,7 +121,7 @@ class Parts:
             catalogue=self.catalogue,
             reservations=self.reservations,
         )
-        self._tags: Final = Tags(
+        self._tags: Final = ResourceTags(
             {
                 "instance": self._tags_of_instance,
                 "image": lambda named: _tags_of(self.images.get(named)),
@@ -174,17 +174,17 @@ class Parts:
             "ecs:UntagResources": self._tags.untag,
         }
 
-    def _is_told_sold_out(self, pool: Pool) -> bool:
-        return self._behaviour.tells_stock and self.capacity.left(pool) == 0
+    def _is_told_sold_out(self, pool: InstancePool) -> bool:
+        return self._behaviour.reports_stock and self.capacity.left(pool) == 0
 
     def _tags_of_instance(self, named: str) -> dict[str, str] | None:
         found = self.instances.get(named)
-        if found is None or self.instances.state_of(found) is State.GONE:
+        if found is None or self.instances.state_of(found) is SimulatedInstanceState.GONE:
             return None
         return found.tags
 
-    def run(self, request: Parameters) -> Mapping[str, object]:
-        """Launch machines past the endpoint: no fault and no limit is for them."""
+    def run(self, request: RequestParameters) -> Mapping[str, object]:
+        """Launch instances past the endpoint: no fault and no limit is for them."""
         return self._run.run(request)
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""What is to be launched: a plan for machines of one pool, read from a call, and what is wrong with it."""
+"""Reads plans of instances from launch calls, and checks them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_simulated_alibabacloud.images import ARM64
 from karpenter_simulated_alibabacloud.instances import Disk
 from karpenter_simulated_alibabacloud.parameters import read_tags
-from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT, Pool
+from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT, InstancePool
 from karpenter_simulated_alibabacloud.values import (
     check_disk_size,
     disk_category,
@@ -21,14 +21,21 @@ from karpenter_simulated_alibabacloud.values import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from karpenter_simulated_alibabacloud.catalogue import Catalogue
     from karpenter_simulated_alibabacloud.deployment_sets import DeploymentSets
     from karpenter_simulated_alibabacloud.images import Image, Images
     from karpenter_simulated_alibabacloud.networks import Networks, VSwitch
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
     from karpenter_simulated_alibabacloud.prices import Prices
+    from karpenter_simulated_alibabacloud.type_catalogue import TypeCatalogue
 
-__all__ = ["Plan", "PlanChecks", "Template", "WantedDisk", "capacity_type_of", "read_template"]
+__all__ = [
+    "InstancePlan",
+    "InstancePlanChecks",
+    "InstanceTemplate",
+    "RequestedDisk",
+    "capacity_type_of",
+    "read_template",
+]
 
 _NOT_FOUND: Final = 404
 _FORBIDDEN: Final = 403
@@ -59,7 +66,7 @@ def read_user_data(text: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedDisk:
+class RequestedDisk:
     """A disk as it is asked for: the first of its categories that can be had is taken."""
 
     disk: Disk
@@ -83,34 +90,34 @@ class WantedDisk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
-    """What all machines of a call have in common."""
+class InstanceTemplate:
+    """The properties that all instances of a call share."""
 
     image_id: str
     security_groups: tuple[str, ...]
     user_data: bytes
-    system_disk: WantedDisk
-    data_disks: tuple[WantedDisk, ...]
+    system_disk: RequestedDisk
+    data_disks: tuple[RequestedDisk, ...]
     tags: Mapping[str, str]
-    own: Parameters
+    own: RequestParameters
     """The rest, as it was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Machines of one pool."""
+class InstancePlan:
+    """Instances of one pool."""
 
-    pool: Pool
+    pool: InstancePool
     vswitch: VSwitch
     image: Image
-    template: Template
+    template: InstanceTemplate
     spot_strategy: str
     """`NoSpot`, `SpotAsPriceGo` or `SpotWithPriceLimit`."""
     price_limit: float
     """0 for none."""
 
 
-def read_groups(own: Parameters) -> tuple[str, ...]:
+def read_groups(own: RequestParameters) -> tuple[str, ...]:
     """Return the security groups that are asked for, in whichever way."""
     one, several = own.text("SecurityGroupId"), own.texts("SecurityGroupIds", most=_MOST_GROUPS)
     if one and several:
@@ -121,10 +128,10 @@ def read_groups(own: Parameters) -> tuple[str, ...]:
     return tuple(several) if several else (one,) if one else ()
 
 
-def read_data_disks(own: Parameters, categories: Sequence[str]) -> tuple[WantedDisk, ...]:
+def read_data_disks(own: RequestParameters, categories: Sequence[str]) -> tuple[RequestedDisk, ...]:
     """Return data disks; `categories` are for those that name none themselves."""
     return tuple(
-        WantedDisk(
+        RequestedDisk(
             disk=Disk(
                 category="",
                 size_gib=each.integer("Size", _DEFAULT_DATA_DISK_GIB),
@@ -146,14 +153,14 @@ def read_data_disks(own: Parameters, categories: Sequence[str]) -> tuple[WantedD
 
 
 def read_template(
-    own: Parameters,
+    own: RequestParameters,
     *,
-    system_disk: WantedDisk,
+    system_disk: RequestedDisk,
     data_disk_categories: Sequence[str],
     image_id: str,
-) -> Template:
-    """Return what a launch configuration, or RunInstances, asks for in all machines."""
-    return Template(
+) -> InstanceTemplate:
+    """Return what a launch configuration, or RunInstances, asks for in all instances."""
+    return InstanceTemplate(
         image_id=image_id,
         security_groups=read_groups(own),
         user_data=read_user_data(own.text("UserData")),
@@ -165,13 +172,13 @@ def read_template(
 
 
 @final
-class PlanChecks:
-    """What can be wrong with a plan before stock is looked at."""
+class InstancePlanChecks:
+    """Checks of a plan that need no stock."""
 
     def __init__(
         self,
         *,
-        catalogue: Catalogue,
+        catalogue: TypeCatalogue,
         networks: Networks,
         images: Images,
         prices: Prices,
@@ -213,7 +220,7 @@ class PlanChecks:
             )
         return vswitch
 
-    def groups(self, template: Template, vswitch: VSwitch) -> None:
+    def groups(self, template: InstanceTemplate, vswitch: VSwitch) -> None:
         """Refuse security groups that are not there, or not in the vSwitch's VPC."""
         if not template.security_groups:
             raise CloudError("MissingParameter.SecurityGroupId", "A security group must be given.")
@@ -239,10 +246,10 @@ class PlanChecks:
                 "Basic and enterprise security groups must not be given together.",
             )
 
-    def refusal(self, plan: Plan) -> CloudError | None:
+    def refusal(self, plan: InstancePlan) -> CloudError | None:
         """Return why a plan's pool is not to be had at all, however much stock there is."""
-        facts = self._catalogue.facts(plan.pool.instance_type)
-        if facts is None:
+        type_info = self._catalogue.type_info(plan.pool.instance_type)
+        if type_info is None:
             return CloudError(
                 "InvalidInstanceType.ValueNotSupported",
                 f"The specified InstanceType {plan.pool.instance_type} does not exist.",
@@ -254,17 +261,17 @@ class PlanChecks:
                 f" {plan.pool.zone}.",
                 status=_FORBIDDEN,
             )
-        if (facts.architecture == "ARM") != (plan.image.architecture == ARM64):
+        if (type_info.architecture == "ARM") != (plan.image.architecture == ARM64):
             return CloudError(
                 "ImageNotSupportInstanceType",
                 f"The image {plan.image.id} ({plan.image.architecture}) does not support"
-                f" {facts.name} ({facts.architecture}).",
+                f" {type_info.name} ({type_info.architecture}).",
             )
         if refusal := self._deployment_sets.refusal(plan):
             return refusal
         return self._disk_refusal(plan) or self._price_refusal(plan)
 
-    def _disk_refusal(self, plan: Plan) -> CloudError | None:
+    def _disk_refusal(self, plan: InstancePlan) -> CloudError | None:
         wanted = plan.template.system_disk
         if wanted.disk.size_gib < plan.image.size_gib:
             return CloudError(
@@ -287,14 +294,14 @@ class PlanChecks:
                 return error
         return None
 
-    def category(self, plan: Plan, disk: WantedDisk) -> str | None:
+    def category(self, plan: InstancePlan, disk: RequestedDisk) -> str | None:
         """Return the first category of those that are asked for which the pool has."""
         offered = self._catalogue.disks(plan.pool.instance_type, plan.pool.zone)
         if not disk.categories:
             return next(iter(offered), None)
         return next((each for each in disk.categories if each in offered), None)
 
-    def _price_refusal(self, plan: Plan) -> CloudError | None:
+    def _price_refusal(self, plan: InstancePlan) -> CloudError | None:
         price = self._prices.of(plan.pool)
         if plan.spot_strategy == "SpotWithPriceLimit" and 0 < plan.price_limit < price:
             return CloudError(

@@ -1,4 +1,4 @@
-"""Pools: machines that can stand for each other."""
+"""Instance pools: instances that can stand for each other."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-__all__ = ["ON_DEMAND", "SPOT", "Pool"]
+__all__ = ["ON_DEMAND", "SPOT", "InstancePool"]
 
 ON_DEMAND: Final = "on-demand"
-"""Machines that are paid by the hour and stay."""
+"""Instances that are paid by the hour and stay."""
 SPOT: Final = "spot"
-"""Machines at a price that changes, which can be reclaimed."""
+"""Instances at a price that changes, which can be reclaimed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """Machines that can stand for each other; also a pattern for such pools."""
+class InstancePool:
+    """Instances that can stand for each other; also a pattern for such pools."""
 
     capacity_type: str = "*"
     instance_type: str = "*"
     zone: str = "*"
 
-    def holds(self, pool: Pool) -> bool:
+    def holds(self, pool: InstancePool) -> bool:
         """Whether a pool is one of those that this pattern names."""
         return (
             fnmatchcase(pool.capacity_type, self.capacity_type)

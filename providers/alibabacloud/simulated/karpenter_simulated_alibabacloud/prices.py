@@ -1,7 +1,8 @@
-"""What machines cost: list prices, spot prices with their history, and how often spot ends.
+"""Prices of instances: list prices, spot prices and their history.
 
-Prices are made up of a type's size; they are the same in every run, and near what cn-hangzhou asks for
-general-purpose machines (¥0.13 for a vCPU and ¥0.03 for a GiB in an hour; spot is 10 to 40 percent).
+Prices are computed from a type's size; they are the same in every run, and near those of
+cn-hangzhou for general-purpose types (¥0.13 for a vCPU and ¥0.03 for a GiB in an hour; spot is 10
+to 40 percent).
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_simulated_alibabacloud.account import to_seconds
-from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT, Pool
+from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT, InstancePool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from karpenter_simulated_alibabacloud.account import Account
-    from karpenter_simulated_alibabacloud.catalogue import Catalogue
-    from karpenter_simulated_alibabacloud.parameters import Parameters
-    from karpenter_simulated_alibabacloud.types import TypeFacts
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
+    from karpenter_simulated_alibabacloud.type_catalogue import TypeCatalogue
+    from karpenter_simulated_alibabacloud.types import TypeInfo
 
 __all__ = ["CURRENCY", "Prices", "made_up_price"]
 
@@ -44,19 +45,19 @@ _MOST_ADVISED: Final = 10
 _INTERRUPTION_RATES: Final = (("0-3%", 1.5), ("3-5%", 4.0), ("5-10%", 7.5), ("10-100%", 20.0))
 
 
-def made_up_price(facts: TypeFacts) -> float:
+def made_up_price(type_info: TypeInfo) -> float:
     """Return a price per hour that follows from a type's size, and differs between families."""
     price = (
-        facts.vcpus * _PER_VCPU
-        + facts.memory_gib * _PER_GIB
-        + facts.gpus * _PER_GPU.get(facts.gpu_spec, 0)
-        + facts.local_disks * facts.local_disk_gib * _PER_LOCAL_GIB
+        type_info.vcpus * _PER_VCPU
+        + type_info.memory_gib * _PER_GIB
+        + type_info.gpus * _PER_GPU.get(type_info.gpu_spec, 0)
+        + type_info.local_disks * type_info.local_disk_gib * _PER_LOCAL_GIB
     )
-    if facts.level != "EnterpriseLevel":
+    if type_info.level != "EnterpriseLevel":
         price *= _SHARED_DISCOUNT
-    if facts.architecture == "ARM":
+    if type_info.architecture == "ARM":
         price *= _ARM_DISCOUNT
-    return round(price * (0.97 + 0.06 * _fraction(facts.family)), 4)
+    return round(price * (0.97 + 0.06 * _fraction(type_info.family)), 4)
 
 
 def _fraction(text: str) -> float:
@@ -68,7 +69,7 @@ def _fraction(text: str) -> float:
 class Prices:
     """The prices of a region, per hour."""
 
-    def __init__(self, account: Account, catalogue: Catalogue) -> None:
+    def __init__(self, account: Account, catalogue: TypeCatalogue) -> None:
         self._account: Final = account
         self._catalogue: Final = catalogue
         self._on_demand: dict[str, float] = {}
@@ -94,21 +95,21 @@ class Prices:
         self.on_demand_walk = 0.0
 
     def on_demand(self, instance_type: str) -> float:
-        """Return the price of a machine without disks; 0 when there is none."""
+        """Return the price of an instance without disks; 0 when there is none."""
         if instance_type in self._on_demand:
             return self._on_demand[instance_type]
-        facts = self._catalogue.facts(instance_type)
-        if facts is None:
+        type_info = self._catalogue.type_info(instance_type)
+        if type_info is None:
             return 0.0
         day = self._account.clock().date()
         step = self.on_demand_walk * (2 * _fraction(f"{instance_type}/{day}") - 1)
-        return round(made_up_price(facts) * (1 + step), 4)
+        return round(made_up_price(type_info) * (1 + step), 4)
 
     def spot(self, instance_type: str, zone: str, *, at: datetime | None = None) -> float:
         """Return the spot price in a zone, now by default; 0 when there is none."""
         if (instance_type, zone) in self._spot:
             return self._spot[instance_type, zone]
-        pool = Pool(capacity_type=SPOT, instance_type=instance_type, zone=zone)
+        pool = InstancePool(capacity_type=SPOT, instance_type=instance_type, zone=zone)
         if not self._catalogue.is_offered(pool):
             return 0.0
         hour = (at or self._account.clock()).replace(minute=0, second=0, microsecond=0)
@@ -116,23 +117,23 @@ class Prices:
         step = self.walk * (2 * _fraction(f"{instance_type}/{zone}/{hour}") - 1)
         return round(self.on_demand(instance_type) * share * (1 + step), 4)
 
-    def of(self, pool: Pool) -> float:
-        """Return the price of a machine of a pool; 0 when there is none."""
+    def of(self, pool: InstancePool) -> float:
+        """Return the price of an instance of a pool; 0 when there is none."""
         if pool.capacity_type == SPOT:
             return self.spot(pool.instance_type, pool.zone)
         return self.on_demand(pool.instance_type)
 
     # What is answered.
 
-    def describe_price(self, request: Parameters) -> Mapping[str, object]:
-        """Answer DescribePrice for instances: the machine, and the disks that are named."""
+    def describe_price(self, request: RequestParameters) -> Mapping[str, object]:
+        """Answer DescribePrice for instances: the instance, and the disks that are named."""
         request.required("RegionId")
         kind = request.choice("ResourceType", ("instance", "disk", "bandwidth"), "instance")
         if kind != "instance":
             raise request.invalid("ResourceType", kind)
         name = request.required("InstanceType")
-        facts = self._catalogue.facts(name)
-        if facts is None:
+        type_info = self._catalogue.type_info(name)
+        if type_info is None:
             raise CloudError(
                 "InvalidInstanceType.ValueNotSupported",
                 f"The specified InstanceType {name} is not supported.",
@@ -146,7 +147,7 @@ class Prices:
         disk = request.within("SystemDisk")
         if disk:
             category = disk.text("Category", "cloud_essd")
-            if category not in facts.disk_categories:
+            if category not in type_info.disk_categories:
                 raise CloudError(
                     "InvalidSystemDiskCategory.ValueNotSupported",
                     f"The specified SystemDisk.Category {category} is not supported by {name}.",
@@ -176,14 +177,14 @@ class Prices:
             }
         }
 
-    def _asked_price(self, name: str, request: Parameters) -> float:
+    def _asked_price(self, name: str, request: RequestParameters) -> float:
         strategy = request.text("SpotStrategy", "NoSpot")
         if strategy == "NoSpot":
             return self.on_demand(name)
         zones = [request.text("ZoneId")] if request.text("ZoneId") else self._catalogue.zones
         return min((price for zone in zones if (price := self.spot(name, zone)) > 0), default=0.0)
 
-    def describe_spot_price_history(self, request: Parameters) -> Mapping[str, object]:
+    def describe_spot_price_history(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeSpotPriceHistory: the price of each hour in each zone, oldest first."""
         request.required("RegionId")
         request.choice("NetworkType", ("vpc", "classic"))
@@ -231,7 +232,7 @@ class Prices:
             for moment in moments
         ]
 
-    def describe_spot_advice(self, request: Parameters) -> Mapping[str, object]:
+    def describe_spot_advice(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeSpotAdvice: the discount and the rate of interruption in each zone."""
         request.required("RegionId")
         names = request.texts("InstanceTypes", most=_MOST_ADVISED)
@@ -260,12 +261,14 @@ class Prices:
             "AvailableSpotZones": {"AvailableSpotZone": zones},
         }
 
-    def _advice(self, facts: TypeFacts, zone: str) -> Mapping[str, object]:
-        words, rate = _INTERRUPTION_RATES[int(_fraction(f"{zone}/{facts.name}") * 4)]
-        on_demand = self.of(Pool(capacity_type=ON_DEMAND, instance_type=facts.name, zone=zone))
-        discount = round(self.spot(facts.name, zone) / on_demand * 100) if on_demand else 100
+    def _advice(self, type_info: TypeInfo, zone: str) -> Mapping[str, object]:
+        words, rate = _INTERRUPTION_RATES[int(_fraction(f"{zone}/{type_info.name}") * 4)]
+        on_demand = self.of(
+            InstancePool(capacity_type=ON_DEMAND, instance_type=type_info.name, zone=zone)
+        )
+        discount = round(self.spot(type_info.name, zone) / on_demand * 100) if on_demand else 100
         return {
-            "InstanceType": facts.name,
+            "InstanceType": type_info.name,
             "AverageSpotDiscount": discount,
             "InterruptRateDesc": words,
             "InterruptionRate": rate,
@@ -276,7 +279,7 @@ def _disk_price(category: str, size_gib: int) -> float:
     return _PER_DISK_GIB.get(category, _PER_OTHER_DISK_GIB) * size_gib
 
 
-def _time(request: Parameters, name: str, default: datetime) -> datetime:
+def _time(request: RequestParameters, name: str, default: datetime) -> datetime:
     text = request.text(name)
     if not text:
         return default

@@ -1,4 +1,4 @@
-"""Capacity reservations: private pools of machines that are paid for whether they run or not."""
+"""Capacity reservations: private pools of instances."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.instances import Instances
-    from karpenter_simulated_alibabacloud.parameters import Parameters
-    from karpenter_simulated_alibabacloud.pools import Pool
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
+    from karpenter_simulated_alibabacloud.pools import InstancePool
 
 __all__ = ["Reservation", "Reservations"]
 
@@ -94,20 +94,20 @@ class Reservations:
         return "Released" if ended else reservation.status
 
     def used(self, reservation: Reservation) -> int:
-        """Return how many machines of it run."""
+        """Return how many instances of it run."""
         return sum(each.reservation_id == reservation.id for each in self._instances.living)
 
     def left(self, reservation: Reservation) -> int:
-        """Return how many more machines of it can be had."""
+        """Return how many more instances of it can be had."""
         if self.status_of(reservation) != "Active":
             return 0
         return max(0, reservation.total - self.used(reservation))
 
-    def sources(self, pool: Pool, request: Parameters) -> Sequence[str]:
-        """Return where machines of a pool are to come from, in order: private pools, "" for the public.
+    def sources(self, pool: InstancePool, request: RequestParameters) -> Sequence[str]:
+        """Return where instances of a pool are to come from, in order: private pools, "" for the public.
 
         Both ways of asking are understood: `ResourcePoolOptions` of a provisioning group, and
-        `PrivatePoolOptions` of RunInstances. Spot machines are never of a private pool.
+        `PrivatePoolOptions` of RunInstances. Spot instances are never of a private pool.
 
         Raises:
             CloudError: the pools that are named have nothing left, and no other may be taken.
@@ -137,7 +137,7 @@ class Reservations:
             return found
         return (*found, "")
 
-    def describe(self, request: Parameters) -> Mapping[str, object]:
+    def describe(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeCapacityReservations."""
         request.required("RegionId")
         status = request.choice("Status", _STATUS, "Active")
@@ -196,7 +196,7 @@ class Reservations:
         return told
 
 
-def _asked(request: Parameters) -> tuple[str, Sequence[str]]:
+def _asked(request: RequestParameters) -> tuple[str, Sequence[str]]:
     """Return the strategy and the private pools that a call names."""
     if options := request.within("PrivatePoolOptions"):
         criteria = options.choice("MatchCriteria", _CRITERIA, "Open")

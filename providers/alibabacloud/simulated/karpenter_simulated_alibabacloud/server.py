@@ -1,4 +1,4 @@
-"""The thread that serves: HTTP/1.1 on 127.0.0.1, with long request lines, as user data is in them."""
+"""Serves HTTP/1.1 on 127.0.0.1 in a thread, with long request lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import urlsplit
 
-from karpenter_simulated_alibabacloud.wire import Reply, Request
+from karpenter_simulated_alibabacloud.protocol import HttpReply, HttpRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ __all__ = ["Server"]
 _STOP_CHECK_SECONDS: Final = 0.05
 
 if TYPE_CHECKING:
-    Application = Callable[[Request], Reply | None]
+    Application = Callable[[HttpRequest], HttpReply | None]
     """Answers a request; None cuts the connection."""
 
 
@@ -64,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         parts = urlsplit(self.path)
         reply = self.server.application(
-            Request(
+            HttpRequest(
                 method=self.command,
                 path=parts.path or "/",
                 query=parts.query,

@@ -1,7 +1,8 @@
-"""Who calls: signatures are not looked at, must be there, or must be right.
+"""Checks the signatures of calls, as strictly as configured.
 
-Both ways of signing are those of Alibaba's documentation: `ACS3-HMAC-SHA256` in the header
-`Authorization`, and the classic HMAC-SHA1 among the parameters.
+Signatures are ignored, must be present, or must be right. Both ways of signing are those of
+Alibaba's documentation: `ACS3-HMAC-SHA256` in the header `Authorization`, and the classic HMAC-SHA1
+among the parameters.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from karpenter_simulated_alibabacloud.wire import Request
+    from karpenter_simulated_alibabacloud.protocol import HttpRequest
 
-__all__ = ["ACCESS_KEY_ID", "ACCESS_KEY_SECRET", "SignatureCheck", "Signatures"]
+__all__ = ["ACCESS_KEY_ID", "ACCESS_KEY_SECRET", "SignatureChecker", "SignatureMode"]
 
 ACCESS_KEY_ID: Final = "LTAI5tSimulatedKarpenter"
 """The only access key of the simulated cloud."""
@@ -37,8 +38,8 @@ _AUTHORIZATION: Final = re.compile(
 _NOT_FOUND: Final = 404
 
 
-class SignatureCheck(StrEnum):
-    """How closely signatures are looked at."""
+class SignatureMode(StrEnum):
+    """Strictness of the check of signatures."""
 
     OFF = "off"
     PRESENT = "present"
@@ -48,28 +49,28 @@ class SignatureCheck(StrEnum):
 
 
 @final
-class Signatures:
+class SignatureChecker:
     """Looks at signatures."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock: Final = clock
         self._lock: Final = Lock()
         self._nonces: set[str] = set()
-        self.check_kind = SignatureCheck.OFF
+        self.check_kind = SignatureMode.OFF
 
     def clear(self) -> None:
         """Look at none, and forget the nonces that were seen."""
-        self.check_kind = SignatureCheck.OFF
+        self.check_kind = SignatureMode.OFF
         with self._lock:
             self._nonces.clear()
 
-    def check(self, request: Request) -> None:
+    def check(self, request: HttpRequest) -> None:
         """Look at a request.
 
         Raises:
             CloudError: it is not signed as it must be.
         """
-        if self.check_kind is SignatureCheck.OFF:
+        if self.check_kind is SignatureMode.OFF:
             return
         query = dict(parse_qsl(request.query, keep_blank_values=True))
         found = _AUTHORIZATION.fullmatch(request.headers.get("authorization", ""))
@@ -78,7 +79,7 @@ class Signatures:
         nonce = request.headers.get("x-acs-signature-nonce") or query.get("SignatureNonce", "")
         if not (key and given and nonce):
             raise CloudError("MissingParameter.Signature", "The request is not signed.")
-        if self.check_kind is SignatureCheck.PRESENT:
+        if self.check_kind is SignatureMode.PRESENT:
             return
         if key != ACCESS_KEY_ID:
             raise CloudError(
@@ -100,7 +101,7 @@ class Signatures:
             self._nonces.add(nonce)
 
 
-def _header_signature(request: Request, query: Mapping[str, str], signed: str) -> str:
+def _header_signature(request: HttpRequest, query: Mapping[str, str], signed: str) -> str:
     """Return what the signature in the header must be; what is not of the body never is."""
     digest = request.headers.get("x-acs-content-sha256", "")
     if digest != sha256(request.body).hexdigest():
@@ -115,7 +116,7 @@ def _header_signature(request: Request, query: Mapping[str, str], signed: str) -
     return hmac.new(ACCESS_KEY_SECRET.encode(), text.encode(), sha256).hexdigest()
 
 
-def _query_signature(request: Request, query: Mapping[str, str]) -> str:
+def _query_signature(request: HttpRequest, query: Mapping[str, str]) -> str:
     """Return what the signature among the parameters must be."""
     form = dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
     signed = {name: value for name, value in {**query, **form}.items() if name != "Signature"}

@@ -1,4 +1,4 @@
-"""Tags of resources: set, taken away, listed."""
+"""Handles the tags of resources: set, remove, list."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from karpenter_simulated_alibabacloud.parameters import read_tags
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
     Tagged = Callable[[str], dict[str, str] | None]
 
-__all__ = ["Tags"]
+__all__ = ["ResourceTags"]
 
 _MOST_RESOURCES: Final = 50
 _MOST_TAGS: Final = 20
@@ -26,7 +26,7 @@ _KINDS: Final = ("instance", "disk", "image", "securitygroup", "ddh", "launchtem
 
 
 @final
-class Tags:
+class ResourceTags:
     """The tags of everything that has them."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Tags:
         self._find: Final = find
         self._instances: Final = instances
 
-    def tag(self, request: Parameters) -> Mapping[str, object]:
+    def tag(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer TagResources: all resources, or none when one is not there."""
         request.required("RegionId")
         wanted = read_tags(request)
@@ -47,7 +47,7 @@ class Tags:
         self._set(self._resources(request), wanted)
         return {}
 
-    def add(self, request: Parameters) -> Mapping[str, object]:
+    def add(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer AddTags, the old way for one resource."""
         request.required("RegionId")
         kind = request.choice("ResourceType", _KINDS)
@@ -55,7 +55,7 @@ class Tags:
         self._set([tags], read_tags(request))
         return {}
 
-    def untag(self, request: Parameters) -> Mapping[str, object]:
+    def untag(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer UntagResources."""
         request.required("RegionId")
         keys = request.texts("TagKey", most=_MOST_TAGS)
@@ -65,7 +65,7 @@ class Tags:
                 tags.pop(key, None)
         return {}
 
-    def list(self, request: Parameters) -> Mapping[str, object]:
+    def list(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer ListTagResources for instances."""
         request.required("RegionId")
         kind = request.choice("ResourceType", _KINDS)
@@ -105,7 +105,7 @@ class Tags:
             },
         }
 
-    def _resources(self, request: Parameters) -> Sequence[dict[str, str]]:
+    def _resources(self, request: RequestParameters) -> Sequence[dict[str, str]]:
         kind = request.choice("ResourceType", _KINDS)
         request.required("ResourceType")
         ids = request.texts("ResourceId", most=_MOST_RESOURCES)

@@ -1,7 +1,7 @@
-"""The Alibaba Cloud provider as the subject of the conformance kit, over the simulated Alibaba Cloud.
+"""The Alibaba Cloud provider as a subject of the conformance kit.
 
-The SDKs are the real ones; the simulated cloud is another server in this process. It lives for one test,
-so that nothing of one is left for the next.
+The SDKs are the real ones; the simulated cloud is another server in this process. It lives for one
+test, so that no state reaches the next test.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.base import ObjectMeta
-from karpenter_core.testing.subject import Subject, Trouble
+from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
-from karpenter_provider_alibabacloud.retrying import RetryPolicy
-from karpenter_provider_alibabacloud.sdk import Limits
+from karpenter_provider_alibabacloud.retry_policy import RetryPolicy
+from karpenter_provider_alibabacloud.sdk import ClientLimits
 from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
-from karpenter_simulated_alibabacloud.events import Cycle
+from karpenter_simulated_alibabacloud.events import EventCycle
 from karpenter_simulated_alibabacloud.types import realistic_types
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _INSTANCE_TYPES: Final = frozenset(
 )
 """Few, as each test reads them anew."""
 _LAUNCHES: Final = ("CreateAutoProvisioningGroup", "RunInstances")
-_LIMITS: Final = Limits(
+_LIMITS: Final = ClientLimits(
     connect_seconds=1,
     read_seconds=2,
     launch_read_seconds=2,
@@ -118,7 +118,7 @@ def settings_for(cloud: SimulatedAlibabaCloud) -> Mapping[str, str | float | boo
 
 
 @contextmanager
-def subject() -> Generator[Subject]:
+def subject() -> Generator[ConformanceSubject]:
     """Start a simulated cloud and return the provider on it."""
     with few_types() as cloud, simulated_environment(cloud):
         yield subject_on(cloud)
@@ -131,36 +131,38 @@ def few_types() -> SimulatedAlibabaCloud:
     )
 
 
-def subject_on(cloud: SimulatedAlibabaCloud) -> Subject:
+def subject_on(cloud: SimulatedAlibabaCloud) -> ConformanceSubject:
     """Return the provider on a simulated cloud that the environment leads to."""
-    return _Stage(cloud).subject()
+    return _CloudControls(cloud).subject()
 
 
 @final
-class _Stage:
-    """What a simulated cloud can be made to do."""
+class _CloudControls:
+    """Controls a simulated cloud for the conformance kit."""
 
     def __init__(self, cloud: SimulatedAlibabaCloud) -> None:
         self._cloud: Final = cloud
-        self._troubles: Final[Mapping[Trouble, Callable[[], AbstractContextManager[object]]]] = {
-            Trouble.STOCK_OUT: self._sold_out,
-            Trouble.QUOTA: self._quota,
-            Trouble.THROTTLING: lambda: self._each_launch(
+        self._troubles: Final[
+            Mapping[CloudTrouble, Callable[[], AbstractContextManager[object]]]
+        ] = {
+            CloudTrouble.STOCK_OUT: self._sold_out,
+            CloudTrouble.QUOTA: self._quota,
+            CloudTrouble.THROTTLING: lambda: self._each_launch(
                 lambda action: cloud.fail(action, code="Throttling.User", times=None)
             ),
-            Trouble.AUTH_FAILURE: lambda: self._each_launch(cloud.deny),
-            Trouble.LOST_REPLY: lambda: self._each_launch(cloud.lose_replies),
-            Trouble.TOKEN_IN_PROGRESS: self._token_in_progress,
-            Trouble.PARTIAL_LISTING: self._cut_short,
-            Trouble.OUTAGE: cloud.cut_off,
-            Trouble.NO_BOOT: self._pending,
-            Trouble.SILENCE: cloud.fall_silent,
+            CloudTrouble.AUTH_FAILURE: lambda: self._each_launch(cloud.deny),
+            CloudTrouble.LOST_REPLY: lambda: self._each_launch(cloud.lose_replies),
+            CloudTrouble.TOKEN_IN_PROGRESS: self._token_in_progress,
+            CloudTrouble.PARTIAL_LISTING: self._cut_short,
+            CloudTrouble.OUTAGE: cloud.cut_off,
+            CloudTrouble.NO_BOOT: self._pending,
+            CloudTrouble.SILENCE: cloud.fall_silent,
         }
 
-    def subject(self) -> Subject:
+    def subject(self) -> ConformanceSubject:
         """Return the provider under test."""
         cloud = self._cloud
-        return Subject(
+        return ConformanceSubject(
             name="alibabacloud",
             make=lambda: AlibabaCloudProvider(limits=_LIMITS),
             node_class=node_class_for(cloud),
@@ -169,14 +171,14 @@ class _Stage:
             trouble=lambda _plugin, wanted: self._troubles[wanted](),
             patience=_PATIENCE,
             node_manifest=lambda _plugin, provider_id: cloud.node(provider_id),
-            held=self._held,
-            foreign=lambda _plugin: cloud.launch_foreign(),
+            list_resources=self._held,
+            create_foreign_instance=lambda _plugin: cloud.launch_foreign(),
             sell_out=self._sell_out,
             interrupt=self._interrupt,
             protect=self._protect,
             drift=self._drift,
             changed_node_class=node_class_for(cloud, keyPairName="another"),
-            unusable={
+            unusable_node_classes={
                 "vSwitchSelectorTerms": node_class_for(
                     cloud, vSwitchSelectorTerms=[{"tags": {"nobody": "has-this"}}]
                 ),
@@ -202,7 +204,7 @@ class _Stage:
 
     def _sell_out(self, _plugin: object, offering: OfferingKey) -> None:
         """Have DescribeAvailableResource tell of it at once."""
-        self._cloud.behaviour.tells_stock = True
+        self._cloud.behaviour.reports_stock = True
         self._cloud.capacity.sell_out(
             capacity_type=offering.capacity_type,
             instance_type=offering.instance_type,
@@ -217,10 +219,12 @@ class _Stage:
         if self._cloud.instance(provider_id).is_spot:
             self._cloud.reclaim_spot(provider_id)
         else:
-            self._cloud.schedule_event(provider_id, cycle=Cycle.Executing)
-        announcing = cast("AlibabaCloudProvider", plugin).running.parts.announcing
-        announcing.spot.run()
-        announcing.events.run()
+            self._cloud.schedule_event(provider_id, cycle=EventCycle.Executing)
+        interruption_sources = cast(
+            "AlibabaCloudProvider", plugin
+        ).running.parts.interruption_sources
+        interruption_sources.spot.run()
+        interruption_sources.events.run()
 
     @contextmanager
     def _protect(self, _plugin: object, provider_id: str) -> Generator[None]:
@@ -231,7 +235,7 @@ class _Stage:
             self._cloud.protect(provider_id, protected=False)
 
     def _drift(self, _plugin: object, provider_id: str) -> None:
-        """Move a machine into another security group, as an operator might."""
+        """Move an instance into another security group, as an operator might."""
         group = self._cloud.networks.add_security_group(
             self._cloud.world.vpc_id, name="somebody-elses", kind="enterprise"
         )

@@ -1,18 +1,18 @@
-"""How many calls Alibaba Cloud takes of an account, as far as it is known."""
+"""Call rates that Alibaba Cloud grants an account, where known."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.kit.simulated.rates import Rate
+from karpenter_core.provider.kit.simulated.rates import CallRate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["ALIBABA_CLOUD_RATES"]
 
-ALIBABA_CLOUD_RATES: Final[Mapping[str, Rate]] = {
-    "vpc:DescribeVSwitches": Rate(bucket=360, refill=6),
-    "*": Rate(bucket=100, refill=100),
+ALIBABA_CLOUD_RATES: Final[Mapping[str, CallRate]] = {
+    "vpc:DescribeVSwitches": CallRate(bucket=360, refill=6),
+    "*": CallRate(bucket=100, refill=100),
 }
 """By pattern of service and action, first match: 360 calls a minute for vSwitches, 100 a second else."""

@@ -1,4 +1,4 @@
-"""Client tokens: the same call again does nothing and is answered as before."""
+"""Client tokens: a repeated call does nothing and gets the first answer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_simulated_alibabacloud.account import Account
-    from karpenter_simulated_alibabacloud.behaviour import Behaviour
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
 __all__ = ["ClientTokens", "NoAnswerError"]
 
@@ -25,7 +25,7 @@ _LIFETIME: Final = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _TokenRecord:
     """A request with a token."""
 
     digest: str
@@ -42,19 +42,21 @@ class NoAnswerError(Exception):
 class ClientTokens:
     """The tokens of the last day, for one action."""
 
-    def __init__(self, account: Account, behaviour: Behaviour, *, launches: bool = False) -> None:
+    def __init__(
+        self, account: Account, behaviour: CloudBehaviour, *, launches: bool = False
+    ) -> None:
         """Remember nothing yet; `launches` is whether the action does, which may take its time."""
         self._account: Final = account
         self._behaviour: Final = behaviour
         self._launches: Final = launches
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _TokenRecord] = {}
 
     def clear(self) -> None:
         """Forget all tokens."""
         self._seen.clear()
 
     def once(
-        self, request: Parameters, act: Callable[[], Mapping[str, object]]
+        self, request: RequestParameters, act: Callable[[], Mapping[str, object]]
     ) -> Mapping[str, object]:
         """Do what is asked for, or return what came of it when the same was asked for before.
 
@@ -85,7 +87,7 @@ class ClientTokens:
             return before.answer
         answer = act()
         ready_at = now + timedelta(seconds=self._working_seconds)
-        self._seen[token] = _Seen(digest=digest, at=now, answer=answer, ready_at=ready_at)
+        self._seen[token] = _TokenRecord(digest=digest, at=now, answer=answer, ready_at=ready_at)
         return self._answered(answer)
 
     def _answered(self, answer: Mapping[str, object]) -> Mapping[str, object]:

@@ -1,7 +1,7 @@
-"""The instance types of a region: about seventy that are like real ones, or as many as are wanted.
+"""The instance types of a region: realistic ones, or generated ones.
 
 Numbers of interfaces and addresses are those that ECS documents for the families; processors and
-graphics cards are named as DescribeInstanceTypes names them.
+graphics cards have the names that DescribeInstanceTypes gives them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["DISK_CATEGORIES", "TypeFacts", "generated_types", "realistic_types"]
+__all__ = ["DISK_CATEGORIES", "TypeInfo", "generated_types", "realistic_types"]
 
 DISK_CATEGORIES: Final = (
     "cloud",
@@ -38,8 +38,8 @@ _X86: Final = "X86"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TypeFacts:
-    """What DescribeInstanceTypes tells of a type."""
+class TypeInfo:
+    """Facts of a type, as DescribeInstanceTypes returns them."""
 
     name: str = ""
     family: str = ""
@@ -81,10 +81,10 @@ _SIZES: Final[Mapping[str, tuple[int, int, int]]] = {
 _USUAL: Final = ("large", "xlarge", "2xlarge", "4xlarge", "8xlarge")
 
 
-_GENERAL: Final = TypeFacts()
-_COMPUTE: Final = TypeFacts(category="Compute-optimized")
-_MEMORY: Final = TypeFacts(category="Memory-optimized")
-_BURSTABLE: Final = TypeFacts(
+_GENERAL: Final = TypeInfo()
+_COMPUTE: Final = TypeInfo(category="Compute-optimized")
+_MEMORY: Final = TypeInfo(category="Memory-optimized")
+_BURSTABLE: Final = TypeInfo(
     family="ecs.t6",
     category="Burstable",
     level="CreditEntryLevel",
@@ -94,26 +94,26 @@ _BURSTABLE: Final = TypeFacts(
     interfaces=2,
     addresses_per_interface=2,
 )
-_ECONOMY: Final = TypeFacts(
+_ECONOMY: Final = TypeInfo(
     family="ecs.e", category="Shared", level="EntryLevel", disk_categories=_ECONOMY_DISKS
 )
-_UNIVERSAL: Final = TypeFacts(family="ecs.u1", disk_categories=_ECONOMY_DISKS)
-_T4: Final = TypeFacts(
+_UNIVERSAL: Final = TypeInfo(family="ecs.u1", disk_categories=_ECONOMY_DISKS)
+_T4: Final = TypeInfo(
     family="ecs.gn6i", category="GPU-accelerated", gpu_spec="NVIDIA T4", gpu_memory_gib=16
 )
-_A10: Final = TypeFacts(
+_A10: Final = TypeInfo(
     family="ecs.gn7i", category="GPU-accelerated", gpu_spec="NVIDIA A10", gpu_memory_gib=24
 )
-_METAL: Final = TypeFacts(
+_METAL: Final = TypeInfo(
     category="Bare-metal", vcpus=128, interfaces=32, addresses_per_interface=10
 )
-_LOCAL_SSD: Final = TypeFacts(
+_LOCAL_SSD: Final = TypeInfo(
     family="ecs.i3",
     category="Local-SSDs",
     local_disk_gib=894,
     local_disk_category="local_ssd_pro",
 )
-_LOCAL_HDD: Final = TypeFacts(
+_LOCAL_HDD: Final = TypeInfo(
     family="ecs.d3s",
     category="Big-data",
     local_disk_gib=11_000,
@@ -122,16 +122,16 @@ _LOCAL_HDD: Final = TypeFacts(
 )
 
 
-def _sixth(template: TypeFacts) -> TypeFacts:
+def _sixth(template: TypeInfo) -> TypeInfo:
     return replace(template, processor=_OLD_XEON, disk_categories=_OLD_DISKS, nvme=False)
 
 
-def _on_arm(template: TypeFacts) -> TypeFacts:
+def _on_arm(template: TypeInfo) -> TypeInfo:
     return replace(template, processor=_YITIAN, architecture=_ARM)
 
 
 # Family, GiB for each vCPU, sizes, and what its types are like.
-_FAMILIES: Final[tuple[tuple[str, int, tuple[str, ...], TypeFacts], ...]] = (
+_FAMILIES: Final[tuple[tuple[str, int, tuple[str, ...], TypeInfo], ...]] = (
     ("ecs.g6", 4, _USUAL, _sixth(_GENERAL)),
     ("ecs.c6", 2, _USUAL, _sixth(_COMPUTE)),
     ("ecs.r6", 8, _USUAL, _sixth(_MEMORY)),
@@ -147,7 +147,7 @@ _FAMILIES: Final[tuple[tuple[str, int, tuple[str, ...], TypeFacts], ...]] = (
 )
 
 # Name, GPUs, vCPUs, GiB, interfaces and addresses of each, and what else is true of it.
-_GPU_TYPES: Final[tuple[tuple[str, int, int, int, int, int, TypeFacts], ...]] = (
+_GPU_TYPES: Final[tuple[tuple[str, int, int, int, int, int, TypeInfo], ...]] = (
     ("ecs.gn6i-c4g1.xlarge", 1, 4, 15, 2, 10, _T4),
     ("ecs.gn6i-c16g1.4xlarge", 1, 16, 62, 4, 20, _T4),
     ("ecs.gn6i-c24g1.12xlarge", 2, 48, 186, 6, 20, _T4),
@@ -157,7 +157,7 @@ _GPU_TYPES: Final[tuple[tuple[str, int, int, int, int, int, TypeFacts], ...]] = 
 )
 
 
-def realistic_types() -> Sequence[TypeFacts]:
+def realistic_types() -> Sequence[TypeInfo]:
     """Return types that a region has, of all sorts, by name."""
     made = (
         *(
@@ -182,10 +182,10 @@ def realistic_types() -> Sequence[TypeFacts]:
         replace(_METAL, name="ecs.ebmc7.32xlarge", family="ecs.ebmc7", memory_gib=256),
         *_local_disk_types(),
     )
-    return sorted(made, key=lambda facts: facts.name)
+    return sorted(made, key=lambda type_info: type_info.name)
 
 
-def _sized(family: str, gib_per_vcpu: float, size: str, template: TypeFacts) -> TypeFacts:
+def _sized(family: str, gib_per_vcpu: float, size: str, template: TypeInfo) -> TypeInfo:
     vcpus, interfaces, addresses = _SIZES[size]
     return replace(
         template,
@@ -198,7 +198,7 @@ def _sized(family: str, gib_per_vcpu: float, size: str, template: TypeFacts) -> 
     )
 
 
-def _small_types() -> Iterator[TypeFacts]:
+def _small_types() -> Iterator[TypeInfo]:
     """Return burstable, economy and universal types, whose names have a part for their memory."""
     yield replace(_BURSTABLE, name="ecs.t6-c4m1.large", vcpus=2, memory_gib=0.5)
     for ratio in (1, 2):
@@ -225,17 +225,17 @@ def _small_types() -> Iterator[TypeFacts]:
             )
 
 
-def _local_disk_types() -> Iterator[TypeFacts]:
+def _local_disk_types() -> Iterator[TypeInfo]:
     for size, disks in (("xlarge", 1), ("2xlarge", 1), ("4xlarge", 2)):
         yield replace(_sized("ecs.i3", 8, size, _LOCAL_SSD), local_disks=disks)
     for size, disks in (("2xlarge", 4), ("4xlarge", 8)):
         yield replace(_sized("ecs.d3s", 4, size, _LOCAL_HDD), local_disks=disks)
 
 
-def generated_types(count: int) -> Sequence[TypeFacts]:
+def generated_types(count: int) -> Sequence[TypeInfo]:
     """Return so many types that follow a rule: for tests of what a big region asks of a provider."""
     kinds = (("g", 4, _GENERAL), ("c", 2, _COMPUTE), ("r", 8, _MEMORY))
-    made: list[TypeFacts] = []
+    made: list[TypeInfo] = []
     for number in range(count):
         (letter, ratio, template), size = kinds[number % 3], _USUAL[number // 3 % len(_USUAL)]
         family = f"ecs.{letter}{7 + number // (3 * len(_USUAL))}x"

@@ -1,7 +1,8 @@
-"""User data read as a machine's first boot reads it: scripts one after the other, then the kubelet.
+"""Reads user data as an instance's first boot does.
 
-Written against what ACK's attach script and cloud-init document, and knowing nothing of how the provider
-writes: a mistake there is a node that does not come up here.
+Scripts run one after the other, then the kubelet starts. Written against the documentation of ACK's
+attach script and cloud-init, and independent of the provider's writer: a mistake in the writer is a
+node that does not come up here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from email.message import Message
 
-__all__ = ["BootError", "KubeletSettings", "Taint", "read_user_data"]
+__all__ = ["BootError", "KubeletSettings", "UserDataTaint", "read_user_data"]
 
 _ATTACH: Final = "attach_node.sh"
 _SHELL: Final = "text/x-shellscript"
@@ -27,11 +28,11 @@ _JOINS: Final = ("kubeadm join", "k3s agent", "k3s.io", "kubelet ")
 
 
 class BootError(Exception):
-    """The machine starts, and no kubelet comes up on it; the text says why."""
+    """The instance starts, and no kubelet comes up on it; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
+class UserDataTaint:
     """A taint to register with."""
 
     key: str
@@ -44,9 +45,9 @@ class KubeletSettings:
     """With what a kubelet is started."""
 
     token: str = ""
-    """What lets it join the cluster; empty when the machine joins by itself, without ACK."""
+    """What lets it join the cluster; empty when the instance joins by itself, without ACK."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[UserDataTaint, ...] = ()
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     """The fields of the kubelet's configuration, in camelCase."""
     runtime: str = "containerd"
@@ -66,7 +67,7 @@ class KubeletSettings:
 
 
 def read_user_data(user_data: bytes) -> KubeletSettings:
-    """Return with what the kubelet of a machine is started.
+    """Return with what the kubelet of an instance is started.
 
     Raises:
         BootError: none is.
@@ -143,7 +144,7 @@ def _attached(script: str) -> KubeletSettings | None:
 
 
 def _joined(script: str) -> KubeletSettings | None:
-    """Return what a machine joins with that does so without ACK, by kubeadm or k3s."""
+    """Return what an instance joins with that does so without ACK, by kubeadm or k3s."""
     lines = [
         each.strip()
         for each in script.replace("\\\n", " ").splitlines()
@@ -193,12 +194,12 @@ def _labels(text: str) -> Mapping[str, str]:
     return labels
 
 
-def _taints(text: str) -> tuple[Taint, ...]:
-    taints: list[Taint] = []
+def _taints(text: str) -> tuple[UserDataTaint, ...]:
+    taints: list[UserDataTaint] = []
     for each in filter(None, text.split(",")):
         left, colon, effect = each.rpartition(":")
         key, _, value = left.partition("=")
         if not colon or not key or effect not in _EFFECTS:
             raise BootError(f"the kubelet cannot read the taint {each!r}")
-        taints.append(Taint(key=key, value=value, effect=effect))
+        taints.append(UserDataTaint(key=key, value=value, effect=effect))
     return tuple(taints)

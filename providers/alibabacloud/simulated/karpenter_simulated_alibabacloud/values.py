@@ -1,7 +1,8 @@
-"""Values that a launch may be made with: enums and ranges as the API reference has them, with its codes.
+"""Checks values of launch parameters: enums and ranges of the API.
 
-They are those of RunInstances, and of the launch configuration of a provisioning group, which takes the
-same. What is not given is not checked.
+The parameters are those of RunInstances, and of the launch configuration of a provisioning group,
+which takes the same; refusals have the codes of the API reference. A parameter that is not given is
+not checked.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from karpenter_simulated_alibabacloud.instances import Disk
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
 __all__ = ["check_disk_size", "check_launch", "disk_category", "one_of", "performance_level"]
 
@@ -50,7 +51,7 @@ _KINDS_IN_PASSWORD: Final = 3
 _PRICE_DECIMALS: Final = 3
 
 
-def one_of(own: Parameters, name: str, allowed: Collection[str], code: str) -> str:
+def one_of(own: RequestParameters, name: str, allowed: Collection[str], code: str) -> str:
     """Return a value that must be one of some, or empty.
 
     Raises:
@@ -62,7 +63,7 @@ def one_of(own: Parameters, name: str, allowed: Collection[str], code: str) -> s
     return value
 
 
-def disk_category(disk: Parameters, name: str, *, system: bool) -> str:
+def disk_category(disk: RequestParameters, name: str, *, system: bool) -> str:
     """Return the category of a disk, empty where none is given.
 
     Raises:
@@ -72,7 +73,7 @@ def disk_category(disk: Parameters, name: str, *, system: bool) -> str:
     return one_of(disk, name, DISK_CATEGORIES, f"Invalid{kind}DiskCategory.ValueNotSupported")
 
 
-def performance_level(disk: Parameters, name: str) -> str:
+def performance_level(disk: RequestParameters, name: str) -> str:
     """Return the performance level of a disk, empty where none is given.
 
     Raises:
@@ -120,7 +121,7 @@ def check_disk_size(disk: Disk, category: str, *, system: bool) -> CloudError | 
     return None
 
 
-def check_launch(own: Parameters) -> None:
+def check_launch(own: RequestParameters) -> None:
     """Refuse values of a launch that are out of their range.
 
     Raises:
@@ -160,19 +161,19 @@ def check_launch(own: Parameters) -> None:
     _check_interfaces(own)
 
 
-def _check_range(own: Parameters, name: str, allowed: range, code: str) -> None:
+def _check_range(own: RequestParameters, name: str, allowed: range, code: str) -> None:
     if own.text(name) and own.integer(name) not in allowed:
         raise CloudError(code, f"The specified parameter {name} is not valid: {own.text(name)}.")
 
 
-def _check_price_limit(own: Parameters, strategy: str) -> None:
+def _check_price_limit(own: RequestParameters, strategy: str) -> None:
     limit = own.number("SpotPriceLimit")
     is_fine = limit > 0 and round(limit, _PRICE_DECIMALS) == limit
     if strategy == "SpotWithPriceLimit" and not is_fine:
         raise CloudError("InvalidSpotPriceLimit", f"The specified SpotPriceLimit {limit} is wrong.")
 
 
-def _check_password(own: Parameters) -> None:
+def _check_password(own: RequestParameters) -> None:
     password = own.text("Password")
     if not password:
         return
@@ -190,7 +191,7 @@ def _check_password(own: Parameters) -> None:
         )
 
 
-def _check_interfaces(own: Parameters) -> None:
+def _check_interfaces(own: RequestParameters) -> None:
     """Refuse security groups and vSwitches that are given twice: for the call and its interface."""
     for each in own.items_of("NetworkInterface"):
         given = [name for name in ("SecurityGroupId", "SecurityGroupIds") if each.get(name)]

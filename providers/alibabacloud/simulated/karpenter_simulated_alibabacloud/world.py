@@ -1,11 +1,11 @@
-"""A world that is ready for a cluster: network, images, the cluster itself."""
+"""Builds a world that is ready for a cluster."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_simulated_alibabacloud.clusters import Cluster, NodePool
+from karpenter_simulated_alibabacloud.clusters import AckNodePool, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ DISCOVERY_TAG: Final = "karpenter.sh/discovery"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldPlan:
-    """What the ready world is to be."""
+    """The plan of the ready world."""
 
     cluster: str = "c1f0e2d3c4b5a69788990011223344556"
     """The id of the cluster."""
@@ -42,7 +42,7 @@ class WorldPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What there is in the ready world."""
+    """The resources of the ready world."""
 
     cluster: str
     """The id of the cluster."""
@@ -84,7 +84,7 @@ def build_world(
     group = networks.add_security_group(
         vpc.id, name=f"{plan.cluster}-node", kind="enterprise", tags=tags
     )
-    pool = NodePool(
+    pool = AckNodePool(
         id=f"np{account.ids.named('np', plan.cluster)[3:]}",
         name="default-nodepool",
         default=True,

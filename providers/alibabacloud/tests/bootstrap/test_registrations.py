@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_provider_alibabacloud.bootstrap.registrations import Registrations
+from karpenter_provider_alibabacloud.bootstrap.registrations import PendingRegistrations
 from providers.alibabacloud.tests.hand_clock import HandClock
 
 
@@ -33,7 +33,7 @@ def scripts():
 
 @pytest.fixture
 def registrations(scripts, clock):
-    return Registrations(scripts, clock)
+    return PendingRegistrations(scripts, clock)
 
 
 def test_a_machine_that_ends_late_without_having_joined_is_told_of_once(

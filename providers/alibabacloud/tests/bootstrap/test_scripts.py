@@ -7,7 +7,6 @@ import base64
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
-from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
 from karpenter_provider_alibabacloud.bootstrap.scripts import (
     AttachScripts,
     ContainerRuntime,
@@ -15,7 +14,8 @@ from karpenter_provider_alibabacloud.bootstrap.scripts import (
     pool_runtime,
     with_runtime,
 )
-from karpenter_simulated_alibabacloud.clusters import NodePool
+from karpenter_provider_alibabacloud.bootstrap.user_data_builder import UserDataBuilder
+from karpenter_simulated_alibabacloud.clusters import AckNodePool
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 from providers.alibabacloud.tests.hand_clock import NOON, HandClock
 
@@ -116,7 +116,7 @@ def test_a_scripts_token_is_good_for_as_long_as_it_is_kept(cloud, scripts, clock
 
 
 def test_a_script_may_be_that_of_a_node_pool(cloud, scripts):
-    pool = NodePool(id="np1", name="batch", runtime_version="2.1.1")
+    pool = AckNodePool(id="np1", name="batch", runtime_version="2.1.1")
     cloud.clusters.get(cloud.world.cluster).node_pools.append(pool)
 
     script = scripts.script(ScriptKey(node_pool_id="np1"))
@@ -155,7 +155,7 @@ def test_without_a_script_there_is_an_error_that_names_the_action(cloud, scripts
 
 def test_a_node_class_has_its_script_and_its_kubelet_in_the_user_data(cloud, scripts):
     cluster = cloud.world.cluster
-    bootstrapper = Bootstrapper(scripts, cluster_id=cluster)
+    bootstrapper = UserDataBuilder(scripts, cluster_id=cluster)
     node_class = node_class_of(
         cloud, formatDataDisk=True, kubeletConfiguration={"maxPods": 110}, userData="echo done"
     )
@@ -170,7 +170,7 @@ def test_a_node_class_has_its_script_and_its_kubelet_in_the_user_data(cloud, scr
 
 def test_another_cluster_asks_nothing_of_ack(cloud):
     """Case 79."""
-    bootstrapper = Bootstrapper(None, cluster_id="mine")
+    bootstrapper = UserDataBuilder(None, cluster_id="mine")
 
     made = bootstrapper.trial(node_class_of(cloud, userData="echo done"))
 

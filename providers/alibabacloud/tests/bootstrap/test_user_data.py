@@ -14,7 +14,7 @@ from karpenter_core.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClassRef,
 from karpenter_core.errors import BadInputError
 from karpenter_provider_alibabacloud.bootstrap.user_data import (
     LARGEST_BYTES,
-    Bootstrap,
+    BootstrapInput,
     ack_user_data,
     custom_user_data,
     node_config,
@@ -35,7 +35,7 @@ def claim(labels=None, taints=(), startup_taints=()):
 
 
 def bootstrap(user_data="", *, node_claim=None, **more):
-    return Bootstrap(
+    return BootstrapInput(
         node_claim=node_claim or claim(), capacity_type="spot", user_data=user_data, **more
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from karpenter_provider_alibabacloud.sdk import Limits, pages_of
+from karpenter_provider_alibabacloud.sdk import ClientLimits, pages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ class AnsweringClients:
     """Stands in for `sdk.Clients`: each action has a function of its parameters to its answer."""
 
     def __init__(self, region: str = "cn-hangzhou", **answers: Answer) -> None:
-        self.limits = Limits()
+        self.limits = ClientLimits()
         self.region = region
         self.answers: dict[str, Answer] = dict(answers)
         self.calls: list[tuple[str, dict[str, Any]]] = []

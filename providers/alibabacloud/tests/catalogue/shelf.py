@@ -6,13 +6,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
-from karpenter_core.provider.kit.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-from karpenter_provider_alibabacloud.catalogue.catalogue import Catalogue, Situation
-from karpenter_provider_alibabacloud.catalogue.facts import InstanceTypeFacts, read_instance_type
-from karpenter_provider_alibabacloud.catalogue.stock import Stock
+from karpenter_provider_alibabacloud.catalogue.instance_type_info import (
+    InstanceTypeInfo,
+    read_instance_type,
+)
+from karpenter_provider_alibabacloud.catalogue.instance_types import (
+    CatalogueInputs,
+    InstanceTypeCatalogue,
+)
+from karpenter_provider_alibabacloud.catalogue.stock import RegionStock
 from karpenter_provider_alibabacloud.discovery.cluster import ClusterDetails, Cni
-from karpenter_provider_alibabacloud.prices import Prices
+from karpenter_provider_alibabacloud.prices import RegionPrices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,7 +99,7 @@ def item(name: str, **fields: object) -> dict[str, object]:
     return described | fields
 
 
-def facts(name: str = "ecs.g7.large", **fields: object) -> InstanceTypeFacts:
+def info(name: str = "ecs.g7.large", **fields: object) -> InstanceTypeInfo:
     """Return a type as it is read; fields are those of the API."""
     return read_instance_type(item(name, **fields))
 
@@ -128,9 +134,9 @@ class World:
     """A catalogue with all that it reads within reach."""
 
     def __init__(self, *names: str, overhead_percent: float = 0.065) -> None:
-        self.types = {name: facts(name) for name in sorted(names)}
+        self.types = {name: info(name) for name in sorted(names)}
         everywhere = dict.fromkeys(self.types, ZONES)
-        self.stock = Stock(
+        self.stock = RegionStock(
             on_demand=everywhere,
             spot={"1": everywhere},
             on_demand_listed=everywhere,
@@ -138,29 +144,29 @@ class World:
         )
         self.types_revision = self.stock_revision = 1
         self.watched: set[int] = set()
-        self.prices = Prices(REGION)
-        self.unavailable = UnavailableOfferings()
+        self.prices = RegionPrices(REGION)
+        self.unavailable_offerings = UnavailableOfferings()
         self.learned = LearnedMemory(Forgetful(), now=NOW)
         self.left: dict[str, int] = {}
-        self.catalogue = Catalogue(
+        self.catalogue = InstanceTypeCatalogue(
             REGION,
             overhead_percent=overhead_percent,
             types=lambda: (self.types, self.types_revision),
             stock=self,
             prices=self.prices,
-            unavailable=self.unavailable,
+            unavailable_offerings=self.unavailable_offerings,
             learned=self.learned,
             reserved_left=lambda pool: self.left.get(pool, 0),
         )
 
-    def current(self) -> tuple[Stock, int]:
+    def current(self) -> tuple[RegionStock, int]:
         return self.stock, self.stock_revision
 
     def watch_spot(self, hours: int) -> bool:
         self.watched.add(hours)
         return False
 
-    def restock(self, stock: Stock) -> None:
+    def restock(self, stock: RegionStock) -> None:
         self.stock = stock
         self.stock_revision += 1
 
@@ -171,8 +177,11 @@ class World:
         cluster: ClusterDetails = TERWAY,
         now: datetime = NOW,
     ) -> dict[str, InstanceType]:
-        situation = Situation(now=now, cluster=cluster)
-        return {it.name: it for it in self.catalogue.instance_types(of or node_class(), situation)}
+        catalogue_inputs = CatalogueInputs(now=now, cluster=cluster)
+        return {
+            it.name: it
+            for it in self.catalogue.instance_types(of or node_class(), catalogue_inputs)
+        }
 
 
 def resolve(

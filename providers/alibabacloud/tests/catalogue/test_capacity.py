@@ -1,4 +1,4 @@
-"""What nodes hold and keep for themselves: acceptance cases 27 to 34, 39 and 43."""
+"""Tests node capacity and overhead (cases 27 to 34, 39 and 43)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from karpenter_core.errors import BadInputError
 from karpenter_provider_alibabacloud.catalogue.capacity import estimated_memory_bytes
-from karpenter_provider_alibabacloud.catalogue.catalogue import Situation
+from karpenter_provider_alibabacloud.catalogue.instance_types import CatalogueInputs
 from karpenter_provider_alibabacloud.catalogue.overhead import (
     reserved_cpu_milli,
     reserved_memory_mib,
@@ -19,7 +19,7 @@ from providers.alibabacloud.tests.catalogue.shelf import (
     NOW,
     TERWAY,
     World,
-    facts,
+    info,
     node_class,
     resolve,
 )
@@ -77,7 +77,7 @@ def test_other_networks_have_their_own_number_of_pods(cluster: ClusterDetails, p
 def test_types_with_too_few_addresses_for_terway_are_hidden(enis: int, is_listed: bool):
     """Case 27."""
     world = World("ecs.g7.large")
-    world.types["ecs.g7.large"] = facts(EniQuantity=enis, EniPrivateIpAddressQuantity=6)
+    world.types["ecs.g7.large"] = info(EniQuantity=enis, EniPrivateIpAddressQuantity=6)
 
     assert ("ecs.g7.large" in world.list()) == is_listed
     assert "ecs.g7.large" in world.list(cluster=FLANNEL)
@@ -91,13 +91,13 @@ def test_max_pods_counts_for_pods_memory_and_what_the_kubelet_is_told():
     assert it.capacity["pods"] == 20
     assert it.overhead.kube_reserved["memory"] == 675 * MIB
     assert it.allocatable()["memory"] == 14644 * MIB
-    told = world.catalogue.max_pods(of, Situation(now=NOW, cluster=TERWAY))
+    told = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
     assert told("ecs.g7.xlarge") == 20
 
 
 def test_the_kubelet_is_not_told_what_acks_script_does_anyway():
     world = World("ecs.g7.xlarge")
-    told = world.catalogue.max_pods(node_class(), Situation(now=NOW, cluster=TERWAY))
+    told = world.catalogue.max_pods(node_class(), CatalogueInputs(now=NOW, cluster=TERWAY))
 
     assert told("ecs.g7.xlarge") is None
 
@@ -116,7 +116,7 @@ def test_pods_per_core_lower_the_number_that_the_kubelet_is_told(fields: dict[st
     world, of = World("ecs.g7.xlarge"), node_class(kubelet(**fields))
 
     assert world.list(of)["ecs.g7.xlarge"].capacity["pods"] == pods
-    told = world.catalogue.max_pods(of, Situation(now=NOW, cluster=TERWAY))
+    told = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
     assert told("ecs.g7.xlarge") == pods
 
 
@@ -150,7 +150,7 @@ def test_memory_is_reserved_by_pods_up_to_a_quarter(memory_mib: int, pods: int, 
 @pytest.mark.parametrize(("share", "mib"), [(0.0, 8192), (0.065, 7659), (0.5, 4096)])
 def test_memory_is_estimated_with_the_overhead_of_the_machine(share: float, mib: int):
     """Case 34."""
-    assert estimated_memory_bytes(facts(), overhead_percent=share) == mib * MIB
+    assert estimated_memory_bytes(info(), overhead_percent=share) == mib * MIB
     assert resolve("ecs.g7.large", overhead_percent=share).capacity["memory"] == mib * MIB
 
 
@@ -169,7 +169,7 @@ def test_interfaces_beside_the_nodes_own_are_a_resource():
 )
 def test_gpus_are_a_resource_by_their_maker(spec: str, resource: str, count: int):
     world = World("ecs.gn7i-c8g1.2xlarge")
-    world.types["ecs.gn7i-c8g1.2xlarge"] = facts(
+    world.types["ecs.gn7i-c8g1.2xlarge"] = info(
         "ecs.gn7i-c8g1.2xlarge", GPUSpec=spec, GPUAmount=count
     )
 

@@ -10,8 +10,8 @@ import pytest
 from karpenter_core.api.labels import CAPACITY_TYPES, INSTANCE_TYPE
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.kit.learned_memory import image_set
-from karpenter_core.provider.kit.unavailable import OfferingMark
-from karpenter_provider_alibabacloud.catalogue.catalogue import Situation
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
+from karpenter_provider_alibabacloud.catalogue.instance_types import CatalogueInputs
 from karpenter_provider_alibabacloud.discovery.cluster import CUSTOM_CLUSTER
 from karpenter_provider_alibabacloud.prices import SpotQuote, quote_of
 from providers.alibabacloud.tests.catalogue.shelf import (
@@ -25,14 +25,14 @@ from providers.alibabacloud.tests.catalogue.shelf import (
     World,
     available,
     bought,
-    facts,
     images,
+    info,
     node_class,
     vswitches,
 )
 
 LARGE, XLARGE = "ecs.g7.large", "ecs.g7.xlarge"
-HERE = Situation(now=NOW, cluster=TERWAY)
+HERE = CatalogueInputs(now=NOW, cluster=TERWAY)
 
 
 def test_every_type_keeps_the_contract():
@@ -70,12 +70,12 @@ def test_a_refresh_changes_prices_in_the_next_list_and_nothing_else():
     """Case 44."""
     world = World(LARGE, "ecs.c7.large")
     before = world.list()
-    world.prices.update_on_demand({LARGE: quote_of(facts(LARGE), 9.0, now=NOW)}, currency="CNY")
+    world.prices.update_on_demand({LARGE: quote_of(info(LARGE), 9.0, now=NOW)}, currency="CNY")
     world.prices.update_on_demand(
-        {"ecs.c7.large": quote_of(facts("ecs.c7.large"), 0.4, now=NOW)}, currency="CNY"
+        {"ecs.c7.large": quote_of(info("ecs.c7.large"), 0.4, now=NOW)}, currency="CNY"
     )
     priced = world.list()
-    world.prices.update_on_demand({LARGE: quote_of(facts(LARGE), 8.0, now=NOW)}, currency="CNY")
+    world.prices.update_on_demand({LARGE: quote_of(info(LARGE), 8.0, now=NOW)}, currency="CNY")
     after = world.list()
 
     assert bought(priced[LARGE])[A, "on-demand"].price.amount == 9.0
@@ -88,8 +88,8 @@ def test_a_refresh_changes_prices_in_the_next_list_and_nothing_else():
 def test_a_price_that_is_none_is_estimated(amount: float):
     """Case 45."""
     world = World(LARGE, XLARGE)
-    world.prices.update_on_demand({XLARGE: quote_of(facts(XLARGE), 1.2, now=NOW)}, currency="CNY")
-    world.prices.update_on_demand({LARGE: quote_of(facts(LARGE), amount, now=NOW)}, currency="CNY")
+    world.prices.update_on_demand({XLARGE: quote_of(info(XLARGE), 1.2, now=NOW)}, currency="CNY")
+    world.prices.update_on_demand({LARGE: quote_of(info(LARGE), amount, now=NOW)}, currency="CNY")
     world.prices.update_spot({LARGE: SpotQuote({A: amount}, NOW)}, currency="CNY")
     it = world.list()[LARGE]
 
@@ -167,7 +167,7 @@ def test_stock_that_changed_elsewhere_changes_no_object():
 def test_a_shortage_changes_the_types_it_is_about():
     world = World(LARGE, XLARGE)
     before = world.list()
-    world.unavailable.mark(OfferingMark(LARGE, A, "spot"), now=NOW)
+    world.unavailable_offerings.mark(UnavailableOffering(LARGE, A, "spot"), now=NOW)
     during = world.list()
     after = world.list(now=NOW + timedelta(minutes=3))
 
@@ -179,7 +179,7 @@ def test_a_shortage_changes_the_types_it_is_about():
 def test_a_type_that_is_added_leaves_the_others_as_they_are():
     world = World(LARGE)
     before = world.list()
-    world.types = {LARGE: facts(LARGE), XLARGE: facts(XLARGE)}
+    world.types = {LARGE: info(LARGE), XLARGE: info(XLARGE)}
     world.types_revision += 1
     listed = {**world.stock.on_demand_listed, XLARGE: (A,)}
     world.restock(replace(world.stock, on_demand_listed=listed))

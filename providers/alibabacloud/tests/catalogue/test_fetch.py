@@ -9,15 +9,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from karpenter_core.errors import AuthError, CloudProviderError
-from karpenter_provider_alibabacloud.catalogue.fetch import (
+from karpenter_provider_alibabacloud.catalogue.region_types import (
     REFRESH_PERIOD,
-    TypeCatalogue,
-    fetch_types,
+    RegionTypeReader,
+    fetch_region_types,
     refresh_period,
 )
 from karpenter_provider_alibabacloud.codes import ApiError
 from providers.alibabacloud.tests.catalogue.answering import AnsweringClients
-from providers.alibabacloud.tests.catalogue.shelf import SIZES, SetClock, facts, item
+from providers.alibabacloud.tests.catalogue.shelf import SIZES, SetClock, info, item
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +40,8 @@ def cloud(*items: Mapping[str, Any]) -> AnsweringClients:
 
 def catalogue(
     clients: AnsweringClients, folder: Path, clock: SetClock | None = None
-) -> TypeCatalogue:
-    return TypeCatalogue(clients, clock or SetClock(), folder)
+) -> RegionTypeReader:
+    return RegionTypeReader(clients, clock or SetClock(), folder)
 
 
 def refuse(code: str, status: int) -> Any:
@@ -55,7 +55,7 @@ def test_a_thousand_types_are_ten_calls():
     """Case 26."""
     clients = cloud(*(item(f"ecs.g{number:03}.large") for number in range(1000)))
 
-    assert len(fetch_types(clients)) == 1000
+    assert len(fetch_region_types(clients)) == 1000
     assert len(clients.asked(ACTION)) == 10
     assert {it["MaxResults"] for it in clients.asked(ACTION)} == {100}
 
@@ -66,7 +66,7 @@ def test_types_are_sorted_and_read_once(tmp_path: Path):
     first, revision = types.current()
 
     assert list(first) == sorted(SIZES)
-    assert first["ecs.g7.large"] == facts("ecs.g7.large")
+    assert first["ecs.g7.large"] == info("ecs.g7.large")
     assert types.current() == (first, revision)
     assert len(clients.calls) == 1
 

@@ -6,21 +6,21 @@ import pytest
 
 from karpenter_core.api.labels import ARCH, NODE_POOL, OS, REGION, WELL_KNOWN, ZONE
 from karpenter_provider_alibabacloud import labels
-from karpenter_provider_alibabacloud.catalogue.facts import (
-    InstanceTypeFacts,
+from karpenter_provider_alibabacloud.catalogue.instance_type_info import (
+    InstanceTypeInfo,
     list_at,
     read_instance_type,
     read_name,
 )
 from karpenter_provider_alibabacloud.catalogue.requirements import (
     instance_labels,
-    place_values,
     requirements_of,
+    zone_values,
 )
 from providers.alibabacloud.tests.catalogue.shelf import REGION as HERE
 from providers.alibabacloud.tests.catalogue.shelf import (
     World,
-    facts,
+    info,
     item,
     labels_of,
     node_class,
@@ -29,7 +29,7 @@ from providers.alibabacloud.tests.catalogue.shelf import (
 
 
 def told(name: str, **fields: object) -> dict[str, str]:
-    found = instance_labels(facts(name, **fields))
+    found = instance_labels(info(name, **fields))
     return {
         key.removeprefix("karpenter.k8s.alibabacloud/instance-"): it for key, it in found.items()
     }
@@ -111,7 +111,7 @@ def test_the_processors_maker_is_in_its_name(processor: str, model: str):
 def test_a_processor_of_an_unknown_maker_has_no_model():
     """Case 38."""
     world = World("ecs.g8y.large")
-    world.types["ecs.g8y.large"] = facts("ecs.g8y.large", PhysicalProcessorModel="Kunpeng 920")
+    world.types["ecs.g8y.large"] = info("ecs.g8y.large", PhysicalProcessorModel="Kunpeng 920")
 
     requirement = world.list()["ecs.g8y.large"].requirements.get(labels.INSTANCE_CPU_MODEL)
 
@@ -155,20 +155,20 @@ def test_architecture_region_and_zones_are_those_of_its_nodes():
 
 
 def test_equal_requirements_are_one_object():
-    values = place_values(zones=["b", "a"], capacity_types=["spot"], reservations=())
-    same = place_values(zones=["a", "b", "b"], capacity_types=["spot"], reservations=())
+    values = zone_values(zones=["b", "a"], capacity_types=["spot"], reservations=())
+    same = zone_values(zones=["a", "b", "b"], capacity_types=["spot"], reservations=())
 
-    assert requirements_of(facts(), HERE, values) is requirements_of(facts(), HERE, same)
+    assert requirements_of(info(), HERE, values) is requirements_of(info(), HERE, same)
 
 
 @pytest.mark.parametrize("name", ["ecs.ebmg7.32xlarge", "ecs.sccg7.32xlarge"])
 def test_whole_servers_are_known_by_their_family(name: str):
-    assert facts(name).is_bare_metal
-    assert not facts("ecs.g7.large").is_bare_metal
+    assert info(name).is_bare_metal
+    assert not info("ecs.g7.large").is_bare_metal
 
 
 def test_an_item_that_says_little_is_read():
-    assert read_instance_type({"InstanceTypeId": "x"}) == InstanceTypeFacts(name="x")
+    assert read_instance_type({"InstanceTypeId": "x"}) == InstanceTypeInfo(name="x")
 
 
 @pytest.mark.parametrize("value", [None, "", "many", float("nan"), float("inf")])
@@ -178,7 +178,7 @@ def test_a_number_that_cannot_be_read_is_none(value: object):
 
 @pytest.mark.parametrize("architecture", ["RISC-V", "", None])
 def test_an_unknown_architecture_is_none(architecture: object):
-    assert facts(CpuArchitecture=architecture).architecture == ""
+    assert info(CpuArchitecture=architecture).architecture == ""
 
 
 def test_a_list_is_found_where_it_is():

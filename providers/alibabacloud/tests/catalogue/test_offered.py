@@ -1,4 +1,4 @@
-"""What is offered for a NodePool, and of which types prices are wanted."""
+"""Tests the launchable types of a NodePool and the requests of their prices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from karpenter_core.api.nodepool import NodePool
-from karpenter_provider_alibabacloud.catalogue.offered import OfferedTypes, launchable
+from karpenter_provider_alibabacloud.catalogue.current_types import CurrentInstanceTypes, launchable
 from karpenter_provider_alibabacloud.labels import GROUP
 from providers.alibabacloud.tests.catalogue.shelf import (
     MIB,
@@ -67,7 +67,7 @@ class Shop:
         self.world = World(*NAMES)
         self.considered: list[tuple[str, ...]] = []
         self.woken = 0
-        self.offered = OfferedTypes(
+        self.offered = CurrentInstanceTypes(
             self.world.catalogue,
             SetClock(),
             cluster=lambda: TERWAY,

@@ -1,4 +1,4 @@
-"""How types can be bought: acceptance cases 40 to 42, shortages, private pools, price limits."""
+"""Tests offerings: shortages, private pools, price limits (cases 40 to 42)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
-from karpenter_core.provider.kit.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.prices import SpotQuote, quote_of
 from providers.alibabacloud.tests.catalogue.shelf import (
@@ -20,8 +20,8 @@ from providers.alibabacloud.tests.catalogue.shelf import (
     World,
     available,
     bought,
-    facts,
     images,
+    info,
     node_class,
     resolve,
     vswitches,
@@ -100,7 +100,7 @@ def test_a_type_that_the_region_never_sold_is_not_listed():
 def test_what_a_launch_found_sold_out_cannot_be_had_for_some_minutes():
     world = World(NAME)
     world.list()
-    world.unavailable.mark(OfferingMark(NAME, A, "spot"), now=NOW)
+    world.unavailable_offerings.mark(UnavailableOffering(NAME, A, "spot"), now=NOW)
 
     assert (A, "spot") not in available(world.list()[NAME])
     assert (A, "on-demand") in available(world.list()[NAME])
@@ -112,16 +112,16 @@ def test_a_zone_is_closed_when_none_of_its_vswitches_has_addresses():
     world = World(NAME)
     two = [*vswitches(A, B), {"id": "vsw-a2", "zoneID": A}]
     of = node_class(vSwitches=two)
-    world.unavailable.mark_subnet("vsw-a", now=NOW)
+    world.unavailable_offerings.mark_subnet("vsw-a", now=NOW)
     assert (A, "on-demand") in available(world.list(of)[NAME])
 
-    world.unavailable.mark_subnet("vsw-a2", now=NOW)
+    world.unavailable_offerings.mark_subnet("vsw-a2", now=NOW)
     assert available(world.list(of)[NAME]) == {(B, "on-demand"), (B, "spot")}
 
 
 def test_a_quota_closes_one_way_to_buy_in_all_zones():
     world = World(NAME)
-    world.unavailable.mark_capacity_type("on-demand", now=NOW)
+    world.unavailable_offerings.mark_capacity_type("on-demand", now=NOW)
 
     assert available(world.list()[NAME]) == {(A, "spot"), (B, "spot")}
 
@@ -184,7 +184,7 @@ def test_a_private_pool_is_as_good_as_free_while_something_is_left_of_it():
 @pytest.mark.parametrize("amount", [0.25, 4.0])
 def test_prices_are_the_ones_that_were_read(amount: float):
     world = World(NAME)
-    world.prices.update_on_demand({NAME: quote_of(facts(), amount, now=NOW)}, currency="CNY")
+    world.prices.update_on_demand({NAME: quote_of(info(), amount, now=NOW)}, currency="CNY")
     world.prices.update_spot({NAME: SpotQuote({A: amount / 5}, NOW)}, currency="CNY")
     found = bought(world.list()[NAME])
 

@@ -8,14 +8,20 @@ import pytest
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
-from karpenter_core.provider.kit.unavailable import UnavailableOfferings
-from karpenter_provider_alibabacloud.catalogue.catalogue import Catalogue, Situation
-from karpenter_provider_alibabacloud.catalogue.fetch import TypeCatalogue, fetch_types
-from karpenter_provider_alibabacloud.catalogue.stock import StockBook
-from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks
-from karpenter_provider_alibabacloud.price_reading import PriceReader
-from karpenter_provider_alibabacloud.prices import DISK_VERSION, Prices
-from karpenter_provider_alibabacloud.sdk import Clients
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
+from karpenter_provider_alibabacloud.catalogue.instance_types import (
+    CatalogueInputs,
+    InstanceTypeCatalogue,
+)
+from karpenter_provider_alibabacloud.catalogue.region_types import (
+    RegionTypeReader,
+    fetch_region_types,
+)
+from karpenter_provider_alibabacloud.catalogue.stock import StockReader
+from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDiskReader
+from karpenter_provider_alibabacloud.price_reader import PriceReader
+from karpenter_provider_alibabacloud.prices import DISK_VERSION, RegionPrices
+from karpenter_provider_alibabacloud.sdk import CloudClients
 from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 from karpenter_simulated_alibabacloud.types import generated_types
 from providers.alibabacloud.tests.catalogue.shelf import (
@@ -37,12 +43,12 @@ NAME = "ecs.g7.large"
 class Parts:
     """Everything of a provider that lists types, put together."""
 
-    def __init__(self, clients: Clients, folder: Path) -> None:
+    def __init__(self, clients: CloudClients, folder: Path) -> None:
         clock = SetClock()
-        self.types = TypeCatalogue(clients, clock, folder)
-        self.stock = StockBook(clients, clock, folder)
-        self.disks = SystemDisks(clients, clock)
-        self.prices = Prices(clients.region)
+        self.types = RegionTypeReader(clients, clock, folder)
+        self.stock = StockReader(clients, clock, folder)
+        self.disks = SystemDiskReader(clients, clock)
+        self.prices = RegionPrices(clients.region)
         self.reader = PriceReader(
             clients,
             self.prices,
@@ -51,13 +57,13 @@ class Parts:
             disk=DiskCache(folder, "alibabacloud-prices", version=DISK_VERSION),
             sleep=lambda _: None,
         )
-        self.catalogue = Catalogue(
+        self.catalogue = InstanceTypeCatalogue(
             clients.region,
             overhead_percent=0.065,
             types=self.types.current,
             stock=self.stock,
             prices=self.prices,
-            unavailable=UnavailableOfferings(),
+            unavailable_offerings=UnavailableOfferings(),
             learned=LearnedMemory(Forgetful(), now=NOW),
         )
 
@@ -65,29 +71,29 @@ class Parts:
         of = node_class(
             vSwitches=[{"id": it, "zoneID": zone} for zone, it in cloud.world.vswitches.items()]
         )
-        situation = Situation(now=NOW, cluster=TERWAY)
-        return {it.name: it for it in self.catalogue.instance_types(of, situation)}
+        catalogue_inputs = CatalogueInputs(now=NOW, cluster=TERWAY)
+        return {it.name: it for it in self.catalogue.instance_types(of, catalogue_inputs)}
 
 
 def test_a_thousand_types_are_ten_calls():
     """Case 26."""
     with SimulatedAlibabaCloud(instance_types=generated_types(1000)) as cloud:
-        clients = Clients(region="cn-hangzhou", endpoint_ecs=cloud.endpoint, protocol="http")
+        clients = CloudClients(region="cn-hangzhou", endpoint_ecs=cloud.endpoint, protocol="http")
         with pytest.MonkeyPatch.context() as patch, clients:
             for name, value in cloud.environment.items():
                 patch.setenv(name, value)
-            found = fetch_types(clients)
+            found = fetch_region_types(clients)
 
         assert len(found) == 1000
         assert cloud.calls.count("DescribeInstanceTypes") == 10
 
 
 def test_the_region_is_listed_as_it_is_sold(
-    cloud: SimulatedAlibabaCloud, clients: Clients, tmp_path: Path
+    cloud: SimulatedAlibabaCloud, clients: CloudClients, tmp_path: Path
 ):
     """Case 40."""
-    cloud.catalogue.tell("WithoutStock", instance_type=NAME, zone="cn-hangzhou-b")
-    cloud.catalogue.tell("ClosedWithStock", instance_type=NAME, zone="cn-hangzhou-g")
+    cloud.catalogue.set_reported_stock("WithoutStock", instance_type=NAME, zone="cn-hangzhou-b")
+    cloud.catalogue.set_reported_stock("ClosedWithStock", instance_type=NAME, zone="cn-hangzhou-g")
     found = Parts(clients, tmp_path).list(cloud)
 
     assert len(found) > 60
@@ -99,24 +105,24 @@ def test_the_region_is_listed_as_it_is_sold(
 
 
 def test_prices_are_those_of_the_cloud(
-    cloud: SimulatedAlibabaCloud, clients: Clients, tmp_path: Path
+    cloud: SimulatedAlibabaCloud, clients: CloudClients, tmp_path: Path
 ):
     parts = Parts(clients, tmp_path)
     cloud.prices.set_on_demand(NAME, 0.52)
     cloud.prices.set_spot(NAME, "cn-hangzhou-b", 0.11)
     parts.reader.consider([NAME])
     parts.reader.refresh()
-    facts = parts.types.current()[0][NAME]
+    info = parts.types.current()[0][NAME]
 
-    assert parts.prices.on_demand(facts).amount == 0.52
-    assert parts.prices.spot(facts, "cn-hangzhou-b").amount == 0.11
-    assert parts.prices.on_demand(facts).currency == "CNY"
+    assert parts.prices.on_demand(info).amount == 0.52
+    assert parts.prices.spot(info, "cn-hangzhou-b").amount == 0.11
+    assert parts.prices.on_demand(info).currency == "CNY"
     other = parts.types.current()[0]["ecs.g7.xlarge"]
     assert parts.prices.spot(other, "cn-hangzhou-b").amount < parts.prices.on_demand(other).amount
 
 
 def test_a_type_that_takes_no_essd_is_priced_all_the_same(
-    cloud: SimulatedAlibabaCloud, clients: Clients, tmp_path: Path
+    cloud: SimulatedAlibabaCloud, clients: CloudClients, tmp_path: Path
 ):
     parts = Parts(clients, tmp_path)
     old = next(each for each in cloud.catalogue.types if "cloud_essd" not in each.disk_categories)
@@ -126,8 +132,8 @@ def test_a_type_that_takes_no_essd_is_priced_all_the_same(
     assert not parts.prices.is_estimated(old.name)
 
 
-def test_system_disks_are_those_of_the_cloud(cloud: SimulatedAlibabaCloud, clients: Clients):
-    disks = SystemDisks(clients, SetClock()).of([NAME])[NAME]
+def test_system_disks_are_those_of_the_cloud(cloud: SimulatedAlibabaCloud, clients: CloudClients):
+    disks = SystemDiskReader(clients, SetClock()).of([NAME])[NAME]
 
     assert disks is not None
     assert set(disks) == set(cloud.world.zones)
@@ -136,7 +142,7 @@ def test_system_disks_are_those_of_the_cloud(cloud: SimulatedAlibabaCloud, clien
 
 def test_nobody_but_the_configured_endpoints_is_asked(cloud: SimulatedAlibabaCloud, tmp_path: Path):
     """Case 46; that of all hooks is in `test_whole`."""
-    clients = Clients(region="cn-hangzhou", endpoint_ecs=cloud.endpoint, protocol="http")
+    clients = CloudClients(region="cn-hangzhou", endpoint_ecs=cloud.endpoint, protocol="http")
     with hosts_reached() as reached, clients:
         parts = Parts(clients, tmp_path)
         parts.reader.consider([NAME])

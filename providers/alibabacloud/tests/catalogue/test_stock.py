@@ -1,4 +1,4 @@
-"""What is in stock: acceptance cases 40 and 41, answers that fail, and what is remembered."""
+"""Tests the stock of the region, and failed reads (cases 40 and 41)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
-from karpenter_provider_alibabacloud.catalogue.stock import CapacityErrors, StockBook, read_listing
+from karpenter_provider_alibabacloud.catalogue.stock import (
+    CapacityErrorCounter,
+    StockReader,
+    read_listing,
+)
 from karpenter_provider_alibabacloud.codes import ApiError
 from providers.alibabacloud.tests.catalogue.answering import AnsweringClients, zones
 from providers.alibabacloud.tests.catalogue.shelf import A, B, SetClock
@@ -33,8 +37,8 @@ class Market:
     def _answer(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         return self.spot() if "SpotStrategy" in parameters else self.on_demand()
 
-    def book(self, folder: Path) -> StockBook:
-        return StockBook(self.clients, self.clock, folder)
+    def book(self, folder: Path) -> StockReader:
+        return StockReader(self.clients, self.clock, folder)
 
 
 def refuse(code: str = "InternalError", status: int = 500) -> Callable[[], Mapping[str, Any]]:
@@ -231,7 +235,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damage: str):
 
 
 def test_the_third_launch_in_a_row_that_finds_nothing_asks_for_a_look():
-    errors = CapacityErrors()
+    errors = CapacityErrorCounter()
     outcomes = [True, True, False, True, True, True, True, True, True]
 
     assert [errors.note(sold_out=it) for it in outcomes] == [

@@ -9,7 +9,7 @@ import pytest
 
 from karpenter_provider_alibabacloud.catalogue.system_disks import (
     DiskShortage,
-    SystemDisks,
+    SystemDiskReader,
     read_system_disks,
     usable_categories,
 )
@@ -38,7 +38,7 @@ class Shop:
     def __init__(self) -> None:
         self.clients = AnsweringClients(**{ACTION: answer})
         self.clock = SetClock()
-        self.disks = SystemDisks(self.clients, self.clock)
+        self.disks = SystemDiskReader(self.clients, self.clock)
 
     @property
     def calls(self) -> int:

@@ -55,7 +55,7 @@ def test_what_is_left_is_read_with_them_and_asked_for_once_a_minute(cloud, reade
         "Target",
         None,
     )
-    assert readers.reservations.availability.left(made) == 5
+    assert readers.reservations.reservation_counts.remaining(made) == 5
     assert cloud.calls.count(ASKED) == 1
     readers.clock.forward(minutes=1)
     readers.reservations.find(wanted)

@@ -8,7 +8,7 @@ from karpenter_core.errors import AuthError
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClassStatus, VSwitch, VSwitchTerm
 from karpenter_provider_alibabacloud.discovery.cluster import Cni
 from karpenter_provider_alibabacloud.discovery.vswitches import (
-    FoundVSwitch,
+    DescribedVSwitch,
     least_addresses,
     order_vswitches,
     vswitch_queries,
@@ -26,7 +26,7 @@ def terms(*given):
 
 
 def found(id_, free):
-    return FoundVSwitch(id=id_, zone="z", vpc_id="vpc", free_addresses=free)
+    return DescribedVSwitch(id=id_, zone="z", vpc_id="vpc", free_addresses=free)
 
 
 def test_most_free_addresses_come_first_and_ids_break_ties():

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ECSNodeClassSpec
-from karpenter_provider_alibabacloud.discovery.cluster import Clusters
-from karpenter_provider_alibabacloud.discovery.images import Images
-from karpenter_provider_alibabacloud.discovery.reservations import Reservations
-from karpenter_provider_alibabacloud.discovery.security_groups import SecurityGroups
-from karpenter_provider_alibabacloud.discovery.vswitches import VSwitches
+from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
+from karpenter_provider_alibabacloud.discovery.images import ImageReader
+from karpenter_provider_alibabacloud.discovery.reservations import ReservationReader
+from karpenter_provider_alibabacloud.discovery.security_groups import SecurityGroupReader
+from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
 from providers.alibabacloud.tests.hand_clock import HandClock
 
 if TYPE_CHECKING:
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
@@ -22,16 +22,20 @@ class Readers:
     """All readers of one process, with the clock that their caches go by."""
 
     def __init__(
-        self, cloud: SimulatedAlibabaCloud, clients: Clients, *, cluster_type: str = "ACKManaged"
+        self,
+        cloud: SimulatedAlibabaCloud,
+        clients: CloudClients,
+        *,
+        cluster_type: str = "ACKManaged",
     ) -> None:
         self.clock = HandClock()
-        self.cluster = Clusters(
+        self.cluster = ClusterReader(
             clients, self.clock, cluster_id=cloud.world.cluster, cluster_type=cluster_type
         )
-        self.vswitches = VSwitches(clients, self.clock)
-        self.security_groups = SecurityGroups(clients, self.clock)
-        self.images = Images(clients, self.clock, self.cluster)
-        self.reservations = Reservations(clients, self.clock)
+        self.vswitches = VSwitchReader(clients, self.clock)
+        self.security_groups = SecurityGroupReader(clients, self.clock)
+        self.images = ImageReader(clients, self.clock, self.cluster)
+        self.reservations = ReservationReader(clients, self.clock)
 
 
 def node_class_of(cloud: SimulatedAlibabaCloud, **spec: object) -> ECSNodeClass:

@@ -1,4 +1,4 @@
-"""What is announced of instances: acceptance cases 85 and 94 to 97, rules PC-060 to PC-063."""
+"""Tests interruption announcements (cases 85, 94 to 97, PC-060 to PC-063)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from karpenter_core.api.records import NodeConditionView
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import Interruption, InterruptionKind
-from karpenter_provider_alibabacloud.interruption.standing import Announcements
+from karpenter_provider_alibabacloud.interruption.pending_announcements import PendingAnnouncements
 from karpenter_provider_alibabacloud.interruption.system_events import (
     EVENT_TYPES,
     SystemEvent,
     announcement_of,
     is_due,
 )
-from karpenter_simulated_alibabacloud.events import Cycle
+from karpenter_simulated_alibabacloud.events import EventCycle
 from providers.alibabacloud.tests.machines.cluster_world import SPOT
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -71,7 +71,7 @@ def test_however_many_instances_there_are_a_look_for_locks_is_one_call(world):
     world.launch(*(f"web-{n}" for n in range(20)), **SPOT)
     world.cloud.calls.clear()
 
-    world.announcing.spot.run()
+    world.interruption_sources.spot.run()
 
     assert world.cloud.calls.count("DescribeInstances") == 1
 
@@ -89,7 +89,7 @@ def test_a_node_that_tells_by_itself_has_the_same_effect(world):
     (taken,) = world.launch("web-one", **SPOT)
     node = expired(world, taken)
 
-    (said,) = world.announcing.read(node)
+    (said,) = world.interruption_sources.read(node)
 
     assert (said.kind, said.provider_id) == (InterruptionKind.SPOT_RECLAIM, taken)
     assert said.deadline == NOON + timedelta(minutes=5)
@@ -100,10 +100,10 @@ def test_nodes_on_demand_and_those_that_are_well_tell_nothing(world):
     """Case 95."""
     (one,) = world.launch("web-one")
 
-    assert world.announcing.read(expired(world, one, spot=False)) == ()
-    assert world.announcing.read(expired(world, one, status="False")) == ()
-    assert world.announcing.read(world.join(one, spot=True)) == ()
-    assert world.announcing.read(expired(world, "aws:///us-east-1a/i-1")) == ()
+    assert world.interruption_sources.read(expired(world, one, spot=False)) == ()
+    assert world.interruption_sources.read(expired(world, one, status="False")) == ()
+    assert world.interruption_sources.read(world.join(one, spot=True)) == ()
+    assert world.interruption_sources.read(expired(world, "aws:///us-east-1a/i-1")) == ()
     assert not world.is_marked()
 
 
@@ -114,7 +114,7 @@ def test_both_sources_make_one_announcement(world):
     node = expired(world, taken)
 
     (polled,) = world.poll()
-    (read,) = world.announcing.read(node)
+    (read,) = world.interruption_sources.read(node)
 
     assert polled.id == read.id
 
@@ -141,7 +141,7 @@ def test_maintenance_that_comes_later_is_not_announced_but_known(world):
     world.cloud.schedule_event(one, "SystemMaintenance.Reboot")
 
     assert world.poll() == ()
-    assert world.announcing.events.scheduled() == {
+    assert world.interruption_sources.events.scheduled() == {
         one.rpartition(".")[2]: "SystemMaintenance.Reboot"
     }
 
@@ -151,15 +151,15 @@ def test_maintenance_that_is_near_or_under_way_is_announced(world):
     one, two = world.launch("web-one", "web-two")
     soon = world.clock.now() + timedelta(minutes=10)
     near = world.cloud.schedule_event(one, "SystemMaintenance.Redeploy", not_before=soon)
-    world.cloud.schedule_event(two, cycle=Cycle.Executing)
+    world.cloud.schedule_event(two, cycle=EventCycle.Executing)
 
     said = {each.provider_id: each for each in world.poll()}
 
     assert {each.kind for each in said.values()} == {InterruptionKind.SCHEDULED_MAINTENANCE}
     assert said[one].deadline == soon.replace(microsecond=0)
     assert said[two].deadline is not None
-    assert world.announcing.events.scheduled() == {}
-    world.cloud.events.finish(near, Cycle.Canceled)
+    assert world.interruption_sources.events.scheduled() == {}
+    world.cloud.events.finish(near, EventCycle.Canceled)
     assert [each.provider_id for each in world.poll()] == [two]
 
 
@@ -169,7 +169,7 @@ def test_what_begins_after_it_was_announced_is_announced_as_more_urgent(world):
     world.acknowledge(*world.poll())
     assert world.poll() == ()
 
-    event.cycle = Cycle.Executing
+    event.cycle = EventCycle.Executing
     (said,) = world.poll()
 
     assert said.deadline <= world.clock.now()
@@ -177,23 +177,25 @@ def test_what_begins_after_it_was_announced_is_announced_as_more_urgent(world):
 
 def test_events_of_others_are_not_announced_and_looked_up_once(world):
     foreign = world.cloud.launch_foreign()
-    world.cloud.schedule_event(foreign, cycle=Cycle.Executing)
-    world.announcing.events.run()
+    world.cloud.schedule_event(foreign, cycle=EventCycle.Executing)
+    world.interruption_sources.events.run()
     world.cloud.calls.clear()
 
-    world.announcing.events.run()
+    world.interruption_sources.events.run()
 
-    assert world.announcing.poll() == ()
+    assert world.interruption_sources.poll() == ()
     assert world.cloud.calls.count("DescribeInstances") == 0
 
 
 def test_an_event_of_an_instance_that_was_not_listed_yet_is_announced(world):
     (one,) = world.launch("web-one")
-    world.cloud.schedule_event(one, cycle=Cycle.Executing)
+    world.cloud.schedule_event(one, cycle=EventCycle.Executing)
 
-    world.announcing.events.run()
+    world.interruption_sources.events.run()
 
-    assert kinds(world.announcing.poll()) == [(InterruptionKind.SCHEDULED_MAINTENANCE, one)]
+    assert kinds(world.interruption_sources.poll()) == [
+        (InterruptionKind.SCHEDULED_MAINTENANCE, one)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -255,9 +257,9 @@ def test_a_look_that_fails_leaves_what_was_found(world):
     said = world.poll()
 
     with world.cloud.cut_off(), pytest.raises(CloudProviderError):
-        world.announcing.spot.run()
+        world.interruption_sources.spot.run()
 
-    assert world.announcing.poll() == said
+    assert world.interruption_sources.poll() == said
 
 
 def test_when_it_is_switched_off_nothing_is_asked_or_announced(world):
@@ -265,14 +267,14 @@ def test_when_it_is_switched_off_nothing_is_asked_or_announced(world):
     (taken,) = world.launch("web-one", **SPOT)
     world.cloud.stop_instance(taken)
 
-    assert world.announcing.tasks() == ()
+    assert world.interruption_sources.tasks() == ()
     assert world.poll() == ()
-    assert world.announcing.read(expired(world, taken)) == ()
+    assert world.interruption_sources.read(expired(world, taken)) == ()
 
 
 def test_spot_instances_are_looked_at_as_often_as_is_asked_for(world):
     """Case 94: with the core's five seconds that is 25 at most."""
-    assert {t.name: t.period.total_seconds() for t in world.announcing.tasks()} == {
+    assert {t.name: t.period.total_seconds() for t in world.interruption_sources.tasks()} == {
         "spot-reclaims": 20,
         "system-events": 60,
     }
@@ -286,7 +288,7 @@ def test_the_earliest_end_of_an_instance_is_announced():
         kind = InterruptionKind.SCHEDULED_MAINTENANCE
         return {"i-1": Interruption(id=f"{source}/i-1", kind=kind, deadline=deadline)}
 
-    queue = Announcements()
+    queue = PendingAnnouncements()
     queue.replace("a", said("a", None))
     queue.replace("b", said("b", 10))
     queue.replace("c", said("c", 15))
@@ -306,11 +308,11 @@ def test_the_earliest_end_of_an_instance_is_announced():
 
 def test_events_of_what_was_just_listed_are_not_looked_up(world):
     (ours,) = world.launch("web-one")
-    world.cloud.schedule_event(ours, cycle=Cycle.Executing)
+    world.cloud.schedule_event(ours, cycle=EventCycle.Executing)
     world.instances.list()
     world.cloud.calls.clear()
 
-    world.announcing.events.run()
+    world.interruption_sources.events.run()
 
-    assert len(world.announcing.poll()) == 1
+    assert len(world.interruption_sources.poll()) == 1
     assert world.cloud.calls.count("DescribeInstances") == 0

@@ -1,4 +1,4 @@
-"""One process on the simulated cloud, and its NodeClass."""
+"""Fixtures: a process on the simulated cloud, and its NodeClass."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
 @pytest.fixture
-def process(cloud: SimulatedAlibabaCloud, clients: Clients, tmp_path: Path) -> Process:
+def process(cloud: SimulatedAlibabaCloud, clients: CloudClients, tmp_path: Path) -> Process:
     """A process that has just started."""
     return Process(cloud, clients, tmp_path)
 

@@ -1,4 +1,4 @@
-"""What a process launches with, over the simulated cloud, and NodeClasses that fit its ready world."""
+"""Launching processes over the simulated cloud, and NodeClasses for them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
-from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.instance_owners import InstanceOwners
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.token_bucket import TokenBucket
-from karpenter_core.provider.kit.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
 from karpenter_provider_alibabacloud.bootstrap.scripts import AttachScripts
-from karpenter_provider_alibabacloud.catalogue.catalogue import Catalogue
-from karpenter_provider_alibabacloud.catalogue.fetch import TypesByName, fetch_types
-from karpenter_provider_alibabacloud.catalogue.offered import OfferedTypes
-from karpenter_provider_alibabacloud.catalogue.stock import StockBook
-from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDisks
-from karpenter_provider_alibabacloud.described import MachineReader, instance_id_in
-from karpenter_provider_alibabacloud.discovery.cluster import Clusters
-from karpenter_provider_alibabacloud.discovery.reservations import Reservations
-from karpenter_provider_alibabacloud.discovery.vswitches import VSwitches
-from karpenter_provider_alibabacloud.instances import Instances
+from karpenter_provider_alibabacloud.bootstrap.user_data_builder import UserDataBuilder
+from karpenter_provider_alibabacloud.catalogue.current_types import CurrentInstanceTypes
+from karpenter_provider_alibabacloud.catalogue.instance_types import InstanceTypeCatalogue
+from karpenter_provider_alibabacloud.catalogue.region_types import TypesByName, fetch_region_types
+from karpenter_provider_alibabacloud.catalogue.stock import StockReader
+from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDiskReader
+from karpenter_provider_alibabacloud.described_instances import InstanceReader, instance_id_in
+from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
+from karpenter_provider_alibabacloud.discovery.reservations import ReservationReader
+from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
+from karpenter_provider_alibabacloud.instances import ClusterInstances
 from karpenter_provider_alibabacloud.labels import LABEL_CLASSES
-from karpenter_provider_alibabacloud.launch.buying import Buyer
-from karpenter_provider_alibabacloud.launch.calls import CallMaker, Shelves
-from karpenter_provider_alibabacloud.launch.launching import Launching
-from karpenter_provider_alibabacloud.prices import Prices, SpotQuote
+from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCallBuilder
+from karpenter_provider_alibabacloud.launch.executor import LaunchExecutor
+from karpenter_provider_alibabacloud.launch.launcher import CloudInstanceLauncher
+from karpenter_provider_alibabacloud.prices import RegionPrices, SpotQuote
 from providers.alibabacloud.tests.catalogue.shelf import Forgetful
 from providers.alibabacloud.tests.hand_clock import NOON
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchOutcome
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 ZONE_B, ZONE_G, ZONE_H = (f"cn-hangzhou-{letter}" for letter in "bgh")
@@ -79,8 +79,8 @@ class CloudClock:
 
 
 @cache
-def _types(clients: Clients) -> TypesByName:
-    return fetch_types(clients)
+def _types(clients: CloudClients) -> TypesByName:
+    return fetch_region_types(clients)
 
 
 class Process:
@@ -89,7 +89,7 @@ class Process:
     def __init__(
         self,
         cloud: SimulatedAlibabaCloud,
-        clients: Clients,
+        clients: CloudClients,
         folder: Path,
         *,
         launch_api: str = "",
@@ -102,23 +102,25 @@ class Process:
         self.waited: list[float] = []
         self.nodes: dict[str, NodeView] = {}
         self.claims: dict[str, NodeClaim] = {}
-        self.clusters = Clusters(clients, clock, cluster_id=cluster_id, cluster_type="ACKManaged")
-        self.prices = Prices(region)
-        self.unavailable = UnavailableOfferings(longest_life=timedelta(minutes=30))
-        self.reservations = Reservations(clients, clock)
-        self.vswitches = VSwitches(clients, clock)
-        self.disks = SystemDisks(clients, clock)
-        stock = StockBook(clients, clock, folder)
-        self.offered = OfferedTypes(
-            Catalogue(
+        self.clusters = ClusterReader(
+            clients, clock, cluster_id=cluster_id, cluster_type="ACKManaged"
+        )
+        self.prices = RegionPrices(region)
+        self.unavailable_offerings = UnavailableOfferings(longest_life=timedelta(minutes=30))
+        self.reservations = ReservationReader(clients, clock)
+        self.vswitches = VSwitchReader(clients, clock)
+        self.disks = SystemDiskReader(clients, clock)
+        stock = StockReader(clients, clock, folder)
+        self.offered = CurrentInstanceTypes(
+            InstanceTypeCatalogue(
                 region,
                 overhead_percent=0.065,
                 types=lambda: (_types(clients), 1),
                 stock=stock,
                 prices=self.prices,
-                unavailable=self.unavailable,
+                unavailable_offerings=self.unavailable_offerings,
                 learned=LearnedMemory(Forgetful(), now=NOON),  # pyright: ignore[reportArgumentType] - forgets on purpose
-                reserved_left=self.reservations.availability.left,
+                reserved_left=self.reservations.reservation_counts.remaining,
             ),
             clock,
             cluster=self.clusters.details,
@@ -126,54 +128,54 @@ class Process:
             wake_prices=lambda: None,
         )
         self.recent = RecentLaunches(clock)
-        owners = KnownOwners(
+        owners = InstanceOwners(
             partial(instance_id_in, region), recent=self.recent, read_claims=lambda: self.claims
         )
-        self.reader = MachineReader(clients, cluster_id=cluster_id)
-        shelves = Shelves(
+        self.reader = InstanceReader(clients, cluster_id=cluster_id)
+        availability = Availability(
             vswitches=self.vswitches,
-            availability=self.reservations.availability,
-            unavailable=self.unavailable,
+            reservation_counts=self.reservations.reservation_counts,
+            unavailable_offerings=self.unavailable_offerings,
             disks=self.disks,
             prices=self.prices,
         )
-        self.calls = CallMaker(
+        self.calls = LaunchCallBuilder(
             clock,
             region=region,
             cluster_id=cluster_id,
             launch_api=launch_api,
-            shelves=shelves,
+            availability=availability,
             details=self.clusters.details,
         )
-        self.buyer = Buyer(
+        self.executor = LaunchExecutor(
             clients,
             clock,
             calls=self.calls,
-            shelves=shelves,
+            availability=availability,
             recent=self.recent,
             bucket=TokenBucket(rate_per_second=rate_per_second, burst=burst, monotonic=lambda: 0.0),
             sleep=self.waited.append,
         )
-        self.launching = Launching(
+        self.launcher = CloudInstanceLauncher(
             clock,
             reader=self.reader,
-            buyer=self.buyer,
+            executor=self.executor,
             calls=self.calls,
             recent=self.recent,
             owners=owners,
             types=self.offered,
-            bootstrapper=Bootstrapper(
+            bootstrapper=UserDataBuilder(
                 AttachScripts(clients, clock, cluster_id=cluster_id), cluster_id=cluster_id
             ),
             nodes=lambda: self.nodes,
         )
-        self.instances = Instances(
+        self.instances = ClusterInstances(
             clients,
             clock,
             reader=self.reader,
             recent=self.recent,
             owners=owners,
-            availability=self.reservations.availability,
+            reservation_counts=self.reservations.reservation_counts,
         )
 
     def set_spot(self, name: str, zone: str, price: float) -> None:
@@ -205,7 +207,7 @@ class Process:
 
     def launch(self, *claims: NodeClaim, node_class: ECSNodeClass) -> list[LaunchOutcome]:
         """Launch for claims that the core hands over together."""
-        return self.launching.launch(self.requests(*claims, node_class=node_class))
+        return self.launcher.launch(self.requests(*claims, node_class=node_class))
 
     def launch_one(self, claim: NodeClaim, node_class: ECSNodeClass) -> Any:
         (outcome,) = self.launch(claim, node_class=node_class)

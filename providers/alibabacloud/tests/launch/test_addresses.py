@@ -50,6 +50,25 @@ def test_a_claim_that_may_go_nowhere_else_is_told_that_there_is_no_capacity(shor
     assert not short.sent()
 
 
+@pytest.mark.parametrize("counts", [(3, FEW), (FEW, 3)])
+def test_the_message_tells_the_free_addresses_of_the_best_vswitch_of_a_zone(process, counts):
+    world, networks = process.cloud.world, process.cloud.networks
+    other = networks.add_vswitch(
+        world.vpc_id, zone=ZONE_B, cidr="10.9.0.0/24", name="other", tags=world.discovery
+    ).id
+    vswitches = dict(zip((world.vswitches[ZONE_B], other), counts, strict=True))
+    for vswitch, count in vswitches.items():
+        networks.leave_addresses(vswitch, count)
+    status = {"vSwitches": [{"id": vswitch, "zoneID": ZONE_B} for vswitch in vswitches]}
+    node_class = class_of(process.cloud, status=status)
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert f"{ZONE_B} {FEW}" in str(outcome)
+
+
 def test_the_zone_is_closed_for_five_minutes(short, node_class):
     """So that nothing is planned there that cannot be launched."""
     everywhere = zones_of(short, node_class)
@@ -131,7 +150,7 @@ def test_a_full_vswitch_of_one_node_class_leaves_the_zone_open_for_another(short
     planned_before = short.requests(claim_of("c", *wish), node_class=full_class)
     refused = short.launch_one(claim_of("a", *wish), full_class)
 
-    (again,) = short.launching.launch(planned_before)
+    (again,) = short.launcher.launch(planned_before)
     for each in (refused, again):
         assert isinstance(each, InsufficientCapacityError)
         assert each.scope is ExhaustedScope.NODE_CLASS, "the core masks nothing for the other"
@@ -156,12 +175,12 @@ def test_a_vswitch_too_full_for_one_type_is_open_for_a_type_with_fewer_pods(shor
     """On Terway a type takes as many addresses as it has pods."""
     short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
 
-    assert not short.unavailable.view(now=short.clock.now()).subnets
+    assert not short.unavailable_offerings.view(now=short.clock.now()).subnets
 
 
 def closed(process):
     """What is marked, as types and zones, and as vSwitches."""
-    shortages = process.unavailable.view(now=process.clock.now())
+    shortages = process.unavailable_offerings.view(now=process.clock.now())
     return {(mark.instance_type, mark.zone) for mark in shortages.offerings}, set(shortages.subnets)
 
 

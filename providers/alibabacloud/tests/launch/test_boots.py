@@ -1,4 +1,4 @@
-"""What launched machines are told at their first boot: acceptance cases 31, 71 to 76, and 78."""
+"""Tests images and user data of launches (cases 31, 71 to 76, and 78)."""
 
 from __future__ import annotations
 

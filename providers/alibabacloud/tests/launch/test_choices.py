@@ -1,4 +1,4 @@
-"""Which choices are sent to ECS, and in which order: acceptance cases 48 to 50 and 52 on the wire."""
+"""Tests the targets sent to ECS, and their order (cases 48 to 50, 52)."""
 
 from __future__ import annotations
 

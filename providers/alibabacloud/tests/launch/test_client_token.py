@@ -9,13 +9,13 @@ import pytest
 
 from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_alibabacloud.discovery.vswitches import ZonalVSwitch
-from karpenter_provider_alibabacloud.launch.pairs import Pair
 from karpenter_provider_alibabacloud.launch.requests import (
-    Wanted,
+    LaunchCallSpec,
     client_token,
     group_request,
     run_request,
 )
+from karpenter_provider_alibabacloud.launch.targets import LaunchTarget
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     IMAGES,
@@ -50,11 +50,11 @@ def wanted(process):
     node_class = class_of(process.cloud, **EVERY_OPTION)
     it = process.types(node_class)[LARGE]
     spot = [each for each in it.offerings if each.capacity_type == "spot"][:2]
-    return Wanted(
+    return LaunchCallSpec(
         node_class=node_class,
         capacity_type="spot",
-        pairs=tuple(
-            Pair(
+        targets=tuple(
+            LaunchTarget(
                 instance_type=it,
                 offering=offering,
                 vswitch=ZonalVSwitch(process.cloud.world.vswitches[offering.zone], offering.zone),

@@ -1,4 +1,4 @@
-"""Which types, zones and vSwitches a launch asks for: acceptance cases 48, 49 and 51 to 55."""
+"""Tests the filters of types, zones and vSwitches (cases 48, 49, 51 to 55)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, RESERVED, WE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import InsufficientCapacityError
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
-from karpenter_core.provider.kit.launch_candidates import candidates_of, compatible_types
+from karpenter_core.provider.kit.launch_candidates import compatible_types, fitting_candidates
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.discovery.vswitches import ZonalVSwitch
 from karpenter_provider_alibabacloud.launch.filters import (
     MAX_INSTANCE_TYPES,
-    filtered,
+    filter_candidates,
     is_inflexible,
 )
-from karpenter_provider_alibabacloud.launch.pairs import (
+from karpenter_provider_alibabacloud.launch.targets import (
     best_of,
     in_first_zone,
-    pairs_of,
     ranked,
     spread,
+    targets_of,
     zones_of,
 )
 
@@ -68,23 +68,23 @@ def candidates(types, requirements=ANY):
         is_open=lambda *_: True,
         well_known=WELL_KNOWN | labels.WELL_KNOWN,
     )
-    return candidates_of(found, {})
+    return fitting_candidates(found, {})
 
 
 def chosen(types, requirements=ANY, **options):
-    return filtered(candidates(types, requirements), requirements, **options)
+    return filter_candidates(candidates(types, requirements), requirements, **options)
 
 
 def names(kept):
     return [candidate.instance_type.name for candidate in kept]
 
 
-def pairs(kept, *, free=None, vswitches=VSWITCHES):
-    return pairs_of(kept, vswitches, free=free or {}, image_of=lambda _: "image")
+def targets(kept, *, free=None, vswitches=VSWITCHES):
+    return targets_of(kept, vswitches, free=free or {}, image_of=lambda _: "image")
 
 
 def placed(found):
-    return [(pair.instance_type.name, pair.vswitch.id) for pair in found]
+    return [(target.instance_type.name, target.vswitch.id) for target in found]
 
 
 def test_of_many_types_the_twenty_cheapest_stay_in_the_order_of_their_prices():
@@ -94,7 +94,7 @@ def test_of_many_types_the_twenty_cheapest_stay_in_the_order_of_their_prices():
     kept = chosen(types)
 
     assert names(kept) == [f"ecs.g{number}.large" for number in range(24, 4, -1)]
-    assert [pair.price for pair in best_of(pairs(kept))] == [float(76 + n) for n in range(20)]
+    assert [target.price for target in best_of(targets(kept))] == [float(76 + n) for n in range(20)]
 
 
 def test_variety_that_is_asked_for_survives_and_nothing_else_is_filtered():
@@ -113,7 +113,7 @@ def test_variety_that_is_asked_for_survives_and_nothing_else_is_filtered():
     assert names(kept)[-2:] == ["ecs.c7.large", "ecs.gn7.large"]
     prices = [candidate.price for candidate in kept]
     assert prices == sorted(prices)
-    variety = {pair.instance_type.name for pair in best_of(pairs(kept), needs_variety=True)}
+    variety = {target.instance_type.name for target in best_of(targets(kept), needs_variety=True)}
     assert variety == set(names(kept))
 
 
@@ -192,7 +192,7 @@ def test_of_private_pools_the_fullest_of_a_zone_is_taken_and_nothing_public():
     kept = chosen([of, named("ecs.g8.large", spot("a", 0.1))])
 
     assert names(kept) == ["ecs.g7.large"]
-    assert [pair.reservation_id for pair in pairs(kept)] == ["crp-2"]
+    assert [target.reservation_id for target in targets(kept)] == ["crp-2"]
 
 
 def test_types_are_asked_for_their_disks_until_there_are_enough():
@@ -210,7 +210,7 @@ def test_types_are_asked_for_their_disks_until_there_are_enough():
 
     assert len(kept) == MAX_INSTANCE_TYPES
     assert asked == [f"ecs.g{n:02}.large" for n in range(1, 21)]
-    assert {pair.zone for pair in pairs(kept)} == {"b"}
+    assert {target.zone for target in targets(kept)} == {"b"}
 
 
 def test_no_type_with_a_disk_of_the_categories_is_a_lack_of_capacity():
@@ -236,14 +236,14 @@ def test_no_vswitch_of_another_zone_is_ever_asked_for(capacity_type):
         ]
         free = {zone: draw.randrange(1000) for zone in ZONES}
 
-        found = pairs(chosen(types, wanted), free=free)
+        found = targets(chosen(types, wanted), free=free)
 
-        assert {pair.vswitch.id for pair in found} == {"vsw-b"}
+        assert {target.vswitch.id for target in found} == {"vsw-b"}
 
 
 def test_the_cheapest_zone_comes_first():
     """Case 49."""
-    found = pairs(chosen([named("ecs.g7.large", spot("a", 0.10), spot("b", 0.08))]))
+    found = targets(chosen([named("ecs.g7.large", spot("a", 0.10), spot("b", 0.08))]))
 
     assert placed(found) == [("ecs.g7.large", "vsw-b"), ("ecs.g7.large", "vsw-a")]
 
@@ -252,17 +252,17 @@ def test_of_equal_prices_the_zone_with_most_addresses_comes_first():
     """Then the first by id."""
     of = named("ecs.g7.large", *(on_demand(zone, 1.0) for zone in ZONES))
 
-    found = pairs(chosen([of]), free={"a": 5, "b": 5, "c": 9})
+    found = targets(chosen([of]), free={"a": 5, "b": 5, "c": 9})
 
-    assert [pair.zone for pair in found] == ["c", "a", "b"]
+    assert [target.zone for target in found] == ["c", "a", "b"]
 
 
 def test_zones_without_vswitch_and_types_without_image_are_in_no_pair():
     """They could not be launched."""
     kept = chosen([named("ecs.g7.large", on_demand("a", 1.0), on_demand("z", 0.5))])
 
-    assert placed(pairs(kept)) == [("ecs.g7.large", "vsw-a")]
-    assert pairs_of(kept, VSWITCHES, free={}, image_of=lambda _: "") == ()
+    assert placed(targets(kept)) == [("ecs.g7.large", "vsw-a")]
+    assert targets_of(kept, VSWITCHES, free={}, image_of=lambda _: "") == ()
 
 
 def test_balanced_takes_the_zone_with_fewest_nodes():
@@ -285,6 +285,6 @@ def test_a_zone_without_a_choice_left_gives_way_to_the_next():
     kept = chosen([named("ecs.g7.large", on_demand("a", 1.0), on_demand("c", 1.0))])
 
     assert zones_of(kept) == ("a", "c")
-    assert placed(in_first_zone(pairs(kept), ("b", "c", "a"))) == [("ecs.g7.large", "vsw-c")]
-    assert in_first_zone(pairs(kept), ("b",)) == ()
+    assert placed(in_first_zone(targets(kept), ("b", "c", "a"))) == [("ecs.g7.large", "vsw-c")]
+    assert in_first_zone(targets(kept), ("b",)) == ()
     assert INSTANCE_TYPE in kept[0].instance_type.requirements

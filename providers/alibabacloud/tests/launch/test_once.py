@@ -1,4 +1,4 @@
-"""One instance for each claim, whatever happens: acceptance case 61, restarts and lost replies."""
+"""Tests one instance per claim: restarts and lost replies (case 61)."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_claim_that_got_nothing_asks_anew(process, node_class):
     process.cloud.capacity.sell_out()
     process.launch_one(claim_of("a", *WISH), node_class)
     process.cloud.capacity.clear()
-    process.unavailable.flush()
+    process.unavailable_offerings.flush()
 
     outcome = process.launch_one(claim_of("a", *WISH), node_class)
 

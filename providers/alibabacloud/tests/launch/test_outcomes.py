@@ -1,4 +1,4 @@
-"""What comes of launches that do not go as planned: acceptance cases 50 and 61 to 68."""
+"""Tests outcomes of refused and partial launches (cases 50, 61 to 68)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_provider_alibabacloud.launch.outcome import (
-    Answer,
-    Failure,
-    marks_of,
-    read_group,
-    why_unserved,
+from karpenter_provider_alibabacloud.launch.answers import (
+    LaunchAnswer,
+    TargetFailure,
+    read_group_answer,
+    shortages_of,
+    unserved_outcome,
 )
-from karpenter_simulated_alibabacloud.pools import Pool
+from karpenter_simulated_alibabacloud.pools import InstancePool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     LARGE,
@@ -46,7 +46,7 @@ from providers.alibabacloud.tests.launch.processes import (
 
 def marked(process):
     """What is held to be sold out in all vSwitches, as type, zone and capacity type."""
-    offerings = process.unavailable.view(now=process.clock.now()).offerings
+    offerings = process.unavailable_offerings.view(now=process.clock.now()).offerings
     return {mark[:3] for mark in offerings if not mark.subnet}
 
 
@@ -57,11 +57,11 @@ def many(number, *wish):
 @pytest.mark.parametrize("bought", [False, True])
 def test_a_launch_that_brought_too_little_and_says_nothing_is_told_by_its_requests(bought):
     answers = [
-        Answer(request_id="R-1", bought=(object(),) if bought else ()),
-        Answer(request_id="R-2"),
+        LaunchAnswer(request_id="R-1", instances=(object(),) if bought else ()),
+        LaunchAnswer(request_id="R-2"),
     ]
 
-    error = why_unserved(answers, ())
+    error = unserved_outcome(answers, ())
 
     assert isinstance(error, InsufficientCapacityError) is not bought
     assert str(error).endswith("does not say why (request R-1, R-2)")
@@ -116,15 +116,15 @@ def test_more_choices_than_a_call_takes_are_tried_in_further_calls(process, node
     """Twenty are sold out, the twenty-first is there."""
     process.cloud.capacity.sell_out(capacity_type="on-demand")
     process.cloud.capacity.stock(
-        Pool(capacity_type="on-demand", instance_type="ecs.g7.large", zone=ZONE_G), 1
+        InstancePool(capacity_type="on-demand", instance_type="ecs.g7.large", zone=ZONE_G), 1
     )
 
     outcome = process.launch_one(claim_of("a", ON_DEMAND), node_class)
 
     assert (outcome.instance_type, outcome.zone) == ("ecs.g7.large", ZONE_G)
     configs = [sent["LaunchTemplateConfig"] for sent in process.sent()]
-    pairs = [(c["InstanceType"], c["VSwitchId"]) for of in configs for c in of]
-    assert len(pairs) == len(set(pairs))
+    targets = [(c["InstanceType"], c["VSwitchId"]) for of in configs for c in of]
+    assert len(targets) == len(set(targets))
 
 
 def test_a_full_vswitch_gives_way_to_another_one(process):
@@ -227,18 +227,18 @@ def test_the_vcpu_quota_of_a_zone_closes_what_is_as_large_there(process, node_cl
 
 
 def test_a_vcpu_quota_that_names_a_type_of_another_zone_closes_all_that_was_asked_for_in_its_zone():
-    def pair(name, zone, cpu):
+    def target(name, zone, cpu):
         kind = SimpleNamespace(name=name, capacity={"cpu": cpu}, offerings=())
         return SimpleNamespace(instance_type=kind, zone=zone)
 
-    failure = Failure(
+    failure = TargetFailure(
         code="QuotaExceed.ElasticQuota",
         message=f"no more vCPUs for {LARGE} in {ZONE_B}",
-        pairs=(pair(LARGE, ZONE_G, 2000), pair(XLARGE, ZONE_B, 4000)),
+        targets=(target(LARGE, ZONE_G, 2000), target(XLARGE, ZONE_B, 4000)),
         status=403,
     )
 
-    quotas = marks_of([failure], capacity_type="on-demand", categories=()).quotas
+    quotas = shortages_of([failure], capacity_type="on-demand", categories=()).quotas
 
     assert [mark[:3] for mark in quotas] == [(XLARGE, ZONE_B, "on-demand")]
 
@@ -261,7 +261,7 @@ def test_another_quota_fails_the_launch_and_marks_nothing(process, node_class):
 
     assert isinstance(outcome, LaunchFailedError)
     assert outcome.reason == "QuotaExceeded"
-    assert process.unavailable.view(now=process.clock.now()).is_empty
+    assert process.unavailable_offerings.view(now=process.clock.now()).is_empty
 
 
 def test_throttling_is_waited_for_and_marks_nothing(process, node_class):
@@ -292,7 +292,7 @@ def test_a_refusal_is_told_by_its_kind(process, node_class, code, status, kind):
 
     assert type(outcome) is kind
     assert code in str(outcome)
-    assert process.unavailable.view(now=process.clock.now()).is_empty
+    assert process.unavailable_offerings.view(now=process.clock.now()).is_empty
     assert process.vswitches.expected_addresses(process.cloud.world.vswitches[ZONE_B]) == 0
 
 
@@ -327,7 +327,7 @@ def test_a_hundred_equal_claims_are_two_calls(process, node_class):
 def test_what_stock_there_is_is_taken(process, node_class):
     """Case 68: sixty of a hundred, and forty are told that there is no more."""
     process.cloud.capacity.sell_out(capacity_type="on-demand")
-    pool = Pool(capacity_type="on-demand", instance_type=LARGE, zone=ZONE_B)
+    pool = InstancePool(capacity_type="on-demand", instance_type=LARGE, zone=ZONE_B)
     process.cloud.capacity.stock(pool, 60)
     claims = many(100, ON_DEMAND, ONLY_LARGE)
 
@@ -367,7 +367,7 @@ def test_private_pools_are_launched_into_and_counted(process):
     pool = process.cloud.reservations.add(
         "batch", instance_type=LARGE, zone=ZONE_G, total=1, criteria="Target"
     )
-    process.reservations.availability.record({pool.id: 1})
+    process.reservations.reservation_counts.record({pool.id: 1})
     status = {
         "capacityReservations": [
             {"id": pool.id, "zoneID": ZONE_G, "instanceType": LARGE, "matchCriteria": "Target"}
@@ -395,7 +395,7 @@ def test_a_private_pool_that_is_used_up_is_counted_as_empty(process):
     pool = process.cloud.reservations.add(
         "batch", instance_type=LARGE, zone=ZONE_G, total=0, criteria="Target"
     )
-    process.reservations.availability.record({pool.id: 1})
+    process.reservations.reservation_counts.record({pool.id: 1})
     status = {
         "capacityReservations": [
             {"id": pool.id, "zoneID": ZONE_G, "instanceType": LARGE, "matchCriteria": "Target"}
@@ -408,7 +408,7 @@ def test_a_private_pool_that_is_used_up_is_counted_as_empty(process):
     )
 
     assert isinstance(outcome, InsufficientCapacityError)
-    assert process.reservations.availability.left(pool.id) == 0
+    assert process.reservations.reservation_counts.remaining(pool.id) == 0
     assert not marked(process)
 
 
@@ -417,7 +417,7 @@ def test_an_instance_that_nobody_asked_for_is_no_outcome():
     row = {"InstanceType": "ecs.x", "ZoneId": "z", "InstanceIds": {"InstanceId": ["i-1"]}}
 
     with pytest.raises(CloudProviderError, match=r"i-1 is of the type ecs\.x in z"):
-        read_group({"LaunchResults": {"LaunchResult": [row]}}, ())
+        read_group_answer({"LaunchResults": {"LaunchResult": [row]}}, ())
 
 
 def test_a_claim_that_allows_nothing_there_is_launches_nothing(process, node_class):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.kit.claim_tags import ClaimsTooManyError
+from karpenter_core.provider.kit.claim_tags import TooManyClaimsError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from karpenter_provider_alibabacloud.instance_owners import (
+from karpenter_provider_alibabacloud.instance_tags import (
     CLAIM_TAGS,
     is_owned,
     owned_tags,
@@ -19,7 +19,7 @@ from karpenter_provider_alibabacloud.instance_owners import (
     to_tag_list,
 )
 from karpenter_provider_alibabacloud.labels import MAX_TAG_LENGTH, MAX_TAGS, NODE_CLAIM_TAG
-from tests.properties import tried
+from tests.properties import with_examples
 
 POOL = "general"
 OWN_TAGS = 4
@@ -34,7 +34,7 @@ def ref(number: int, pool: str = POOL) -> ClaimRef:
 def tags_of(claims: list[ClaimRef], pool: str = POOL) -> dict[str, str]:
     """All tags of an instance of a group for these claims."""
     owned = owned_tags({}, cluster_id="c1", node_class="default", node_pool=pool)
-    return owned | CLAIM_TAGS.written(claims, node_pool=pool, other_tags=len(owned))
+    return owned | CLAIM_TAGS.tags_for(claims, node_pool=pool, other_tags=len(owned))
 
 
 def test_system_tags_win_over_the_users():
@@ -89,7 +89,7 @@ def test_an_instance_alone_names_its_claim():
     """As people and other tools read it."""
     claim = ref(1)
 
-    tags = CLAIM_TAGS.written([claim], node_pool=POOL, other_tags=OWN_TAGS)
+    tags = CLAIM_TAGS.tags_for([claim], node_pool=POOL, other_tags=OWN_TAGS)
 
     assert tags[NODE_CLAIM_TAG] == claim.name
     assert CLAIM_TAGS.claims_of({"karpenter.sh/nodepool": POOL, **tags}) == (claim,)
@@ -111,15 +111,15 @@ def test_a_group_is_no_larger_than_its_tags():
     """What does not fit is refused, not cut."""
     claims = [ref(number) for number in range(57)]
 
-    with pytest.raises(ClaimsTooManyError, match="57 claims"):
-        CLAIM_TAGS.written(claims, node_pool=POOL, other_tags=OWN_TAGS)
+    with pytest.raises(TooManyClaimsError, match="57 claims"):
+        CLAIM_TAGS.tags_for(claims, node_pool=POOL, other_tags=OWN_TAGS)
 
 
 _UIDS = st.one_of(st.uuids().map(str), st.text("abc-123", min_size=1, max_size=20))
 _NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?", fullmatch=True)
 
 
-@tried(60)
+@with_examples(60)
 @given(
     st.dictionaries(_UIDS, _NAMES, min_size=1, max_size=80),
     st.integers(0, 13),
@@ -132,7 +132,7 @@ def test_all_claims_are_read_back(names: dict[str, str], user_tags: int, pool: s
 
     read: list[ClaimRef] = []
     for batch in CLAIM_TAGS.batches(claims, node_pool=pool, other_tags=other):
-        tags = CLAIM_TAGS.written(batch, node_pool=pool, other_tags=other)
+        tags = CLAIM_TAGS.tags_for(batch, node_pool=pool, other_tags=other)
         assert len(set(tags) - {NODE_CLAIM_TAG}) + other + 2 <= MAX_TAGS
         for key, value in tags.items():
             assert len(value) <= MAX_TAG_LENGTH
@@ -146,7 +146,7 @@ def test_a_name_too_long_stands_in_its_own_tag_alone():
     """The UID is still there."""
     claim = ClaimRef(name="n" * 120, uid=ref(1).uid)
 
-    tags = CLAIM_TAGS.written([claim], node_pool=POOL, other_tags=OWN_TAGS)
+    tags = CLAIM_TAGS.tags_for([claim], node_pool=POOL, other_tags=OWN_TAGS)
 
     assert CLAIM_TAGS.claims_of(tags) == (claim,)
 
@@ -164,7 +164,9 @@ def test_instances_are_dealt_by_id_to_claims_by_uid():
     tags = tags_of(claims)
     instances = dict.fromkeys(("i-c", "i-a", "i-b"), tags)
 
-    assert CLAIM_TAGS.deal(instances) == dict(zip(("i-a", "i-b", "i-c"), claims, strict=True))
+    assert CLAIM_TAGS.assign_owners(instances) == dict(
+        zip(("i-a", "i-b", "i-c"), claims, strict=True)
+    )
     assert CLAIM_TAGS.owners_of(instances, {}) == CLAIM_TAGS.owners_of(
         dict(reversed(instances.items())), {}
     )
@@ -176,7 +178,7 @@ def test_an_instances_own_tag_counts_before_the_order():
     tags = tags_of(claims)
     own = {**tags, NODE_CLAIM_TAG: claims[2].name}
 
-    dealt = CLAIM_TAGS.deal({"i-a": own, "i-b": tags})
+    dealt = CLAIM_TAGS.assign_owners({"i-a": own, "i-b": tags})
 
     assert dealt == {"i-a": claims[2], "i-b": claims[0]}
 
@@ -214,6 +216,6 @@ def test_an_instance_beyond_the_last_claim_is_nobodys():
     """It is listed, and found to be leaked."""
     tags = {key: value for key, value in tags_of([ref(1)]).items() if key != NODE_CLAIM_TAG}
 
-    dealt = CLAIM_TAGS.deal(dict.fromkeys(("i-a", "i-b"), tags))
+    dealt = CLAIM_TAGS.assign_owners(dict.fromkeys(("i-a", "i-b"), tags))
 
     assert dealt == {"i-a": ref(1)}

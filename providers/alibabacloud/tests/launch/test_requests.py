@@ -1,4 +1,4 @@
-"""What launches ask ECS for: acceptance cases 12, 56 to 60, 69, 70, and the way by RunInstances."""
+"""Tests the requests of launches (cases 12, 56 to 60, 69 and 70)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_each_choice_boots_an_image_of_its_architecture(process, node_class):
 def test_what_boots_alike_but_for_its_image_shares_a_call(process, node_class, monkeypatch):
     """Each choice then names its image; where ECS refuses that, each image has a call."""
     monkeypatch.setattr(
-        "karpenter_provider_alibabacloud.bootstrap.bootstrapper.Bootstrapper.user_data",
+        "karpenter_provider_alibabacloud.bootstrap.user_data_builder.UserDataBuilder.user_data",
         lambda *_args, **_options: "IyEvYmluL3NoCg==",
     )
     wish = (INSTANCE_TYPE, "ecs.g7.large", "ecs.g8y.large")
@@ -276,7 +276,7 @@ def test_run_instances_goes_on_to_the_next_choice(running, node_class):
 
     assert outcome.zone != ZONE_B
     assert len(running.sent(RUN)) == 1 + (outcome.zone != ZONE_B)
-    shortages = running.unavailable.view(now=running.clock.now())
+    shortages = running.unavailable_offerings.view(now=running.clock.now())
     assert {(mark.instance_type, mark.zone) for mark in shortages.offerings} == {(LARGE, ZONE_B)}
 
 
@@ -407,7 +407,7 @@ def test_claims_that_saw_another_version_of_a_node_class_have_calls_of_their_own
     )
     wish = (ON_DEMAND, ONLY_LARGE)
 
-    outcomes = process.launching.launch(
+    outcomes = process.launcher.launch(
         [
             *process.requests(claim_of("a", *wish), node_class=old),
             *process.requests(claim_of("b", *wish), node_class=new),

@@ -15,7 +15,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_provider_alibabacloud.codes import ApiError
-from karpenter_provider_alibabacloud.sdk import Limits
+from karpenter_provider_alibabacloud.sdk import ClientLimits
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     ON_DEMAND,
@@ -53,7 +53,9 @@ def be_in_progress(process, code, times):
 
 def change_prices(process):
     """Have the next choice be another one: what was cheapest is sold out as far as we know."""
-    process.unavailable.mark_subnet(process.cloud.world.vswitches[ZONE_B], now=process.clock.now())
+    process.unavailable_offerings.mark_subnet(
+        process.cloud.world.vswitches[ZONE_B], now=process.clock.now()
+    )
 
 
 def instances(process):
@@ -202,7 +204,7 @@ def test_a_shortage_that_no_instance_causes_answers_a_repeated_token_at_once(
 
 def test_launches_have_a_read_timeout_of_their_own(cloud):
     """ECS answers a launch when its instances are made, which takes longer than a listing."""
-    limits = Limits(read_seconds=0.2, launch_read_seconds=5)
+    limits = ClientLimits(read_seconds=0.2, launch_read_seconds=5)
     cloud.behaviour.latency_seconds = 0.5
     with clients_of(cloud, limits=limits) as clients, pytest.raises(ApiError) as caught:
         clients.ecs.call(

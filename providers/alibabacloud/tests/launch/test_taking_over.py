@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_simulated_alibabacloud.pools import Pool
+from karpenter_simulated_alibabacloud.pools import InstancePool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     LARGE,
@@ -29,7 +29,7 @@ def answered_short(request, cloud, clients, tmp_path, node_class):
     """A process that comes after one whose call for four claims brought two instances, and was
     answered."""
     first, second = (Process(cloud, clients, tmp_path, launch_api=request.param) for _ in range(2))
-    stock = Pool(capacity_type="*", instance_type=LARGE, zone="*")
+    stock = InstancePool(capacity_type="*", instance_type=LARGE, zone="*")
     cloud.capacity.stock(stock, 2)
     told = first.launch(*claims(), node_class=node_class)
     assert sum(isinstance(each, LaunchedInstance) for each in told) == 2

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
-from karpenter_core.provider.contract import LaunchedInstance, Termination
-from karpenter_core.provider.kit.simulated.faults import Fault, FaultKind
-from karpenter_simulated_alibabacloud.pools import Pool
+from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
+from karpenter_core.provider.kit.simulated.faults import CloudFault, CloudFaultKind
+from karpenter_simulated_alibabacloud.pools import InstancePool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     LARGE,
@@ -95,7 +95,7 @@ def test_a_thousand_claims_get_an_instance_each_by_few_calls(
         assert len(tags) <= 20
 
     cloud.calls.clear()
-    assert ends(process, launched) == {Termination.GONE}
+    assert ends(process, launched) == {TerminationStatus.GONE}
     assert cloud.calls.count("DeleteInstances") <= MANY / 100
     assert not cloud.held().all
 
@@ -104,7 +104,7 @@ def test_of_a_thousand_as_many_get_an_instance_as_there_are(process, node_class,
     """The others are told of the lack; nothing is launched for nobody."""
     cloud = process.cloud
     for zone in cloud.world.zones:
-        pool = Pool(capacity_type="on-demand", instance_type=LARGE, zone=zone)
+        pool = InstancePool(capacity_type="on-demand", instance_type=LARGE, zone=zone)
         cloud.capacity.stock(pool, 200)
 
     outcomes = process.launch(*claims, node_class=node_class)
@@ -118,7 +118,7 @@ def test_of_a_thousand_as_many_get_an_instance_as_there_are(process, node_class,
     listed = {each.token: each.provider_id for each in process.instances.list().instances}
     for claim, outcome in zip(claims, outcomes, strict=True):
         assert listed.get(claim.uid) == getattr(outcome, "provider_id", None)
-    assert ends(process, launched) == {Termination.GONE}
+    assert ends(process, launched) == {TerminationStatus.GONE}
     assert not cloud.held().all
 
 
@@ -131,10 +131,12 @@ def test_replies_that_are_lost_among_a_thousand_launches_cost_nothing(
     cloud = process.cloud
     if stock is not None:
         cloud.capacity.sell_out(capacity_type="on-demand")
-        pool = Pool(capacity_type="on-demand", instance_type=LARGE, zone=cloud.world.zones[0])
+        pool = InstancePool(
+            capacity_type="on-demand", instance_type=LARGE, zone=cloud.world.zones[0]
+        )
         cloud.capacity.stock(pool, stock)
-    lost = Fault(
-        kind=FaultKind.LOST_REPLY,
+    lost = CloudFault(
+        kind=CloudFaultKind.LOST_REPLY,
         action=GROUP,
         where=lambda parameters: str(parameters["ClientToken"])[0] in "01234567",
     )
@@ -163,5 +165,5 @@ def test_replies_that_are_lost_among_a_thousand_launches_cost_nothing(
     for claim, outcome in zip(claims, outcomes, strict=True):
         if claim.uid in told:
             assert outcome.provider_id == told[claim.uid]
-    assert ends(asked, launched) == {Termination.GONE}
+    assert ends(asked, launched) == {TerminationStatus.GONE}
     assert not cloud.held().all

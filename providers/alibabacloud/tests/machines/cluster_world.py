@@ -14,23 +14,23 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, R
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.contract import Instance, LaunchedInstance
-from karpenter_core.provider.kit.known_owners import KnownOwners
-from karpenter_core.provider.kit.recent_launches import ClaimRef, Launch, RecentLaunches
-from karpenter_core.provider.kit.reservation_book import AvailabilityBook
-from karpenter_provider_alibabacloud.described import MachineReader, instance_id_in
-from karpenter_provider_alibabacloud.instance_owners import (
+from karpenter_core.provider.kit.instance_owners import InstanceOwners
+from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunch, RecentLaunches
+from karpenter_core.provider.kit.reservation_counts import ReservationCounts
+from karpenter_provider_alibabacloud.described_instances import InstanceReader, instance_id_in
+from karpenter_provider_alibabacloud.instance_tags import (
     CLAIM_TAGS,
     owned_tags,
     to_tag_list,
 )
-from karpenter_provider_alibabacloud.instances import Instances
+from karpenter_provider_alibabacloud.instances import ClusterInstances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from karpenter_provider_alibabacloud.described import DescribedInstance
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.described_instances import DescribedInstance
+    from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 TYPE = "ecs.g7.large"
@@ -59,7 +59,7 @@ class CloudClock:
 class World:
     """The cloud, and the parts of one process."""
 
-    def __init__(self, cloud: SimulatedAlibabaCloud, clients: Clients) -> None:
+    def __init__(self, cloud: SimulatedAlibabaCloud, clients: CloudClients) -> None:
         self.cloud, self.clients = cloud, clients
         self.clock = CloudClock(cloud)
         self.nodes: dict[str, NodeView] = {}
@@ -69,22 +69,22 @@ class World:
     def restart(self) -> None:
         """Begin anew as a process that knows nothing of the last."""
         self.recent = RecentLaunches(self.clock)
-        self.owners = KnownOwners(
+        self.owners = InstanceOwners(
             partial(instance_id_in, self.cloud.account.region),
             recent=self.recent,
             read_claims=lambda: self.claims,
         )
-        self.availability = AvailabilityBook(self.clock)
+        self.reservation_counts = ReservationCounts(self.clock)
         self.batches: list[int] = []
         self.listings: list[tuple[DescribedInstance, ...]] = []
-        self.reader = MachineReader(self.clients, cluster_id=self.cloud.world.cluster)
-        self.instances = Instances(
+        self.reader = InstanceReader(self.clients, cluster_id=self.cloud.world.cluster)
+        self.instances = ClusterInstances(
             self.clients,
             self.clock,
             reader=self.reader,
             recent=self.recent,
             owners=self.owners,
-            availability=self.availability,
+            reservation_counts=self.reservation_counts,
             on_listed=lambda listed: self.listings.append(tuple(listed)),
             observe_batch=lambda _name, size: self.batches.append(size),
         )
@@ -105,7 +105,7 @@ class World:
             node_class="default",
             node_pool="web",
         )
-        tags |= CLAIM_TAGS.written(claims, node_pool="web", other_tags=len(tags))
+        tags |= CLAIM_TAGS.tags_for(claims, node_pool="web", other_tags=len(tags))
         ids = self.run(len(names), tags, instance_type=instance_type, **more)
         provider_ids = [f"{self.cloud.account.region}.{name}" for name in ids]
         if remembered:
@@ -130,7 +130,7 @@ class World:
                     allocatable={},
                 )
                 self.recent.add(
-                    Launch(instance_id=name, owner=claim, instance=instance, outcome=outcome)
+                    RecentLaunch(instance_id=name, owner=claim, instance=instance, outcome=outcome)
                 )
         return sorted(provider_ids)
 

@@ -9,10 +9,10 @@ import pytest
 from providers.alibabacloud.tests.machines.cluster_world import World
 
 if TYPE_CHECKING:
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
 @pytest.fixture
-def world(cloud: SimulatedAlibabaCloud, clients: Clients) -> World:
+def world(cloud: SimulatedAlibabaCloud, clients: CloudClients) -> World:
     return World(cloud, clients)

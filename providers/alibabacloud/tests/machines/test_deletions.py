@@ -1,11 +1,11 @@
-"""One instance that may not be deleted is an outcome of its own; the others of its batch end."""
+"""Tests that a protected instance holds back no other of its batch."""
 
 from __future__ import annotations
 
 import pytest
 
 from karpenter_core.errors import AuthError, TerminationRefusedError
-from karpenter_core.provider.contract import Termination
+from karpenter_core.provider.contract import TerminationStatus
 
 DELETE = "DeleteInstances"
 
@@ -36,7 +36,7 @@ def test_a_protected_instance_stays_and_the_others_of_the_batch_end(world, hundr
     assert isinstance(refused, TerminationRefusedError)
     assert kept.rpartition(".")[2] in str(refused)
     assert "deletion protection" in str(refused)
-    assert set(outcomes.values()) == {Termination.STARTED}
+    assert set(outcomes.values()) == {TerminationStatus.STARTED}
     assert world.cloud.calls.count(DELETE) == 1
 
 
@@ -47,7 +47,7 @@ def test_a_protected_instance_ends_once_its_protection_is_lifted(world):
     world.cloud.protect(kept, protected=False)
 
     assert isinstance(refused, TerminationRefusedError)
-    assert world.instances.terminate([kept]) == [Termination.STARTED]
+    assert world.instances.terminate([kept]) == [TerminationStatus.STARTED]
     assert not living(world)
 
 
@@ -60,7 +60,7 @@ def test_an_instance_whose_tags_forbid_it_is_found_by_few_calls(world, hundred):
     outcomes = dict(zip(hundred, world.instances.terminate(hundred), strict=True))
 
     assert living(world) == kept
-    assert {each for each, it in outcomes.items() if it is not Termination.STARTED} == kept
+    assert {each for each, it in outcomes.items() if it is not TerminationStatus.STARTED} == kept
     for each in kept:
         assert isinstance(outcomes[each], TerminationRefusedError)
         assert each.rpartition(".")[2] in str(outcomes[each])
@@ -81,7 +81,7 @@ def test_what_was_refused_alone_is_not_asked_for_again_at_once(world, hundred):
 
     denial.end()
     world.clock.forward(61)
-    assert world.instances.terminate([kept]) == [Termination.STARTED]
+    assert world.instances.terminate([kept]) == [TerminationStatus.STARTED]
     assert not living(world)
 
 

@@ -14,8 +14,8 @@ from karpenter_core.errors import (
     NodeClaimNotFoundError,
     ThrottledError,
 )
-from karpenter_core.provider.contract import Instance, Termination
-from karpenter_provider_alibabacloud.described import parse_provider_id, read_instance
+from karpenter_core.provider.contract import Instance, TerminationStatus
+from karpenter_provider_alibabacloud.described_instances import parse_provider_id, read_instance
 from providers.alibabacloud.tests.machines.cluster_world import SPOT
 
 STRANGER = "cn-hangzhou.i-0000000000000000000"
@@ -94,7 +94,7 @@ def test_a_thousand_instances_are_listed_a_hundred_at_a_time(world):
         f"kubernetes.io/cluster/{world.cloud.world.cluster}": "owned",
         "karpenter.sh/nodepool": "web",
     }
-    world.cloud.behaviour.addresses_per_machine = 0
+    world.cloud.behaviour.addresses_per_instance = 0
     world.run(1000, tags)
     world.instances.list()
     world.cloud.calls.clear()
@@ -109,7 +109,7 @@ def test_a_thousand_instances_are_listed_a_hundred_at_a_time(world):
 
 def test_a_listing_with_pages_missing_says_so(world, monkeypatch):
     """Case 87, PC-043."""
-    monkeypatch.setattr("karpenter_provider_alibabacloud.described.AT_ONCE", 10)
+    monkeypatch.setattr("karpenter_provider_alibabacloud.described_instances.AT_ONCE", 10)
     world.launch(*(f"web-{n}" for n in range(15)))
     with world.cloud.fail(
         "DescribeInstances",
@@ -142,7 +142,7 @@ def test_what_a_partial_listing_does_not_show_is_as_it_was(world):
         assert not world.instances.list().complete
 
     assert world.instances.last_listed() == known
-    assert not any(world.recent.ended(f"uid-of-{name}") for name in ("web-one", "web-two"))
+    assert not any(world.recent.ended_instance(f"uid-of-{name}") for name in ("web-one", "web-two"))
     world.cloud.behaviour.instances_per_page = 100
     world.cloud.calls.clear()
     assert {i.provider_id: i.token for i in world.instances.fetch(found)} == before
@@ -199,8 +199,8 @@ def test_what_was_seen_once_is_gone_when_it_is_not_seen_again(world):
     world.cloud.terminate(found)
 
     assert isinstance(world.instances.fetch([found])[0], NodeClaimNotFoundError)
-    assert world.recent.ended("uid-of-short")
-    assert world.instances.terminate([found]) == [Termination.GONE]
+    assert world.recent.ended_instance("uid-of-short")
+    assert world.instances.terminate([found]) == [TerminationStatus.GONE]
 
 
 def test_a_claim_whose_instance_is_listed_no_more_is_remembered_as_ended(world):
@@ -212,7 +212,7 @@ def test_a_claim_whose_instance_is_listed_no_more_is_remembered_as_ended(world):
     world.instances.list()
 
     name = parse_provider_id(found)[1]
-    assert world.recent.ended("uid-of-short") == name
+    assert world.recent.ended_instance("uid-of-short") == name
     assert world.recent.get(name) is None
 
 
@@ -229,7 +229,7 @@ def test_what_was_launched_and_seen_while_a_listing_went_on_is_not_gone(world, m
     monkeypatch.setattr(world.instances, "_reader", Delayed(world.reader, slow))
 
     assert list(listed(world)) == launched
-    assert not world.recent.ended("uid-of-meanwhile")
+    assert not world.recent.ended_instance("uid-of-meanwhile")
 
 
 def test_fetching_tells_what_is_there_and_what_is_not(world):
@@ -269,8 +269,8 @@ def test_a_stopped_instance_is_on_its_way_and_can_be_deleted(world):
 
     assert listed(world)[found].terminating
     assert world.instances.fetch([found])[0].terminating
-    assert world.instances.terminate([found]) == [Termination.STARTED]
-    assert world.instances.terminate([found]) == [Termination.GONE]
+    assert world.instances.terminate([found]) == [TerminationStatus.STARTED]
+    assert world.instances.terminate([found]) == [TerminationStatus.GONE]
 
 
 def test_termination_is_asked_for_once_and_ends_in_gone(world):
@@ -278,13 +278,16 @@ def test_termination_is_asked_for_once_and_ends_in_gone(world):
     world.cloud.behaviour.releasing_seconds = 30
     (found,) = world.launch("ending")
 
-    assert world.instances.terminate([found, STRANGER]) == [Termination.STARTED, Termination.GONE]
+    assert world.instances.terminate([found, STRANGER]) == [
+        TerminationStatus.STARTED,
+        TerminationStatus.GONE,
+    ]
     world.clock.forward(5)
-    assert world.instances.terminate([found]) == [Termination.STARTED]
+    assert world.instances.terminate([found]) == [TerminationStatus.STARTED]
     assert world.cloud.calls.count("DeleteInstances") == 1
 
     world.clock.forward(30)
-    assert world.instances.terminate([found]) == [Termination.GONE]
+    assert world.instances.terminate([found]) == [TerminationStatus.GONE]
     assert listed(world) == {}
 
 
@@ -292,8 +295,8 @@ def test_what_was_just_launched_and_is_ended_at_once_is_gone_when_it_is_not_seen
     """Whoever deletes it has seen it."""
     (found,) = world.launch("short", remembered=True)
 
-    assert world.instances.terminate([found]) == [Termination.STARTED]
-    assert world.instances.terminate([found]) == [Termination.GONE]
+    assert world.instances.terminate([found]) == [TerminationStatus.STARTED]
+    assert world.instances.terminate([found]) == [TerminationStatus.GONE]
 
 
 def test_throttled_deletions_are_not_made_one_by_one(world):
@@ -304,14 +307,14 @@ def test_throttled_deletions_are_not_made_one_by_one(world):
 
     assert {type(each) for each in outcomes} == {ThrottledError}
     assert world.batches == [4]
-    assert world.instances.terminate(found) == [Termination.STARTED] * 4
+    assert world.instances.terminate(found) == [TerminationStatus.STARTED] * 4
 
 
 def test_one_that_does_not_go_is_asked_again_after_a_minute(world):
     world.cloud.behaviour.releasing_seconds = 600
     (found,) = world.launch("slow")
     for _ in range(3):
-        assert world.instances.terminate([found]) == [Termination.STARTED]
+        assert world.instances.terminate([found]) == [TerminationStatus.STARTED]
         world.clock.forward(31)
 
     assert world.cloud.calls.count("DeleteInstances") == 2
@@ -328,7 +331,7 @@ def test_many_are_terminated_a_hundred_at_a_time(world):
 
     outcomes = world.instances.terminate([f"cn-hangzhou.{name}" for name in ids])
 
-    assert outcomes == [Termination.STARTED] * 130
+    assert outcomes == [TerminationStatus.STARTED] * 130
     assert world.batches == [100, 30]
     assert world.cloud.held().instances == []
 
@@ -339,11 +342,11 @@ def test_an_instance_that_is_being_made_is_deleted_once_it_runs(world):
     world.cloud.behaviour.starting_seconds = 2
     (found,) = world.launch("early")
 
-    assert world.instances.terminate([found]) == [Termination.STARTED]
+    assert world.instances.terminate([found]) == [TerminationStatus.STARTED]
     assert world.cloud.calls.count("DeleteInstances") == 0
     world.clock.forward(5)
-    assert world.instances.terminate([found]) == [Termination.STARTED]
-    assert world.instances.terminate([found]) == [Termination.GONE]
+    assert world.instances.terminate([found]) == [TerminationStatus.STARTED]
+    assert world.instances.terminate([found]) == [TerminationStatus.GONE]
 
 
 @pytest.mark.parametrize("names_it", [True, False])
@@ -360,13 +363,13 @@ def test_one_that_cannot_be_deleted_does_not_keep_the_others(world, names_it, co
         times=None,
         where=lambda parameters: name in str(parameters),
     ):
-        assert world.instances.terminate(found) == [Termination.STARTED] * 3
+        assert world.instances.terminate(found) == [TerminationStatus.STARTED] * 3
 
     assert world.cloud.held().instances == [name]
     assert world.instances.terminate(found) == [
-        Termination.GONE,
-        Termination.STARTED,
-        Termination.GONE,
+        TerminationStatus.GONE,
+        TerminationStatus.STARTED,
+        TerminationStatus.GONE,
     ]
 
 
@@ -387,14 +390,14 @@ def test_a_private_pool_has_room_again_when_its_instance_is_gone(world):
     (found,) = world.launch(
         "paid", PrivatePoolOptions={"MatchCriteria": "Target", "Id": reservation.id}
     )
-    world.availability.record({reservation.id: 1})
+    world.reservation_counts.record({reservation.id: 1})
     world.clock.forward(1)
 
     assert listed(world)[found].capacity_type == "reserved"
     world.instances.terminate([found])
-    assert world.availability.left(reservation.id) == 1
+    assert world.reservation_counts.remaining(reservation.id) == 1
     world.instances.terminate([found])
-    assert world.availability.left(reservation.id) == 2
+    assert world.reservation_counts.remaining(reservation.id) == 2
 
 
 def test_who_listens_is_told_all_but_what_was_asked_to_go(world):

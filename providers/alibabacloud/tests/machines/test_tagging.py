@@ -6,12 +6,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from karpenter_core.errors import AuthError, ThrottledError
-from karpenter_provider_alibabacloud.instance_owners import CLAIM_TAGS
-from karpenter_provider_alibabacloud.tag_changes import TagWish, tag_change
-from karpenter_provider_alibabacloud.tagging import Tagging
+from karpenter_provider_alibabacloud.instance_tagger import InstanceTagger
+from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS
+from karpenter_provider_alibabacloud.tag_changes import DesiredTags, tag_change
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 
-WISH = TagWish(added={"own": "1"}, set={"theirs": "2"}, obsolete=frozenset({("old", "3")}))
+WISH = DesiredTags(added={"own": "1"}, set={"theirs": "2"}, obsolete=frozenset({("old", "3")}))
 
 
 class Tagged:
@@ -25,7 +25,7 @@ class Tagged:
 
     def restart(self):
         self.world.restart()
-        self.tagging = Tagging(
+        self.tagger = InstanceTagger(
             self.world.clients,
             self.world.clock,
             cluster_id=self.world.cloud.world.cluster,
@@ -59,7 +59,7 @@ class Tagged:
             later = []
             for pair in left:
                 try:
-                    self.tagging.sync(*pair)
+                    self.tagger.sync(*pair)
                 except ThrottledError:
                     later.append(pair)
             if later:
@@ -147,17 +147,17 @@ def test_instances_that_were_not_listed_are_read_together(tagged):
 
 def test_changes_are_made_once_a_second_in_the_order_in_which_they_were_asked_for(tagged):
     pairs = tagged.launch("web-one", "web-two", "web-three")
-    tagged.tagging.sync(*pairs[0])
+    tagged.tagger.sync(*pairs[0])
     waits = []
     for pair in pairs[1:]:
         with pytest.raises(ThrottledError) as raised:
-            tagged.tagging.sync(*pair)
+            tagged.tagger.sync(*pair)
         waits.append(raised.value.retry_after.total_seconds())
 
     assert waits == [1, 2]
     assert tagged.count() == 1
     tagged.world.clock.forward(1)
-    tagged.tagging.sync(*pairs[1])
+    tagged.tagger.sync(*pairs[1])
     assert [("Name" in tagged.tags(pair)) for pair in pairs] == [True, True, False]
 
 
@@ -238,7 +238,7 @@ def test_a_refusal_is_told(tagged):
     (pair,) = tagged.launch("alone")
 
     with tagged.world.cloud.deny("TagResources"), pytest.raises(AuthError, match="TagResources"):
-        tagged.tagging.sync(*pair)
+        tagged.tagger.sync(*pair)
 
     tagged.world.clock.forward(61)
     tagged.sync(pair)
@@ -304,9 +304,9 @@ class TestRoomForTags:
 
         tagged.world.clock.forward(1)
         with pytest.raises(ThrottledError, match="cost-center, stage, team"):
-            tagged.tagging.sync(*wave[0])
+            tagged.tagger.sync(*wave[0])
         assert tagged.tags(wave[0]) == before
-        (told,) = [e for e in captured_logs if "no room for tags" in e["event"]]
+        (told,) = [e for e in captured_logs if "cannot take all tags" in e["event"]]
         assert told["keys"] == sorted(USER_TAGS)
 
         self.write_down(tagged, wave[:1])
@@ -318,15 +318,15 @@ class TestRoomForTags:
         """Once about the instance that is asked for, once about the five that lack room."""
         tagged.user_tags(USER_TAGS)
         with pytest.raises(ThrottledError):
-            tagged.tagging.sync(*wave[0])
+            tagged.tagger.sync(*wave[0])
         for pair in wave[1:6]:
             with pytest.raises(ThrottledError):
-                tagged.tagging.sync(*pair)
+                tagged.tagger.sync(*pair)
         self.write_down(tagged, wave)
         tagged.world.clock.forward(1)
         tagged.claims_read = 0
 
-        tagged.tagging.sync(*wave[1])
+        tagged.tagger.sync(*wave[1])
 
         assert tagged.tags(wave[1]).items() >= USER_TAGS.items()
         assert tagged.claims_read == 2
@@ -353,7 +353,7 @@ class TestRoomForTags:
         tagged.world.cloud.deny("UntagResources")
 
         with pytest.raises(AuthError):
-            tagged.tagging.sync(*wave[0])
+            tagged.tagger.sync(*wave[0])
 
         assert [claim.uid for claim in CLAIM_TAGS.claims_of(tagged.tags(wave[0]))][:1]
         own = {claim.uid for claim in CLAIM_TAGS.claims_of(tagged.tags(wave[0]))}
@@ -370,7 +370,7 @@ class TestRoomForTags:
         tagged.sync(pair)
         tagged.sync(pair)
 
-        told = [e for e in captured_logs if "no room for tags" in e["event"]]
+        told = [e for e in captured_logs if "cannot take all tags" in e["event"]]
         assert [each["keys"] for each in told] == [sorted(USER_TAGS)]
         assert told[0]["NodeClaim"] == {"name": "web-one"}
 
@@ -393,7 +393,7 @@ def test_one_instance_that_refuses_tags_holds_up_no_other(tagged):
     assert left == [refusing]
     assert [pair for pair in pairs if tagged.tags(pair).get("team") != "search"] == [refusing]
     with pytest.raises(AuthError):
-        tagged.tagging.sync(*refusing)
+        tagged.tagger.sync(*refusing)
     denial.end()
     tagged.world.clock.forward(61)
     tagged.sync(refusing)
@@ -402,7 +402,7 @@ def test_one_instance_that_refuses_tags_holds_up_no_other(tagged):
 
 def is_synced(tagged, pair):
     try:
-        tagged.tagging.sync(*pair)
+        tagged.tagger.sync(*pair)
     except (AuthError, ThrottledError):
         return False
     return True
@@ -424,10 +424,10 @@ def test_throttling_says_nothing_of_an_instance(tagged):
     with tagged.world.cloud.fail("TagResources", code="Throttling.User", times=None):
         for _ in range(2):
             with pytest.raises(ThrottledError):
-                tagged.tagging.sync(*pair)
+                tagged.tagger.sync(*pair)
             tagged.world.clock.forward(1)
 
-    tagged.tagging.sync(*pair)
+    tagged.tagger.sync(*pair)
 
     assert "Name" in tagged.tags(pair)
 

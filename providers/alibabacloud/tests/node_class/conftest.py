@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.api.conditions import find
+from karpenter_core.api.conditions import find_condition
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClassStatus
-from karpenter_provider_alibabacloud.bootstrap.bootstrapper import Bootstrapper
 from karpenter_provider_alibabacloud.bootstrap.scripts import AttachScripts
-from karpenter_provider_alibabacloud.node_class.dry_runs import DryRuns
-from karpenter_provider_alibabacloud.node_class.finalization import Finalizer
+from karpenter_provider_alibabacloud.bootstrap.user_data_builder import UserDataBuilder
+from karpenter_provider_alibabacloud.node_class.dry_runs import LaunchDryRuns
+from karpenter_provider_alibabacloud.node_class.finalization import NodeClassFinalizer
 from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
-from karpenter_provider_alibabacloud.node_class.resolution import Discovery, NodeClassResolver
-from karpenter_provider_alibabacloud.node_class.validation import Validator
+from karpenter_provider_alibabacloud.node_class.resolution import (
+    NodeClassDiscovery,
+    NodeClassResolver,
+)
+from karpenter_provider_alibabacloud.node_class.validation import NodeClassValidator
 from providers.alibabacloud.tests.discovery.worlds import Readers
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.contract import NodeClassResolution
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-    from karpenter_provider_alibabacloud.sdk import Clients
+    from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
@@ -55,7 +58,7 @@ class Process:
     def __init__(
         self,
         cloud: SimulatedAlibabaCloud,
-        clients: Clients,
+        clients: CloudClients,
         *,
         cluster_type: str = "ACKManaged",
         dry_runs: bool = False,
@@ -67,18 +70,18 @@ class Process:
         scripts = AttachScripts(clients, self.clock, cluster_id=cloud.world.cluster)
         self.trial = Trial(cloud)
         self.refused_launches = RefusedLaunches(self.clock)
-        self.validator = Validator(
+        self.validator = NodeClassValidator(
             clock=self.clock,
-            bootstrapper=Bootstrapper(
+            bootstrapper=UserDataBuilder(
                 None if is_custom else scripts, cluster_id=cloud.world.cluster
             ),
-            dry_runs=DryRuns(clients) if dry_runs else None,
+            dry_runs=LaunchDryRuns(clients) if dry_runs else None,
             launch=self.trial if dry_runs else None,
             refused_launches=self.refused_launches,
             is_custom=is_custom,
         )
         self.resolver = NodeClassResolver(
-            Discovery(
+            NodeClassDiscovery(
                 vswitches=self.readers.vswitches,
                 security_groups=self.readers.security_groups,
                 images=self.readers.images,
@@ -87,7 +90,7 @@ class Process:
             self.validator,
             self.clock,
         )
-        self.finalizer = Finalizer(resolver=self.resolver, validator=self.validator)
+        self.finalizer = NodeClassFinalizer(resolver=self.resolver, validator=self.validator)
 
     def resolve(self, node_class: ECSNodeClass) -> ECSNodeClass:
         """Return the NodeClass with what was found."""
@@ -116,13 +119,13 @@ def written(node_class: ECSNodeClass, resolution: NodeClassResolution) -> ECSNod
 
 def said(node_class: ECSNodeClass, condition_type: str) -> tuple[str, str, str]:
     """Return status, reason and message of a condition."""
-    condition = find(node_class.status.conditions, condition_type)
+    condition = find_condition(node_class.status.conditions, condition_type)
     assert condition is not None, condition_type
     return condition.status, condition.reason, condition.message
 
 
 @pytest.fixture
-def make_process(cloud: SimulatedAlibabaCloud, clients: Clients) -> Callable[..., Process]:
+def make_process(cloud: SimulatedAlibabaCloud, clients: CloudClients) -> Callable[..., Process]:
     return lambda **more: Process(cloud, clients, **more)
 
 

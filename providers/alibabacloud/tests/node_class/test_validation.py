@@ -12,7 +12,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_provider_alibabacloud.codes import ApiError
-from karpenter_provider_alibabacloud.node_class.dry_runs import Verdict, judge
+from karpenter_provider_alibabacloud.node_class.dry_runs import DryRunVerdict, dry_run_outcome
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 from providers.alibabacloud.tests.node_class.conftest import said
 
@@ -90,20 +90,20 @@ def test_the_kubelet_of_another_cluster_is_told_by_nobody(make_process, cloud):
 @pytest.mark.parametrize(
     ("code", "status", "verdict", "reason"),
     [
-        ("DryRunOperation", 400, Verdict.PASSED, ""),
-        ("OperationDenied.NoStock", 403, Verdict.PASSED, ""),
-        ("QuotaExceed.ElasticQuota", 403, Verdict.PASSED, ""),
-        ("Throttling.User", 400, Verdict.RETRY, "CloudUnreachable"),
-        ("InternalError", 500, Verdict.RETRY, "CloudUnreachable"),
-        ("", 0, Verdict.RETRY, "CloudUnreachable"),
-        ("Forbidden.RAM", 403, Verdict.FAILED, "RunInstancesAuthCheckFailed"),
-        ("InvalidRamRole.NotFound", 404, Verdict.REFUSED, "InvalidRamRoleNotFound"),
-        ("InvalidAccountStatus.NotEnoughBalance", 403, Verdict.REFUSED, None),
-        ("SomethingNew", 400, Verdict.REFUSED, "SomethingNew"),
+        ("DryRunOperation", 400, DryRunVerdict.PASSED, ""),
+        ("OperationDenied.NoStock", 403, DryRunVerdict.PASSED, ""),
+        ("QuotaExceed.ElasticQuota", 403, DryRunVerdict.PASSED, ""),
+        ("Throttling.User", 400, DryRunVerdict.RETRY, "CloudUnreachable"),
+        ("InternalError", 500, DryRunVerdict.RETRY, "CloudUnreachable"),
+        ("", 0, DryRunVerdict.RETRY, "CloudUnreachable"),
+        ("Forbidden.RAM", 403, DryRunVerdict.FAILED, "RunInstancesAuthCheckFailed"),
+        ("InvalidRamRole.NotFound", 404, DryRunVerdict.REFUSED, "InvalidRamRoleNotFound"),
+        ("InvalidAccountStatus.NotEnoughBalance", 403, DryRunVerdict.REFUSED, None),
+        ("SomethingNew", 400, DryRunVerdict.REFUSED, "SomethingNew"),
     ],
 )
 def test_what_a_dry_run_is_answered_with_is_judged(code, status, verdict, reason):
-    outcome = judge(ApiError(code, "m", "R", status, action="ecs:RunInstances"))
+    outcome = dry_run_outcome(ApiError(code, "m", "R", status, action="ecs:RunInstances"))
 
     assert outcome.verdict is verdict
     assert reason is None or outcome.reason == reason
@@ -155,7 +155,7 @@ def test_a_launch_that_is_not_permitted_is_said_of_the_node_class(make_process, 
     ],
 )
 def test_a_refusal_names_the_field_that_it_is_about(code, field):
-    outcome = judge(ApiError(code, "m", "R", 404, action="ecs:RunInstances"))
+    outcome = dry_run_outcome(ApiError(code, "m", "R", 404, action="ecs:RunInstances"))
 
     assert outcome.message == f"{field}: launches would be refused: ecs:RunInstances: {code}: m"
 

@@ -1,4 +1,4 @@
-"""What the core writes of an ECSNodeClass, and when it looks again (acceptance cases 17, 19 to 22 and 25)."""
+"""Tests the core's writes of an ECSNodeClass (cases 17, 19 to 22 and 25)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
-from karpenter_core.controllers.reconciler import Runtime
-from karpenter_core.testing.machines import node_claim
+from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.testing.state_builders import node_claim
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.hashing import hash_node_class
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
@@ -87,9 +87,11 @@ def server():
 @pytest.fixture
 def controller(process, server):
     return NodeClassController(
-        hands=SimpleNamespace(feed=server, writer=server, publish=server.notices.append),
+        writer=SimpleNamespace(
+            cluster_state=server, kube_writer=server, publish=server.notices.append
+        ),
         providers=Hooks(process),
-        runtime=Runtime(clock=process.clock, new_id=lambda: "id", metrics=Metrics()),
+        runtime=ControllerRuntime(clock=process.clock, new_id=lambda: "id", metrics=Metrics()),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from karpenter_provider_alibabacloud.codes import ApiError
-from karpenter_provider_alibabacloud.sdk import Clients
+from karpenter_provider_alibabacloud.sdk import CloudClients
 from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 REGION = {"RegionId": "cn-hangzhou"}
@@ -52,7 +52,7 @@ class Launch:
     """Makes machines."""
 
     cloud: SimulatedAlibabaCloud
-    clients: Clients
+    clients: CloudClients
 
     @property
     def owned(self):

@@ -1,4 +1,4 @@
-"""What the demo plays on: what it asks for fits, and it sees what was bought and what goes."""
+"""Tests the demo's cloud: launches, instances and terminations."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ def test_a_purchase_tells_what_was_sold_out_and_what_was_bought_instead(cloud, d
 
     launch.group("ecs.c7.large", "ecs.g7.large", spot=True, count=2, zones="b")
 
-    (purchase,) = demo.purchases()
+    (purchase,) = demo.launch_calls()
     assert purchase.action == "CreateAutoProvisioningGroup"
     assert purchase.sold_out == [offering("ecs.c7.large", "b", "spot")]
     assert purchase.bought == {offering("ecs.g7.large", "b", "spot"): 2}
-    machines = demo.machines()
-    assert [it.offering for it in machines.values()] == [*purchase.bought] * 2
-    assert len(demo.held()) == 3
+    instances = demo.instances()
+    assert [it.offering for it in instances.values()] == [*purchase.bought] * 2
+    assert len(demo.list_resources()) == 3
 
 
 def test_an_interrupted_machine_is_gone_when_it_was_said(cloud, demo, launch):
     launch.group("ecs.g7.large", spot=True, zones="b")
-    (name,) = demo.machines()
+    (name,) = demo.instances()
 
     end = demo.interrupt(name)
 
     assert end - cloud.time() > timedelta(minutes=4)
     cloud.time.advance((end - cloud.time()).total_seconds() + 1)
-    assert demo.machines() == {}
-    assert not demo.held()
+    assert demo.instances() == {}
+    assert not demo.list_resources()
 
 
 def test_the_environment_leads_a_provider_to_it():

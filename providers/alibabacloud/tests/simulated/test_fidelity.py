@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_simulated_alibabacloud.clusters import NodePool
+from karpenter_simulated_alibabacloud.clusters import AckNodePool
 from karpenter_simulated_alibabacloud.fidelity import departures
-from karpenter_simulated_alibabacloud.parameters import Parameters
+from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
 REGION = {"RegionId": "cn-hangzhou"}
 
@@ -34,7 +34,9 @@ def calls(cloud, launch):
     cloud.images.add("own", family="mine", tags={"a": "b"})
     cluster = cloud.clusters.get(cloud.world.cluster)
     cluster.node_pools.append(
-        NodePool(id="np1", name="gone", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}])
+        AckNodePool(
+            id="np1", name="gone", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}]
+        )
     )
     cloud.stop_instance(started)
     at = {"ClusterId": cloud.world.cluster}
@@ -99,7 +101,7 @@ def test_every_answer_is_one_that_the_sdk_knows(cloud, calls, launch):
     found = {name: departures(*name.split(":"), answer) for name, answer in launched.items()}
     order = [name for name in calls if name not in _LAST] + list(_LAST)
     for name in order:
-        answer = cloud.handlers[name](Parameters(calls[name]))
+        answer = cloud.handlers[name](RequestParameters(calls[name]))
         found[name] = departures(*name.split(":"), answer)
 
     assert {name: each for name, each in found.items() if each} == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_simulated_alibabacloud.pools import Pool
+from karpenter_simulated_alibabacloud.pools import InstancePool
 
 
 def test_the_cheapest_pool_gives_the_machine(cloud, launch):
@@ -26,7 +26,7 @@ def test_a_pool_that_is_sold_out_is_told_and_the_next_gives_the_machine(cloud, l
 
 
 def test_stock_that_does_not_suffice_gives_what_there_is(cloud, launch):
-    cloud.capacity.stock(Pool(), 3)
+    cloud.capacity.stock(InstancePool(), 3)
 
     group = launch.group("ecs.g7.large", count=8, zones="bg")
 
@@ -36,7 +36,7 @@ def test_stock_that_does_not_suffice_gives_what_there_is(cloud, launch):
 
 
 def test_a_group_with_a_minimum_gives_that_or_nothing(cloud, launch):
-    cloud.capacity.stock(Pool(), 3)
+    cloud.capacity.stock(InstancePool(), 3)
 
     assert launch.group("ecs.g7.large", count=8, zones="bg", MinTargetCapacity="7").ids == []
     assert len(launch.group("ecs.g7.large", count=8, zones="bg", MinTargetCapacity="6").ids) == 6
@@ -65,8 +65,8 @@ def test_diversified_groups_spread_over_zones(cloud, launch):
 
 
 def test_capacity_optimized_groups_take_where_there_is_most(cloud, launch):
-    cloud.capacity.stock(Pool(zone="cn-hangzhou-b"), 5)
-    cloud.capacity.stock(Pool(zone="cn-hangzhou-g"), 50)
+    cloud.capacity.stock(InstancePool(zone="cn-hangzhou-b"), 5)
+    cloud.capacity.stock(InstancePool(zone="cn-hangzhou-g"), 50)
 
     group = launch.group(
         "ecs.g7.large", spot=True, zones="bg", SpotAllocationStrategy="capacity-optimized"

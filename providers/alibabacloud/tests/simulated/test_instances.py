@@ -205,7 +205,7 @@ def test_a_vswitch_without_addresses_takes_no_machine(cloud, launch, code):
 
 def test_pods_take_addresses_too_when_it_is_told_so(cloud, launch):
     before = free(cloud)
-    cloud.behaviour.addresses_per_machine = None
+    cloud.behaviour.addresses_per_instance = None
 
     launch.run("ecs.g7.large")
 
@@ -223,9 +223,9 @@ def test_a_quota_is_for_one_capacity_type(cloud, launch, code):
 
 
 def test_a_run_gives_all_or_the_minimum_that_is_asked_for(cloud, launch, code):
-    from karpenter_simulated_alibabacloud.pools import Pool
+    from karpenter_simulated_alibabacloud.pools import InstancePool
 
-    cloud.capacity.stock(Pool(), 3)
+    cloud.capacity.stock(InstancePool(), 3)
 
     assert code(launch.run, Amount=5) == "OperationDenied.NoStock"
     assert len(launch.run(Amount=5, MinAmount=2)) == 3

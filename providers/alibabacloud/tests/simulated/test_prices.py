@@ -1,4 +1,4 @@
-"""What the simulated Alibaba Cloud asks for machines."""
+"""Tests the prices of the simulated Alibaba Cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider reads of the simulated Alibaba Cloud, through the SDKs."""
+"""Tests reads of the simulated Alibaba Cloud through the SDKs."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ def test_one_zone_of_the_region_has_no_spot(cloud, clients):
 
 
 def test_stock_is_told_as_it_was_said(cloud, clients):
-    cloud.catalogue.tell("ClosedWithStock", instance_type="ecs.g7.*", zone="cn-hangzhou-b")
-    cloud.catalogue.tell("WithoutStock", instance_type="ecs.g7.large", zone="cn-hangzhou-b")
+    cloud.catalogue.set_reported_stock(
+        "ClosedWithStock", instance_type="ecs.g7.*", zone="cn-hangzhou-b"
+    )
+    cloud.catalogue.set_reported_stock(
+        "WithoutStock", instance_type="ecs.g7.large", zone="cn-hangzhou-b"
+    )
     cloud.catalogue.withdraw(instance_type="ecs.g7.xlarge", zone="cn-hangzhou-b")
 
     answer = clients.ecs.call(

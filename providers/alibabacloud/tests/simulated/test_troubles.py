@@ -1,4 +1,4 @@
-"""What goes wrong in the simulated Alibaba Cloud on demand, and what its log says of it."""
+"""Tests faults of the simulated Alibaba Cloud, and its log."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from karpenter_core.provider.kit.simulated.faults import CloudError
-from karpenter_core.provider.kit.simulated.rates import Rate
+from karpenter_core.provider.kit.simulated.rates import CallRate
 from karpenter_provider_alibabacloud.codes import ApiError
-from karpenter_provider_alibabacloud.sdk import Clients, Limits
-from karpenter_simulated_alibabacloud.signatures import SignatureCheck
+from karpenter_provider_alibabacloud.sdk import ClientLimits, CloudClients
+from karpenter_simulated_alibabacloud.signatures import SignatureMode
 from karpenter_simulated_alibabacloud.throttling import ALIBABA_CLOUD_RATES
 
 REGION = {"RegionId": "cn-hangzhou"}
@@ -25,13 +25,13 @@ def regions(clients):
 
 @pytest.fixture
 def impatient(cloud):
-    with Clients(
+    with CloudClients(
         region="cn-hangzhou",
         endpoint_ecs=cloud.endpoint,
         endpoint_vpc=cloud.endpoint,
         endpoint_cs=cloud.endpoint,
         protocol="http",
-        limits=Limits(read_seconds=0.2),
+        limits=ClientLimits(read_seconds=0.2),
         sleep=lambda _seconds: None,
     ) as made:
         yield made
@@ -101,7 +101,7 @@ def test_a_silent_cloud_lets_the_caller_wait_for_its_own_limit(cloud, impatient,
 
 def test_calls_are_throttled_by_buckets_that_fill_again(cloud, launch, code):
     cloud.tell_retry_after(70)
-    cloud.throttling.set({"ecs:RunInstances": Rate(bucket=2, refill=1)})
+    cloud.throttling.set({"ecs:RunInstances": CallRate(bucket=2, refill=1)})
     launch.run()
     launch.run()
 
@@ -160,7 +160,7 @@ def test_the_classic_form_of_calls_and_form_bodies_are_understood(cloud):
 
 
 def test_right_signatures_are_taken(cloud, clients, regions):
-    cloud.signatures.check_kind = SignatureCheck.STRICT
+    cloud.signatures.check_kind = SignatureMode.STRICT
 
     assert regions()
     assert clients.ack.call("DescribeClusterDetail", {"ClusterId": cloud.world.cluster})
@@ -175,7 +175,7 @@ def test_right_signatures_are_taken(cloud, clients, regions):
     ],
 )
 def test_wrong_signatures_are_refused(cloud, monkeypatch, impatient, code, key, secret, expected):
-    cloud.signatures.check_kind = SignatureCheck.STRICT
+    cloud.signatures.check_kind = SignatureMode.STRICT
     monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", key)
     monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", secret)
 
@@ -183,11 +183,11 @@ def test_wrong_signatures_are_refused(cloud, monkeypatch, impatient, code, key, 
 
 
 def test_a_request_without_a_signature_is_refused_when_there_must_be_one(cloud):
-    from karpenter_simulated_alibabacloud.signatures import Signatures
-    from karpenter_simulated_alibabacloud.wire import Request as Sent
+    from karpenter_simulated_alibabacloud.protocol import HttpRequest as Sent
+    from karpenter_simulated_alibabacloud.signatures import SignatureChecker
 
-    signatures = Signatures(cloud.time)
-    signatures.check_kind = SignatureCheck.PRESENT
+    signatures = SignatureChecker(cloud.time)
+    signatures.check_kind = SignatureMode.PRESENT
 
     with pytest.raises(CloudError, match=r"MissingParameter\.Signature"):
         signatures.check(Sent(method="POST", path="/", query="", headers={}))
@@ -211,7 +211,7 @@ def test_a_machine_is_told_of_its_region_and_of_its_end(cloud, launch):
 
 def test_a_region_can_be_as_large_as_real_ones(cloud):
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
-    from karpenter_simulated_alibabacloud.parameters import Parameters
+    from karpenter_simulated_alibabacloud.parameters import RequestParameters
     from karpenter_simulated_alibabacloud.types import generated_types
     from karpenter_simulated_alibabacloud.world import WorldPlan
 
@@ -221,7 +221,7 @@ def test_a_region_can_be_as_large_as_real_ones(cloud):
         plan=WorldPlan(region_zones=tuple("abcdefghij"), zones=tuple("abcdefghij")),
     ) as large:
         answer = large.handlers["ecs:DescribeAvailableResource"](
-            Parameters({"RegionId": "cn-beijing", "DestinationResource": "InstanceType"})
+            RequestParameters({"RegionId": "cn-beijing", "DestinationResource": "InstanceType"})
         )
 
     zones = answer["AvailableZones"]["AvailableZone"]
@@ -238,7 +238,7 @@ def test_a_region_can_be_as_large_as_real_ones(cloud):
 
 def test_a_request_that_is_sent_twice_is_refused(cloud, clients):
     """As the cloud hears it: the same nonce comes again."""
-    cloud.signatures.check_kind = SignatureCheck.STRICT
+    cloud.signatures.check_kind = SignatureMode.STRICT
     heard = []
     check = cloud.signatures.check
 

@@ -1,1 +1,1 @@
-"""EC2NodeClass: what users write, what is found, and what the API server enforces."""
+"""The EC2NodeClass API: spec, status, and the rules of its CRD."""

@@ -1,4 +1,4 @@
-"""AMI families, and the aliases (`al2023@latest`) that name images of one."""
+"""AMI families, and the aliases (`al2023@latest`) that name their images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ALIAS_FAMILIES", "AmiAlias", "AmiFamily", "parse_alias"]
 
 
 class AmiFamily(StrEnum):
-    """How a node is bootstrapped; values are those of `spec.amiFamily`."""
+    """The way a node is bootstrapped; values are those of `spec.amiFamily`."""
 
     AL2 = "AL2"
     AL2023 = "AL2023"

@@ -1,4 +1,4 @@
-"""EC2NodeClass (`karpenter.k8s.aws/v1`): what EC2 instances of a NodePool are like.
+"""The EC2NodeClass resource (`karpenter.k8s.aws/v1`) and its spec.
 
 Fields, bounds, patterns and defaults are those of Karpenter's own CRD, so that its manifests mean
 the same here; `tests/published_fields.json` has them. Models read leniently, as the core's do:
@@ -16,7 +16,7 @@ from karpenter_core.api.cel import CEL
 from karpenter_core.api.facets import Facets
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_provider_aws.api.families import ALIAS_FAMILIES, AmiAlias, AmiFamily, parse_alias
-from karpenter_provider_aws.api.found import (
+from karpenter_provider_aws.api.node_class_status import (
     Ami,
     CapacityReservation,
     EC2NodeClassStatus,
@@ -73,7 +73,7 @@ _RESTRICTED_LIST: Final = ", ".join(f"'{key}'" for key in RESTRICTED_TAGS)
 
 
 class EC2NodeClassSpec(Model):
-    """What is wanted of the instances."""
+    """Desired configuration of the instances."""
 
     cel: ClassVar = (
         CEL(
@@ -96,23 +96,23 @@ class EC2NodeClassSpec(Model):
         Facets(max_items=MAX_TERMS, required=True),
         CEL("self.size() != 0", "at least one term is needed"),
     ] = ()
-    """Which subnets instances are put into."""
+    """Terms that select the subnets of the instances."""
     security_group_selector_terms: Annotated[
         tuple[SecurityGroupTerm, ...],
         Facets(max_items=MAX_TERMS, required=True),
         CEL("self.size() != 0", "at least one term is needed"),
     ] = ()
-    """Which security groups instances are in."""
+    """Terms that select the security groups of the instances."""
     capacity_reservation_selector_terms: Annotated[
         tuple[CapacityReservationTerm, ...], Facets(max_items=MAX_TERMS)
     ] = ()
-    """Which capacity reservations instances may be launched into."""
+    """Terms that select the capacity reservations that instances may be launched into."""
     placement_group_selector: PlacementGroupSelector | None = None
     """The placement group that instances are launched into."""
     associate_public_ip_address: bool | None = None
     """Whether instances get a public address; unset, the subnet decides."""
     ip_prefix_count: Annotated[int | None, Facets(format="int32", minimum=0)] = None
-    """How many address prefixes an interface gets at launch (IPv4, or IPv6 on an IPv6 cluster)."""
+    """Number of address prefixes of an interface at launch (IPv4, or IPv6 on an IPv6 cluster)."""
     ami_selector_terms: Annotated[
         tuple[AmiTerm, ...],
         Facets(min_items=1, max_items=MAX_TERMS, required=True),
@@ -121,11 +121,11 @@ class EC2NodeClassSpec(Model):
             "a term with an alias must be the only one",
         ),
     ] = ()
-    """Which machine images instances run; of those that fit an instance type the newest."""
+    """Terms that select machine images; an instance runs the newest image that fits its type."""
     ami_family: Annotated[str, Facets(enum=tuple(family.value for family in AmiFamily))] = ""
-    """How nodes are bootstrapped; unset, the family of the alias."""
+    """Bootstrap of the nodes; by default the family of the alias."""
     user_data: str = ""
-    """What runs at the first boot, merged with what bootstraps the node as the family can."""
+    """User data of the first boot, merged with the node's bootstrap in the way of the family."""
     role: Annotated[str, CEL("self != ''", "role may not be empty")] = ""
     """The IAM role of the nodes; an instance profile is made for it."""
     instance_profile: Annotated[str, CEL("self != ''", "instanceProfile may not be empty")] = ""
@@ -161,7 +161,7 @@ class EC2NodeClassSpec(Model):
     ] = ()
     """Volumes of the instances; unset, what the family's images need."""
     instance_store_policy: Annotated[str, Facets(enum=("RAID0",))] = ""
-    """What is done with local disks: RAID0 makes them one, which pods get as ephemeral storage."""
+    """Use of local disks: RAID0 joins them to one, which pods get as ephemeral storage."""
     network_interfaces: Annotated[
         tuple[NetworkInterface, ...],
         Facets(max_items=150),
@@ -187,17 +187,17 @@ class EC2NodeClassSpec(Model):
     metadata_options: MetadataOptions = MetadataOptions()
     """The instance metadata service."""
     connection_tracking: ConnectionTracking | None = None
-    """How long security groups remember idle connections."""
+    """Idle timeouts of tracked connections in security groups."""
     context: str = ""
     """Reserved word of EC2 that is passed with every CreateFleet."""
     cpu_options: CpuOptions | None = None
-    """How the processor is set up."""
+    """Options of the processor."""
     enclave_options: EnclaveOptions | None = None
     """Nitro Enclaves."""
 
 
 class EC2NodeClass(NodeClass):
-    """What EC2 instances are like: network, image, volumes, tags and kubelet."""
+    """EC2NodeClass configures EC2 instances: network, image, volumes, tags and kubelet."""
 
     resource: ClassVar[CustomResource] = CustomResource(
         group=GROUP,
@@ -226,7 +226,7 @@ class EC2NodeClass(NodeClass):
 
     @property
     def ami_family(self) -> AmiFamily:
-        """How nodes are bootstrapped: as the spec says, else by the alias, else Custom.
+        """Return the family that bootstraps nodes: of the spec, else of the alias, else Custom.
 
         A family that we do not know (of an object from another CRD) is Custom too: the user's own
         text bootstraps the node.

@@ -1,4 +1,4 @@
-"""What an instance gets beside network and image: volumes, interfaces, metadata service, CPU."""
+"""Models of volumes, interfaces, metadata and CPU options in the spec."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BlockDevice(Model):
     volume_initialization_rate: Annotated[
         int | None, Facets(format="int32", minimum=100, maximum=300)
     ] = None
-    """How fast the snapshot is loaded, in MiB per second."""
+    """Speed at which the snapshot is loaded, in MiB per second."""
     volume_size: Annotated[str, Facets(pattern=_VOLUME_SIZE)] = ""
     """Size in Gi, G, Ti or T: 1Gi to 59000Gi."""
     volume_type: Annotated[
@@ -69,7 +69,7 @@ class BlockDevice(Model):
 
     @property
     def size_bytes(self) -> int | None:
-        """What `volume_size` says; None when it is absent, or no size that a volume can have."""
+        """The size in `volume_size`; None when it is absent, or no size that a volume can have."""
         try:
             size = int(parse_quantity(self.volume_size)) if self.volume_size else 0
         except ValueError:
@@ -95,9 +95,9 @@ class NetworkInterface(Model):
     """An interface that every instance gets."""
 
     network_card_index: Annotated[int, Facets(format="int32", minimum=0)]
-    """Which network card."""
+    """Index of the network card."""
     device_index: Annotated[int, Facets(format="int32", minimum=0)]
-    """Which device of the card."""
+    """Index of the device on the card."""
     interface_type: Annotated[str, Facets(enum=("interface", "efa-only"))]
     """An interface with addresses, or one for the Elastic Fabric Adapter alone."""
 
@@ -112,13 +112,13 @@ class MetadataOptions(Model):
     )
     """Whether it answers on IPv6."""
     http_put_response_hop_limit: Annotated[int, Facets(format="int64", minimum=1, maximum=64)] = 1
-    """How many hops an answer may travel: with 1, pods in their own network get no token."""
+    """Maximum number of hops of a response: with 1, pods in their own network get no token."""
     http_tokens: Annotated[str, Facets(enum=("required", "optional"))] = "required"
     """Whether a token is needed (IMDSv2)."""
 
 
 class ConnectionTracking(Model):
-    """How long security groups remember idle connections, in seconds."""
+    """Idle timeouts of tracked connections in security groups, in seconds."""
 
     cel: ClassVar = (
         CEL(
@@ -140,7 +140,7 @@ class ConnectionTracking(Model):
 
 
 class CpuOptions(Model):
-    """How the processor is set up."""
+    """Options of the processor."""
 
     nested_virtualization: Annotated[str, Facets(enum=_SWITCH)] = ""
     """Whether virtual machines can run inside; limits the instance types to those that can."""

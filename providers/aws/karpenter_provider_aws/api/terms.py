@@ -1,4 +1,4 @@
-"""Selector terms: which subnets, groups, images and reservations a NodeClass means.
+"""Selector terms for subnets, groups, images and reservations.
 
 Terms of a list are alternatives; what stands in one term must hold together.
 """
@@ -139,7 +139,7 @@ class AmiTerm(Model):
     name: str = ""
     """Name of the images in EC2, which is not their tag Name; may hold wildcards."""
     owner: str = ""
-    """Who owns the images: an account, self, amazon or aws-marketplace."""
+    """Owner of the images: an account, self, amazon or aws-marketplace."""
     ssm_parameter: str = ""
     """Name or ARN of an SSM parameter that holds the id of an image."""
 

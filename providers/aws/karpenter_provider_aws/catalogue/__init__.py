@@ -1,1 +1,1 @@
-"""What a region sells: facts of instance types, what nodes of them hold, and their offerings."""
+"""The instance type catalogue: type facts, node capacity and offerings."""

@@ -1,4 +1,4 @@
-"""What a node of an instance type holds."""
+"""Computes the capacity of a node of an instance type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass, NetworkInterface
     from karpenter_provider_aws.families.traits import FamilyTraits
-    from karpenter_provider_aws.type_facts import InstanceTypeInfo
+    from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
 
 __all__ = ["capacity_of", "ephemeral_storage_bytes", "estimated_memory_bytes"]
 

@@ -1,11 +1,12 @@
-"""How an instance type can be bought now.
+"""Builds the current offerings of an instance type.
 
-Offerings come out of a chain of resolvers, each of which is given what the one before it made: on-demand
-and spot first, then reservations, then the partitions of a placement group, then what an extension adds.
-Resolvers are plain functions of the type as one NodeClass sees it and of the market at that moment.
+Offerings come out of a chain of resolvers, each of which gets the result of the one before it:
+on-demand and spot first, then reservations, then the partitions of a placement group, then what an
+extension adds. Resolvers are plain functions of the type as one NodeClass sees it and of the market
+at that moment.
 
-Only zones are offered in which the type is sold and the NodeClass has a subnet (rule PC-022); what
-cannot be had there just now is listed as unavailable.
+A type is offered only in zones that sell it and in which the NodeClass has a subnet (rule PC-022);
+an offering without capacity at the moment is listed as unavailable.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT, ZONE
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
-from karpenter_core.provider.kit.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws import labels
 from karpenter_provider_aws.catalogue.requirements import PARTITION, interruptible_text, is_any_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from karpenter_core.provider.kit.unavailable import Shortages
+    from karpenter_core.provider.kit.unavailable_offerings import UnavailableSnapshot
     from karpenter_provider_aws.api.nodeclass import CapacityReservation
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+    from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
 
 __all__ = [
     "RESOLVERS",
-    "Market",
+    "MarketState",
     "OfferingResolver",
     "PriceList",
-    "SoldType",
+    "PurchasableType",
     "ZoneSubnets",
     "base_offerings",
     "partitioned_offerings",
@@ -40,12 +41,12 @@ __all__ = [
 ]
 
 _RESERVED_DISCOUNT: Final = 10_000_000
-"""What is paid for in any case is as good as free, and yet a smaller machine is cheaper."""
+"""Reserved capacity is paid for anyway, so almost free; a smaller type is still cheaper."""
 _EXPIRING: Final = "expiring"
 
 
 class PriceList(Protocol):
-    """What is asked of `prices.Prices`."""
+    """The methods of `prices.RegionPrices` that the catalogue uses."""
 
     @property
     def currency(self) -> str:
@@ -74,44 +75,44 @@ class ZoneSubnets(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SoldType:
+class PurchasableType:
     """An instance type as one NodeClass may buy it."""
 
     name: str
     zones: tuple[ZoneSubnets, ...]
-    """Where it is sold and the NodeClass has a subnet; sorted."""
+    """Zones that sell the type and have a subnet of the NodeClass; sorted."""
     capacity_types: tuple[str, ...]
     """`on-demand` and `spot`, as far as it is sold so; sorted."""
     is_compatible: bool = True
     reservations: tuple[CapacityReservation, ...] = ()
     """Of this type; sorted by id."""
-    group: PlacementGroup | None = None
+    group: DescribedPlacementGroup | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
-    """What of a region's offerings can be had at one moment, and for how much."""
+class MarketState:
+    """Prices, stock and reservations of a region at one moment."""
 
     prices: PriceList
-    shortages: Shortages
+    shortages: UnavailableSnapshot
     reserved_left: Callable[[str], int]
-    """How many machines are left of a reservation, by its id."""
+    """Number of instances left of each reservation, by its id."""
     shifted_zones: frozenset[str] = frozenset()
     """Ids of zones that traffic is shifted away from."""
 
 
 OfferingResolver: TypeAlias = (
-    "Callable[[SoldType, tuple[Offering, ...], Market], tuple[Offering, ...]]"
+    "Callable[[PurchasableType, tuple[Offering, ...], MarketState], tuple[Offering, ...]]"
 )
 
 
 def base_offerings(
-    sold: SoldType, offerings: tuple[Offering, ...], market: Market
+    sold: PurchasableType, offerings: tuple[Offering, ...], market: MarketState
 ) -> tuple[Offering, ...]:
     """Add one offering for each zone and capacity type, reservations apart.
 
     A price that is not known makes an offering unavailable. It still has one, the on-demand price
-    if there is one: that is what such a machine costs at most, should one be running.
+    if there is one: that is what such an instance costs at most, should one be running.
     """
     on_demand = market.prices.on_demand(sold.name)
     added: list[Offering] = []
@@ -135,7 +136,7 @@ def base_offerings(
 
 
 def reserved_offerings(
-    sold: SoldType, offerings: tuple[Offering, ...], market: Market
+    sold: PurchasableType, offerings: tuple[Offering, ...], market: MarketState
 ) -> tuple[Offering, ...]:
     """Add one offering for each reservation of the type."""
     if not sold.reservations:
@@ -166,7 +167,7 @@ def reserved_offerings(
 
 
 def partitioned_offerings(
-    sold: SoldType, offerings: tuple[Offering, ...], market: Market
+    sold: PurchasableType, offerings: tuple[Offering, ...], market: MarketState
 ) -> tuple[Offering, ...]:
     """Offer each partition of a partition placement group on its own."""
     group = sold.group
@@ -178,7 +179,9 @@ def partitioned_offerings(
             offering,
             requirements=_in_partition(offering.requirements, partition),
             available=offering.available
-            and OfferingMark(sold.name, offering.zone, offering.capacity_type, group.id, partition)
+            and UnavailableOffering(
+                sold.name, offering.zone, offering.capacity_type, group.id, partition
+            )
             not in market.shortages.offerings,
         )
         for offering in offerings
@@ -195,11 +198,11 @@ RESOLVERS: Final[tuple[OfferingResolver, ...]] = (
 
 
 def _is_sold_out(
-    sold: SoldType, zone: ZoneSubnets, capacity_type: str, shortages: Shortages
+    sold: PurchasableType, zone: ZoneSubnets, capacity_type: str, shortages: UnavailableSnapshot
 ) -> bool:
     if shortages.is_empty:
         return False
-    mark = OfferingMark(
+    mark = UnavailableOffering(
         sold.name, zone.zone, capacity_type, "" if sold.group is None else sold.group.id
     )
     return shortages.is_unavailable(mark, zone.subnets)

@@ -1,4 +1,4 @@
-"""What a node keeps from its pods."""
+"""Computes a node's overhead: resources that its pods cannot use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY
 from karpenter_core.provider.catalogue import Overhead
-from karpenter_core.provider.kit.reserved import (
-    kept_amounts,
-    kept_threshold,
+from karpenter_core.provider.kit.kubelet_reserved import (
+    eviction_threshold_of_field,
+    reserved_amounts,
     reserved_by_brackets,
 )
 
@@ -60,10 +60,10 @@ def overhead_of(
         EPHEMERAL_STORAGE: _STORAGE_BYTES,
     }
     return Overhead(
-        kube_reserved=default | kept_amounts(kube_reserved, field=f"{_FIELD}.kubeReserved"),
-        system_reserved=kept_amounts(system_reserved, field=f"{_FIELD}.systemReserved"),
+        kube_reserved=default | reserved_amounts(kube_reserved, field=f"{_FIELD}.kubeReserved"),
+        system_reserved=reserved_amounts(system_reserved, field=f"{_FIELD}.systemReserved"),
         eviction_threshold={
-            resource: kept_threshold(
+            resource: eviction_threshold_of_field(
                 eviction_hard.get(signal, usual),
                 capacity[resource],
                 field=f"{_FIELD}.evictionHard.{signal}",

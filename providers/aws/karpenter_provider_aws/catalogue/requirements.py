@@ -1,8 +1,8 @@
-"""Which labels nodes of an instance type have.
+"""Computes the labels that nodes of an instance type have.
 
-Every well-known label is defined, as absent where it does not apply, so that a pod that asks for a GPU
-is told why no other type will do. What follows from the type alone is the same for every NodeClass and
-is shared between them.
+Every well-known label is defined, as absent where it does not apply, so that the error of a pod
+that asks for a GPU names the reason why no other type fits. Requirements that follow from the type
+alone are the same for every NodeClass and shared between them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from karpenter_provider_aws.api.nodeclass import CapacityReservation, Subnet
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+    from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
     from karpenter_provider_aws.families.traits import FamilyTraits
-    from karpenter_provider_aws.type_facts import InstanceTypeInfo
+    from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
 
 __all__ = [
     "PARTITION",
-    "RequirementSets",
+    "TypeRequirements",
     "Values",
+    "family_values",
     "group_values",
     "instance_labels",
     "interruptible_text",
     "is_any_of",
-    "machine_values",
     "type_requirements",
     "zone_values",
 ]
@@ -145,7 +145,7 @@ Values: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Labels and the values each may have; none stands for a label that is absent."""
 
 
-def machine_values(
+def family_values(
     info: InstanceTypeInfo, traits: FamilyTraits, reservations: Sequence[CapacityReservation]
 ) -> Values:
     """Return what a family and the reservations of a type say of its nodes."""
@@ -183,7 +183,7 @@ def zone_values(subnets: Sequence[Subnet]) -> Values:
     )
 
 
-def group_values(group: PlacementGroup | None) -> Values:
+def group_values(group: DescribedPlacementGroup | None) -> Values:
     """Return the labels that nodes in a placement group have; absent outside of one."""
     partitions = group.partitions if group is not None and group.strategy == PARTITION else 0
     return (
@@ -196,7 +196,7 @@ def group_values(group: PlacementGroup | None) -> Values:
 
 
 @final
-class RequirementSets:
+class TypeRequirements:
     """The requirements of a region's types; callable from any thread.
 
     NodeClasses with the same zones and family share the sets of a thousand types.

@@ -1,6 +1,6 @@
-"""What the types of a region are to one NodeClass, whatever they cost.
+"""Resolves a region's types for one NodeClass, without prices.
 
-Of values alone: the same region and NodeClass give the same result in every process.
+Pure functions of values: the same region and NodeClass give the same result in every process.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import BadInputError
 from karpenter_provider_aws.catalogue.capacity import capacity_of, estimated_memory_bytes
-from karpenter_provider_aws.catalogue.offerings import SoldType, ZoneSubnets
+from karpenter_provider_aws.catalogue.offerings import PurchasableType, ZoneSubnets
 from karpenter_provider_aws.catalogue.overhead import overhead_of
 from karpenter_provider_aws.catalogue.requirements import (
+    family_values,
     group_values,
-    machine_values,
     zone_values,
 )
 from karpenter_provider_aws.families.traits import TRAITS
-from karpenter_provider_aws.kubelet.numbers import (
+from karpenter_provider_aws.kubelet.sizing import (
     eni_limited_pods,
-    kubelet_numbers,
+    kubelet_sizing,
     read_kubelet_options,
 )
 from karpenter_provider_aws.type_compatibility import efa_only_interfaces, incompatibility
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import Resources
     from karpenter_core.provider.catalogue import Overhead, Requirements
     from karpenter_provider_aws.api.nodeclass import CapacityReservation, EC2NodeClass, Subnet
-    from karpenter_provider_aws.catalogue.fetch import Region
-    from karpenter_provider_aws.catalogue.requirements import RequirementSets, Values
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
-    from karpenter_provider_aws.kubelet.numbers import Evaluate, KubeletNumbers
+    from karpenter_provider_aws.catalogue.region_types import RegionTypes
+    from karpenter_provider_aws.catalogue.requirements import TypeRequirements, Values
+    from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
+    from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
+    from karpenter_provider_aws.kubelet.sizing import Evaluate, KubeletSizing
     from karpenter_provider_aws.settings import AwsSettings
-    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
-__all__ = ["ResolvedType", "Resolver", "class_key"]
+__all__ = ["ResolvedType", "TypeResolver", "node_class_key"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedType:
     """An instance type for one NodeClass, without its offerings."""
 
-    sold: SoldType
+    sold: PurchasableType
     requirements: Requirements
     capacity: Resources
     overhead: Overhead
-    numbers: KubeletNumbers
-    """What its kubelet is told; `capacity` has the same number of pods."""
+    sizing: KubeletSizing
+    """The numbers of its kubelet; `capacity` has the same number of pods."""
 
 
-def class_key(node_class: EC2NodeClass, group: PlacementGroup | None) -> Hashable:
+def node_class_key(node_class: EC2NodeClass, group: DescribedPlacementGroup | None) -> Hashable:
     """Return a value that is equal for NodeClasses whose types are resolved alike.
 
     Images are not in it: what was learned of them is.
@@ -66,7 +66,7 @@ def class_key(node_class: EC2NodeClass, group: PlacementGroup | None) -> Hashabl
         node_class.ami_family,
         # Ordered by free addresses, which change with every launch.
         tuple(sorted((subnet.zone, subnet.zone_id, subnet.id) for subnet in status.subnets)),
-        tuple(sorted(status.capacity_reservations, key=_id_of)),
+        tuple(sorted(status.capacity_reservations, key=_reservation_id)),
         json.dumps(spec.kubelet, sort_keys=True),
         spec.block_device_mappings,
         spec.instance_store_policy,
@@ -80,16 +80,16 @@ def class_key(node_class: EC2NodeClass, group: PlacementGroup | None) -> Hashabl
 
 
 @final
-class Resolver:
+class TypeResolver:
     """Resolves the types of a region for one NodeClass."""
 
     def __init__(
         self,
         node_class: EC2NodeClass,
         settings: AwsSettings,
-        requirement_sets: RequirementSets,
+        requirement_sets: TypeRequirements,
         *,
-        group: PlacementGroup | None = None,
+        group: DescribedPlacementGroup | None = None,
         evaluate: Evaluate | None = None,
     ) -> None:
         """Raise BadInputError when `spec.kubelet` cannot be read."""
@@ -106,13 +106,13 @@ class Resolver:
         )
         reservations: dict[str, list[CapacityReservation]] = {}
         usable = node_class.status.capacity_reservations if settings.reserved_capacity else ()
-        for reservation in sorted(usable, key=_id_of):
+        for reservation in sorted(usable, key=_reservation_id):
             reservations.setdefault(reservation.instance_type, []).append(reservation)
         self._reservations: Final = {name: tuple(of) for name, of in reservations.items()}
         self._zones: Final[dict[tuple[str, ...], _Zones]] = {}
 
     def resolve(
-        self, region: Region, names: Iterable[str], memory_bytes: Mapping[str, int]
+        self, region: RegionTypes, names: Iterable[str], memory_bytes: Mapping[str, int]
     ) -> dict[str, ResolvedType]:
         """Resolve types of the region, by name in the order given.
 
@@ -140,7 +140,7 @@ class Resolver:
         if zones is None:
             zones = self._zones[sold_in] = self._zones_of(sold_in)
         reservations = self._reservations.get(info.name, ())
-        numbers = kubelet_numbers(
+        sizing = kubelet_sizing(
             info,
             self._node_class,
             self._options,
@@ -156,12 +156,12 @@ class Resolver:
             info,
             self._node_class,
             self._traits,
-            pods=numbers.pods,
+            pods=sizing.pods,
             memory_bytes=memory_bytes,
         )
-        values = machine_values(info, self._traits, reservations) + zones.values
+        values = family_values(info, self._traits, reservations) + zones.values
         return ResolvedType(
-            sold=SoldType(
+            sold=PurchasableType(
                 name=info.name,
                 zones=zones.zones,
                 capacity_types=tuple(c for c in (ON_DEMAND, SPOT) if c in info.usage_classes),
@@ -173,19 +173,19 @@ class Resolver:
             capacity=capacity,
             overhead=overhead_of(
                 capacity,
-                pods_reserved_for=self._pods_reserved_for(info, numbers),
-                kube_reserved=numbers.kube_reserved,
-                system_reserved=numbers.system_reserved,
+                pods_reserved_for=self._pods_reserved_for(info, sizing),
+                kube_reserved=sizing.kube_reserved,
+                system_reserved=sizing.system_reserved,
                 eviction_hard=self._options.eviction_hard,
             ),
-            numbers=numbers,
+            sizing=sizing,
         )
 
-    def _pods_reserved_for(self, info: InstanceTypeInfo, numbers: KubeletNumbers) -> int:
+    def _pods_reserved_for(self, info: InstanceTypeInfo, sizing: KubeletSizing) -> int:
         """Return for how many pods the images of the family keep memory."""
         if self._traits.kube_reserved_uses_eni_pods:
             return eni_limited_pods(info, reserved_enis=0, efa_only=self._efa_only)
-        return numbers.pods
+        return sizing.pods
 
     def _zones_of(self, sold_in: tuple[str, ...]) -> _Zones:
         subnets = tuple(subnet for subnet in self._subnets if subnet.zone in sold_in)
@@ -203,12 +203,12 @@ class Resolver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Zones:
-    """Where the NodeClass can launch a type, for all types that are sold in the same zones."""
+    """Zones in which the NodeClass can launch types that are sold in the same zones."""
 
     values: Values
     """Labels that follow from it, those of the placement group among them."""
     zones: tuple[ZoneSubnets, ...]
 
 
-def _id_of(reservation: CapacityReservation) -> str:
+def _reservation_id(reservation: CapacityReservation) -> str:
     return reservation.id

@@ -1,4 +1,4 @@
-"""Tables that no public API tells, shipped as JSON; `tools/` has what wrote them."""
+"""Loads the shipped tables; the scripts in `tools/` write them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ another currency.
 
 
 class NetworkLimits(NamedTuple):
-    """What an instance type's interfaces can do."""
+    """Limits of an instance type's network interfaces."""
 
     ipv4_per_interface: int
     branch_interfaces: int
-    """How many branch interfaces its trunk carries; 0 when it cannot have a trunk."""
+    """Number of branch interfaces of its trunk; 0 when it cannot have a trunk."""
 
 
 @cache

@@ -1,1 +1,1 @@
-"""What a NodeClass refers to in AWS, found by its selector terms."""
+"""Finds the AWS resources that a NodeClass selects."""

@@ -1,16 +1,16 @@
-"""The addresses of the cluster's services, which nodes of AL2023 must be told."""
+"""Reads the cluster's service network, which AL2023 nodes need."""
 
 from __future__ import annotations
 
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.discovery.call_errors import core_errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
 __all__ = ["ServiceNetwork"]
 
@@ -24,7 +24,7 @@ class ServiceNetwork:
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         *,
         cluster: str,
         known: Callable[[], Sequence[str]] = tuple[str, ...],
@@ -38,7 +38,7 @@ class ServiceNetwork:
 
     @property
     def cidr(self) -> str:
-        """What is known, without asking; empty when nothing is."""
+        """The CIDR if it is known without a call, else empty."""
         known = self._known()
         with self._lock:
             self._cidr = self._cidr or (known[0] if known else "")
@@ -48,12 +48,12 @@ class ServiceNetwork:
         """Return the CIDR, IPv4 or else IPv6; empty when the cluster has told none.
 
         Raises:
-            CloudProviderError: EKS refused or did not answer (`discovery.calls`).
+            CloudProviderError: EKS refused or did not answer (`discovery.call_errors`).
         """
         known = self.cidr
         if known:
             return known
-        with calling("eks:DescribeCluster"):
+        with core_errors_of("eks:DescribeCluster"):
             answer = self._clients.eks.describe_cluster(name=self._cluster)
         network = answer["cluster"].get("kubernetesNetworkConfig", {})
         cidr = network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr") or ""

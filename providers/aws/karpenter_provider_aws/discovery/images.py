@@ -1,8 +1,8 @@
-"""Machine images: which ones a NodeClass means, and which of them instances of a kind get.
+"""Selects the machine images of a NodeClass.
 
-An alias names images by public SSM parameters, one for each variant (GPU drivers, architecture); all
-other terms name images themselves. What the status lists is one image for each set of requirements:
-the newest that is not deprecated.
+An alias names images by public SSM parameters, one for each variant (GPU drivers, architecture);
+all other terms name images themselves. The status lists one image for each set of requirements: the
+newest that is not deprecated.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.families import AmiFamily
-from karpenter_provider_aws.api.found import Ami
-from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.api.node_class_status import Ami
+from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.discovery.queries import (
-    Filter,
-    Found,
-    Part,
-    Query,
-    absent_parts,
+    DescribeFilter,
+    DiscoveryQuery,
+    DiscoveryResult,
+    QueryTerm,
+    absent_terms,
     tag_filters,
     tag_text,
 )
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_provider_aws.api.families import AmiAlias
     from karpenter_provider_aws.api.nodeclass import AmiTerm, EC2NodeClass
-    from karpenter_provider_aws.discovery.parameters import Parameters
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.discovery.parameters import SsmParameterReader
+    from karpenter_provider_aws.sdk import CloudClients
 
 __all__ = [
-    "FoundImage",
-    "Images",
+    "DescribedImage",
+    "ImageReader",
     "RequirementSets",
     "image_queries",
     "minor_version",
@@ -60,14 +60,14 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
 _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 _DOOM: Final = datetime.max.replace(tzinfo=UTC)
 _DEFAULT_OWNERS: Final = ("self", "amazon")
-_AVAILABLE: Final = Filter("state", ("available",))
+_AVAILABLE: Final = DescribeFilter("state", ("available",))
 
 RequirementSets: TypeAlias = "tuple[tuple[RequirementSpec, ...], ...]"
-"""What machines an image is for, beside its architecture: those that meet any of these."""
+"""Requirements of an image beside its architecture: a type must meet any of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundImage:
+class DescribedImage:
     """An image as EC2 describes it."""
 
     id: str
@@ -107,37 +107,37 @@ def unsupported_alias(alias: AmiAlias, kubernetes_version: str) -> str:
 
 def image_queries(
     terms: Sequence[AmiTerm], parameters: Mapping[str, str | None]
-) -> tuple[tuple[Query, ...], tuple[str, ...]]:
+) -> tuple[tuple[DiscoveryQuery, ...], tuple[str, ...]]:
     """Return one query for each term with tags or a name, one for all ids, and useless terms.
 
     `parameters` are the values of the terms' SSM parameters, None for one that does not exist.
     """
-    queries: list[Query] = []
-    named: list[Part] = []
+    queries: list[DiscoveryQuery] = []
+    named: list[QueryTerm] = []
     useless: list[str] = []
     for index, term in enumerate(terms):
         where = f"{FIELD}[{index}]"
         if term.id:
-            named.append(Part(f'{where}.id "{term.id}"', term.id))
+            named.append(QueryTerm(f'{where}.id "{term.id}"', term.id))
         elif term.ssm_parameter:
             value = parameters.get(term.ssm_parameter)
             text = f'{where}.ssmParameter "{term.ssm_parameter}"'
             if value is None:
                 useless.append(f"{text} (there is no such parameter)")
             elif value.startswith("ami-"):
-                named.append(Part(f'{text} (its value "{value}")', value))
+                named.append(QueryTerm(f'{text} (its value "{value}")', value))
             else:
                 useless.append(f'{text} (its value "{value}" is no image id)')
         elif term.name or term.tags:
             queries.append(_described_query(term, where))
     if named:
-        ids = tuple(dict.fromkeys(part.wanted for part in named))
-        filters = (_AVAILABLE, Filter("image-id", ids))
-        queries.append(Query(filters=filters, parts=tuple(named)))
+        ids = tuple(dict.fromkeys(part.pattern for part in named))
+        filters = (_AVAILABLE, DescribeFilter("image-id", ids))
+        queries.append(DiscoveryQuery(filters=filters, terms=tuple(named)))
     return tuple(queries), tuple(useless)
 
 
-def _described_query(term: AmiTerm, where: str) -> Query:
+def _described_query(term: AmiTerm, where: str) -> DiscoveryQuery:
     """Return the query for a term that describes images: anybody's only if it says so."""
     filters = [_AVAILABLE]
     owners: tuple[str, ...] = (term.owner,) if term.owner else ()
@@ -145,28 +145,28 @@ def _described_query(term: AmiTerm, where: str) -> Query:
     if term.name:
         # Anybody can publish an image under any name.
         owners = owners or _DEFAULT_OWNERS
-        filters.append(Filter("name", (term.name,)))
+        filters.append(DescribeFilter("name", (term.name,)))
         said.append(f'name "{term.name}"')
     if term.tags:
         filters += tag_filters(term.tags)
         said.append(f"tags {tag_text(term.tags)}")
-    part = Part(f"{where} ({', '.join(said)})")
-    return Query(filters=tuple(filters), owners=owners, parts=(part,))
+    part = QueryTerm(f"{where} ({', '.join(said)})")
+    return DiscoveryQuery(filters=tuple(filters), owners=owners, terms=(part,))
 
 
 def select_images(
-    images: Iterable[FoundImage],
+    images: Iterable[DescribedImage],
     requirement_sets: Mapping[str, RequirementSets],
     *,
     now: datetime,
 ) -> tuple[Ami, ...]:
     """Return for each set of requirements the one image to use; the newest image comes first.
 
-    Of images for the same machines one that is not deprecated wins, then the newer, then the one
+    Of images for the same instances one that is not deprecated wins, then the newer, then the one
     whose name is greater. `requirement_sets` is by image id; an image that is not named is for all
-    machines of its architecture.
+    instances of its architecture.
     """
-    chosen: dict[tuple[RequirementSpec, ...], FoundImage] = {}
+    chosen: dict[tuple[RequirementSpec, ...], DescribedImage] = {}
     for image in sorted(images, key=lambda image: image.id):
         for extra in requirement_sets.get(image.id, ((),)):
             requirements = _requirements(image, extra)
@@ -188,23 +188,23 @@ def select_images(
     )
 
 
-def _rank(image: FoundImage, now: datetime) -> tuple[bool, datetime, str]:
+def _rank(image: DescribedImage, now: datetime) -> tuple[bool, datetime, str]:
     return not image.is_deprecated(now), image.created.replace(microsecond=0), image.name
 
 
 def _requirements(
-    image: FoundImage, extra: Iterable[RequirementSpec]
+    image: DescribedImage, extra: Iterable[RequirementSpec]
 ) -> tuple[RequirementSpec, ...]:
     architecture = RequirementSpec(key=ARCH, operator="In", values=(image.architecture,))
     return tuple(sorted((architecture, *extra), key=lambda spec: (len(spec.key), spec.key)))
 
 
-def _read(item: ImageTypeDef) -> FoundImage | None:
+def _read(item: ImageTypeDef) -> DescribedImage | None:
     """Read EC2's description; None for an architecture on which no node runs."""
     architecture = _ARCHITECTURES.get(item.get("Architecture", ""))
     if architecture is None:
         return None
-    return FoundImage(
+    return DescribedImage(
         id=item.get("ImageId", ""),
         name=item.get("Name", ""),
         architecture=architecture,
@@ -222,24 +222,24 @@ def _instant(text: str, *, default: datetime) -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """What is asked of EC2 for a NodeClass."""
+class _ImageQueries:
+    """The queries of EC2 for a NodeClass."""
 
-    queries: tuple[Query, ...]
+    queries: tuple[DiscoveryQuery, ...]
     requirement_sets: Mapping[str, RequirementSets]
     useless: tuple[str, ...]
 
 
 @final
-class Images:
+class ImageReader:
     """Reads images; callable from any thread."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         clock: Clock,
         *,
-        parameters: Parameters,
+        parameters: SsmParameterReader,
         kubernetes_version: Callable[[], str],
         refresh_interval: timedelta,
     ) -> None:
@@ -248,21 +248,21 @@ class Images:
         self._clock: Final = clock
         self._parameters: Final = parameters
         self._kubernetes_version: Final = kubernetes_version
-        self._cache: Final[TtlCache[Query, tuple[FoundImage, ...]]]
+        self._cache: Final[TtlCache[DiscoveryQuery, tuple[DescribedImage, ...]]]
         self._cache = TtlCache(clock, refresh_interval)
 
-    def find(self, node_class: EC2NodeClass) -> Found[Ami]:
+    def find(self, node_class: EC2NodeClass) -> DiscoveryResult[Ami]:
         """Return the images of a NodeClass as its status lists them.
 
         An alias that this version of Kubernetes does not have (`unsupported_alias`) finds none.
 
         Raises:
-            CloudProviderError: EC2 or SSM refused or did not answer (`discovery.calls`).
+            CloudProviderError: EC2 or SSM refused or did not answer (`discovery.call_errors`).
         """
         alias = node_class.alias
         wanted = self._of_terms(node_class) if alias is None else self._of_alias(alias)
         answers = [self._images(query) for query in wanted.queries]
-        return Found(
+        return DiscoveryResult(
             items=select_images(
                 (image for answer in answers for image in answer),
                 wanted.requirement_sets,
@@ -270,7 +270,7 @@ class Images:
             ),
             absent=(
                 *wanted.useless,
-                *absent_parts(wanted.queries, answers, keys=lambda image: (image.id,)),
+                *absent_terms(wanted.queries, answers, keys=lambda image: (image.id,)),
             ),
         )
 
@@ -285,21 +285,21 @@ class Images:
         An image that turned out bad is deprecated: its successor is wanted sooner than in a day.
 
         Raises:
-            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+            CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
         values = self._parameters.mutable_values()
         if not values:
             return ()
         now = self._clock.now()
         ids = tuple(sorted(set(values.values())))
-        query = Query(filters=(_AVAILABLE, Filter("image-id", ids)), parts=())
+        query = DiscoveryQuery(filters=(_AVAILABLE, DescribeFilter("image-id", ids)), terms=())
         good = {image.id for image in self._describe(query) if not image.is_deprecated(now)}
         stale = tuple(path for path, image_id in sorted(values.items()) if image_id not in good)
         for path in stale:
             self._parameters.forget(path)
         return stale
 
-    def _of_alias(self, alias: AmiAlias) -> _Wanted:
+    def _of_alias(self, alias: AmiAlias) -> _ImageQueries:
         version = minor_version(self._kubernetes_version())
         if not version:
             raise CloudProviderError("the cluster's version of Kubernetes is not known")
@@ -313,27 +313,27 @@ class Images:
         text = f'{FIELD}[0].alias "{alias}"'
         if not sets:
             useless = f"{text} (no SSM parameter of it exists for Kubernetes {version})"
-            return _Wanted(queries=(), requirement_sets={}, useless=(useless,))
-        filters = (_AVAILABLE, Filter("image-id", tuple(sets)))
-        query = Query(filters=filters, parts=(Part(text),))
-        return _Wanted(queries=(query,), requirement_sets=sets, useless=())
+            return _ImageQueries(queries=(), requirement_sets={}, useless=(useless,))
+        filters = (_AVAILABLE, DescribeFilter("image-id", tuple(sets)))
+        query = DiscoveryQuery(filters=filters, terms=(QueryTerm(text),))
+        return _ImageQueries(queries=(query,), requirement_sets=sets, useless=())
 
-    def _of_terms(self, node_class: EC2NodeClass) -> _Wanted:
+    def _of_terms(self, node_class: EC2NodeClass) -> _ImageQueries:
         terms = node_class.spec.ami_selector_terms
         names = dict.fromkeys(term.ssm_parameter for term in terms if term.ssm_parameter)
         values = {name: self._parameters.own(name) for name in names}
         queries, useless = image_queries(terms, values)
-        return _Wanted(queries=queries, requirement_sets={}, useless=useless)
+        return _ImageQueries(queries=queries, requirement_sets={}, useless=useless)
 
-    def _images(self, query: Query) -> tuple[FoundImage, ...]:
+    def _images(self, query: DiscoveryQuery) -> tuple[DescribedImage, ...]:
         images = self._cache.get(query)
         if images is None:
             images = tuple(self._describe(query))
             self._cache.put(query, images)
         return images
 
-    def _describe(self, query: Query) -> list[FoundImage]:
-        with calling("ec2:DescribeImages"):
+    def _describe(self, query: DiscoveryQuery) -> list[DescribedImage]:
+        with core_errors_of("ec2:DescribeImages"):
             pages = self._clients.ec2.get_paginator("describe_images").paginate(
                 Filters=query.filters_to_api(),
                 Owners=list(query.owners),

@@ -1,7 +1,7 @@
-"""Values of SSM parameters that name images.
+"""Reads and caches the SSM parameters that name images.
 
 A new image is published under the same parameter for everybody at once. Public parameters are
-believed for a day, so that nodes are not all replaced in the same hour; the user's own for minutes.
+cached for a day, so that nodes are not all replaced in the same hour; the user's own for minutes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_not_found
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 
 if TYPE_CHECKING:
     from karpenter_core.clock import Clock
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
-__all__ = ["Parameters"]
+__all__ = ["SsmParameterReader"]
 
 PUBLIC_TTL: Final = timedelta(hours=24)
 OWN_TTL: Final = timedelta(minutes=5)
@@ -31,18 +31,18 @@ _MALFORMED: Final = frozenset({"ValidationException", "ParameterVersionNotFound"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Value:
+class _ParameterValue:
     text: str | None
     mutable: bool
 
 
 @final
-class Parameters:
+class SsmParameterReader:
     """Reads parameters; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
-        self._cache: Final[TtlCache[str, _Value]] = TtlCache(clock, PUBLIC_TTL)
+        self._cache: Final[TtlCache[str, _ParameterValue]] = TtlCache(clock, PUBLIC_TTL)
 
     def public(self, path: str, *, mutable: bool) -> str | None:
         """Return the value of a parameter of AWS, None when there is none.
@@ -50,7 +50,7 @@ class Parameters:
         `mutable` says that it may get another one (`mutable_values`).
 
         Raises:
-            CloudProviderError: SSM refused or did not answer (`discovery.calls`).
+            CloudProviderError: SSM refused or did not answer (`discovery.call_errors`).
         """
         return self._value(path, ttl=PUBLIC_TTL, mutable=mutable)
 
@@ -58,7 +58,7 @@ class Parameters:
         """Return the value of a parameter of the user, by name or ARN; None when there is none.
 
         Raises:
-            CloudProviderError: SSM refused or did not answer (`discovery.calls`).
+            CloudProviderError: SSM refused or did not answer (`discovery.call_errors`).
         """
         return self._value(name, ttl=OWN_TTL, mutable=False)
 
@@ -77,16 +77,16 @@ class Parameters:
     def _value(self, name: str, *, ttl: timedelta, mutable: bool) -> str | None:
         value = self._cache.get(name)
         if value is None:
-            value = _Value(text=self._read(name), mutable=mutable)
+            value = _ParameterValue(text=self._read(name), mutable=mutable)
             self._cache.put(name, value, ttl=MISSING_TTL if value.text is None else ttl)
         return value.text
 
     def _read(self, name: str) -> str | None:
         try:
-            with calling("ssm:GetParameter"):
+            with core_errors_of("ssm:GetParameter"):
                 answer = self._clients.ssm.get_parameter(Name=name)
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             if failure is not None and (is_not_found(failure.code) or failure.code in _MALFORMED):
                 return None
             raise

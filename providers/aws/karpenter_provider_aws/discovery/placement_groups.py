@@ -1,4 +1,4 @@
-"""The placement group of a NodeClass."""
+"""Finds the placement group that a NodeClass selects."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import DescribePlacementGroupsRequestTypeDef
 
     from karpenter_core.clock import Clock
     from karpenter_provider_aws.api.nodeclass import PlacementGroupSelector
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
-__all__ = ["PlacementGroup", "PlacementGroups", "placement_group_request"]
+__all__ = ["DescribedPlacementGroup", "PlacementGroupReader", "placement_group_request"]
 
 FIELD: Final = "spec.placementGroupSelector"
 TTL: Final = timedelta(minutes=1)
@@ -34,7 +34,7 @@ _UNKNOWN: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementGroup:
+class DescribedPlacementGroup:
     """A placement group as EC2 describes it."""
 
     id: str
@@ -42,7 +42,7 @@ class PlacementGroup:
     strategy: str
     """`cluster`, `partition` or `spread`."""
     partitions: int = 0
-    """How many there are, of a group with the strategy `partition`."""
+    """Number of partitions, of a group with the strategy `partition`."""
     spread_level: str = ""
     """`rack` or `host`, of a group with the strategy `spread`."""
 
@@ -62,18 +62,18 @@ def placement_group_request(
 
 
 @final
-class PlacementGroups:
+class PlacementGroupReader:
     """Reads placement groups; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
         # What was found is in a tuple, so that "there is none" is kept as well.
-        self._cache: Final[TtlCache[str, tuple[PlacementGroup, ...]]]
+        self._cache: Final[TtlCache[str, tuple[DescribedPlacementGroup, ...]]]
         self._cache = TtlCache(clock, TTL)
-        self._last_good: Final[TtlCache[str, PlacementGroup]]
+        self._last_good: Final[TtlCache[str, DescribedPlacementGroup]]
         self._last_good = TtlCache(clock, LAST_GOOD_TTL)
 
-    def find(self, selector: PlacementGroupSelector | None) -> PlacementGroup | None:
+    def find(self, selector: PlacementGroupSelector | None) -> DescribedPlacementGroup | None:
         """Return the group that is selected; None when there is none, or none is selected.
 
         Raises:
@@ -90,11 +90,13 @@ class PlacementGroups:
                 self._last_good.put(key, group)
         return found[0] if found else None
 
-    def last_good(self, selector: PlacementGroupSelector | None) -> PlacementGroup | None:
+    def last_good(self, selector: PlacementGroupSelector | None) -> DescribedPlacementGroup | None:
         """Return what was found last, for as long as a day, without asking."""
         return None if selector is None else self._last_good.get(_key(selector))
 
-    def found_or_last(self, selector: PlacementGroupSelector | None) -> PlacementGroup | None:
+    def found_or_last(
+        self, selector: PlacementGroupSelector | None
+    ) -> DescribedPlacementGroup | None:
         """Return the group, or the last one that was found while EC2 cannot be asked.
 
         Raises:
@@ -108,19 +110,19 @@ class PlacementGroups:
                 raise
             return last
 
-    def _describe(self, selector: PlacementGroupSelector) -> tuple[PlacementGroup, ...]:
+    def _describe(self, selector: PlacementGroupSelector) -> tuple[DescribedPlacementGroup, ...]:
         try:
-            with calling("ec2:DescribePlacementGroups"):
+            with core_errors_of("ec2:DescribePlacementGroups"):
                 answer = self._clients.ec2.describe_placement_groups(
                     **placement_group_request(selector)
                 )
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             if failure is not None and failure.code in _UNKNOWN:
                 return ()
             raise
         groups = (
-            PlacementGroup(
+            DescribedPlacementGroup(
                 id=item.get("GroupId", ""),
                 name=item.get("GroupName", ""),
                 strategy=item.get("Strategy", ""),

@@ -1,4 +1,7 @@
-"""Instance profiles of ours by name, path and tags, and which of them nobody needs: values alone."""
+"""Names instance profiles, and selects the unused ones.
+
+Pure functions of values: names, paths and tags of the profiles that the provider creates.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 __all__ = [
-    "Profile",
+    "InstanceProfile",
     "legacy_profile_name",
     "profile_name",
     "profile_path",
@@ -31,7 +34,7 @@ _VALID_NAME: Final = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class InstanceProfile:
     """An instance profile; it has one role, or none."""
 
     name: str
@@ -77,7 +80,7 @@ def role_name(role: str) -> str:
 
 
 def unused_profiles(
-    profiles: Collection[Profile], *, prefix: str, keep: Collection[str]
+    profiles: Collection[InstanceProfile], *, prefix: str, keep: Collection[str]
 ) -> tuple[str, ...]:
     """Return the names of the profiles below a path that are not to be kept, sorted.
 

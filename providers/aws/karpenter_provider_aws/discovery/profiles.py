@@ -1,8 +1,8 @@
-"""Instance profiles: made for a NodeClass's role, and removed when nobody uses them any more.
+"""Creates instance profiles for NodeClasses, and deletes unused ones.
 
-Every change of the role makes a profile with a new name: nodes that run keep theirs, and EC2 may go
-on handing out an old role for a profile that was changed. A profile is found as ours by its IAM path
-alone, `/karpenter/<region>/<cluster>/<UID of the NodeClass>/`.
+Every change of the role creates a profile with a new name: running nodes keep theirs, and EC2 may
+go on handing out an old role for a profile that was changed. The IAM path alone,
+`/karpenter/<region>/<cluster>/<UID of the NodeClass>/`, marks a profile as the provider's own.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.orphans import OrphanWatch
+from karpenter_core.provider.kit.orphans import OrphanTracker
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.codes import is_already_there, is_not_found
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.discovery.profile_names import (
-    Profile,
+    InstanceProfile,
     legacy_profile_name,
     profile_name,
     profile_path,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
-__all__ = ["Profiles"]
+__all__ = ["InstanceProfiles"]
 
 PAGE_SIZE: Final = 1000
 READ_TTL: Final = timedelta(minutes=15)
@@ -48,12 +48,12 @@ MISSING_ROLE_TTL: Final = timedelta(minutes=1)
 
 
 @final
-class Profiles:
+class InstanceProfiles:
     """Makes, reads and removes profiles of one cluster; callable from any thread."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         clock: Clock,
         *,
         cluster: str,
@@ -66,18 +66,18 @@ class Profiles:
         self._cluster: Final = cluster
         self._new_id: Final = new_id
         self._isolated: Final = isolated
-        self._read: Final[TtlCache[str, Profile]] = TtlCache(clock, READ_TTL)
+        self._read: Final[TtlCache[str, InstanceProfile]] = TtlCache(clock, READ_TTL)
         self._protected: Final[TtlCache[str, str]] = TtlCache(clock, PROTECTED_TTL)
         self._made: Final[TtlCache[tuple[str, str], str]] = TtlCache(clock, RECREATION_TTL)
         self._missing_roles: Final[TtlCache[str, CloudProviderError]]
         self._missing_roles = TtlCache(clock, MISSING_ROLE_TTL)
-        self._orphans: Final = OrphanWatch()
+        self._orphans: Final = OrphanTracker()
 
     def ensure(self, node_class: EC2NodeClass) -> str:
         """Return the profile that instances of a NodeClass get; make one if its role has none yet.
 
         Raises:
-            CloudProviderError: IAM refused or did not answer (`discovery.calls`).
+            CloudProviderError: IAM refused or did not answer (`discovery.call_errors`).
         """
         before = node_class.status.instance_profile
         if not node_class.spec.role:
@@ -95,11 +95,11 @@ class Profiles:
             self.protect(before)
         return current
 
-    def read(self, name: str) -> Profile | None:
+    def read(self, name: str) -> InstanceProfile | None:
         """Return a profile, None when there is none.
 
         Raises:
-            CloudProviderError: IAM refused or did not answer (`discovery.calls`).
+            CloudProviderError: IAM refused or did not answer (`discovery.call_errors`).
         """
         profile = self._read.get(name)
         if profile is None:
@@ -150,7 +150,7 @@ class Profiles:
         profiles = [p for p in self._list(prefix) if p.path.startswith(prefix)]
         keep = {*used, *(p.name for p in profiles if self.is_protected(p.name))}
         keep |= self._used_by_instances()
-        removable = self._orphans.look(
+        removable = self._orphans.deletable(
             [profile.name for profile in profiles],
             keep,
             complete=complete,
@@ -174,7 +174,7 @@ class Profiles:
         profile = self._fetch(name)
         if profile is not None:
             self._detach(profile)
-            with _absence_is_fine(), calling("iam:DeleteInstanceProfile"):
+            with _ignore_not_found(), core_errors_of("iam:DeleteInstanceProfile"):
                 self._clients.iam.delete_instance_profile(InstanceProfileName=name)
         self._read.drop(name)
         self._protected.drop(name)
@@ -199,58 +199,58 @@ class Profiles:
             with suppress(CloudProviderError):
                 self.remove(name)
             raise
-        self._read.put(name, Profile(name=name, path=path, role=role))
+        self._read.put(name, InstanceProfile(name=name, path=path, role=role))
         return name
 
-    def _make(self, name: str, *, path: str, tags: Mapping[str, str]) -> Profile:
+    def _make(self, name: str, *, path: str, tags: Mapping[str, str]) -> InstanceProfile:
         """Make a profile; the SDK may have done so already, in an attempt whose reply was lost."""
         try:
-            with calling("iam:CreateInstanceProfile"):
+            with core_errors_of("iam:CreateInstanceProfile"):
                 self._clients.iam.create_instance_profile(
                     InstanceProfileName=name,
                     Path=path,
                     Tags=[{"Key": key, "Value": value} for key, value in sorted(tags.items())],
                 )
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             there = self._fetch(name) if failure and is_already_there(failure.code) else None
             if there is None:
                 raise
             return there
-        return Profile(name=name, path=path)
+        return InstanceProfile(name=name, path=path)
 
-    def _attach(self, profile: Profile, role: str) -> None:
+    def _attach(self, profile: InstanceProfile, role: str) -> None:
         """Give a profile its role, the only one that it can have."""
         if profile.role == role:
             return
         self._detach(profile)
         try:
-            with calling("iam:AddRoleToInstanceProfile"):
+            with core_errors_of("iam:AddRoleToInstanceProfile"):
                 self._clients.iam.add_role_to_instance_profile(
                     InstanceProfileName=profile.name, RoleName=role
                 )
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             # Profile and role have one code; only the text tells which of them is missing.
             if failure and is_not_found(failure.code) and "role" in failure.message.lower():
                 self._missing_roles.put(role, error)
             raise
 
-    def _detach(self, profile: Profile) -> None:
+    def _detach(self, profile: InstanceProfile) -> None:
         if profile.role:
-            with _absence_is_fine(), calling("iam:RemoveRoleFromInstanceProfile"):
+            with _ignore_not_found(), core_errors_of("iam:RemoveRoleFromInstanceProfile"):
                 self._clients.iam.remove_role_from_instance_profile(
                     InstanceProfileName=profile.name, RoleName=profile.role
                 )
 
-    def _fetch(self, name: str) -> Profile | None:
-        with _absence_is_fine(), calling("iam:GetInstanceProfile"):
+    def _fetch(self, name: str) -> InstanceProfile | None:
+        with _ignore_not_found(), core_errors_of("iam:GetInstanceProfile"):
             answer = self._clients.iam.get_instance_profile(InstanceProfileName=name)
             return _profile(answer["InstanceProfile"])
         return None
 
     def _used_by_instances(self) -> set[str]:
-        with calling("ec2:DescribeInstances"):
+        with core_errors_of("ec2:DescribeInstances"):
             pages = self._clients.ec2.get_paginator("describe_instances").paginate(
                 Filters=[{"Name": "tag-key", "Values": [f"{CLUSTER_TAG_PREFIX}{self._cluster}"]}],
                 PaginationConfig={"PageSize": PAGE_SIZE},
@@ -264,8 +264,8 @@ class Profiles:
             ]
         return {arn.rpartition("/")[2] for arn in arns if arn}
 
-    def _list(self, prefix: str) -> list[Profile]:
-        with calling("iam:ListInstanceProfiles"):
+    def _list(self, prefix: str) -> list[InstanceProfile]:
+        with core_errors_of("iam:ListInstanceProfiles"):
             pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(
                 PathPrefix=prefix
             )
@@ -273,18 +273,18 @@ class Profiles:
 
 
 @contextmanager
-def _absence_is_fine() -> Generator[None]:
+def _ignore_not_found() -> Generator[None]:
     """Let pass that what was asked for is not there."""
     try:
         yield
     except CloudProviderError as error:
-        failure = failure_behind(error)
+        failure = refusal_behind(error)
         if failure is None or not is_not_found(failure.code):
             raise
 
 
-def _profile(item: InstanceProfileTypeDef) -> Profile:
+def _profile(item: InstanceProfileTypeDef) -> InstanceProfile:
     roles = [role["RoleName"] for role in item["Roles"]]
-    return Profile(
+    return InstanceProfile(
         name=item["InstanceProfileName"], path=item["Path"], role=roles[0] if roles else ""
     )

@@ -1,7 +1,7 @@
-"""Selector terms as queries, and which terms found nothing.
+"""Turns selector terms into queries, and names terms without a match.
 
-Terms are alternatives; the fields of one term hold together. A term with tags becomes a query of its
-own; all terms that name an id share one, as do those that give a name.
+Terms are alternatives; all fields of one term must match. A term with tags becomes a query of its
+own; all terms with an id share one query, as do those with a name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
     from types_boto3_ec2.type_defs import FilterTypeDef
 
-__all__ = ["Filter", "Found", "Part", "Query", "absent_parts", "tag_filters", "tag_text"]
+__all__ = [
+    "DescribeFilter",
+    "DiscoveryQuery",
+    "DiscoveryResult",
+    "QueryTerm",
+    "absent_terms",
+    "tag_filters",
+    "tag_text",
+]
 
 ANY_VALUE: Final = "*"
 """A tag's value in a selector term: the key is there, whatever its value."""
@@ -24,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class DescribeFilter:
     """A filter of a `Describe…` call; any of its values does."""
 
     name: str
@@ -36,22 +44,22 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one selector term wants of a query, and how a condition names it."""
+class QueryTerm:
+    """The part of a query for one selector term, and the term's name in conditions."""
 
     text: str
-    wanted: str = ""
+    pattern: str = ""
     """An id, or a name with wildcards; empty for a term that is the whole query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class DiscoveryQuery:
     """One call, with as many pages as it takes."""
 
-    filters: tuple[Filter, ...]
+    filters: tuple[DescribeFilter, ...]
     owners: tuple[str, ...] = ()
     """Of images only: whose; any if empty."""
-    parts: tuple[Part, ...]
+    terms: tuple[QueryTerm, ...]
 
     def filters_to_api(self) -> list[FilterTypeDef]:
         """Return the filters as EC2 takes them."""
@@ -59,17 +67,19 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found(Generic[T]):
-    """What terms found, sorted, and how those are named that found nothing."""
+class DiscoveryResult(Generic[T]):
+    """The resources that terms found, sorted, and the names of terms without a match."""
 
     items: tuple[T, ...]
     absent: tuple[str, ...] = ()
 
 
-def tag_filters(tags: Mapping[str, str]) -> tuple[Filter, ...]:
+def tag_filters(tags: Mapping[str, str]) -> tuple[DescribeFilter, ...]:
     """Return filters that all must hold, sorted by key; the value `*` asks for the key alone."""
     return tuple(
-        Filter("tag-key", (key,)) if value == ANY_VALUE else Filter(f"tag:{key}", (value,))
+        DescribeFilter("tag-key", (key,))
+        if value == ANY_VALUE
+        else DescribeFilter(f"tag:{key}", (value,))
         for key, value in sorted(tags.items())
     )
 
@@ -79,8 +89,8 @@ def tag_text(tags: Mapping[str, str]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in sorted(tags.items())) + "}"
 
 
-def absent_parts(
-    queries: Sequence[Query],
+def absent_terms(
+    queries: Sequence[DiscoveryQuery],
     answers: Sequence[Sequence[T]],
     *,
     keys: Callable[[T], Iterable[str]],
@@ -93,16 +103,16 @@ def absent_parts(
     absent: set[str] = set()
     for query, answer in zip(queries, answers, strict=True):
         known = {key for item in answer for key in keys(item)}
-        absent.update(part.text for part in query.parts if not _is_met(part, known))
+        absent.update(part.text for part in query.terms if not _is_matched(part, known))
     return tuple(sorted(absent))
 
 
-def _is_met(part: Part, known: set[str]) -> bool:
-    if not part.wanted:
+def _is_matched(part: QueryTerm, known: set[str]) -> bool:
+    if not part.pattern:
         return bool(known)
-    if part.wanted in known:
+    if part.pattern in known:
         return True
-    pattern = _pattern(part.wanted)
+    pattern = _pattern(part.pattern)
     return pattern is not None and any(map(pattern.fullmatch, known))
 
 

@@ -1,6 +1,7 @@
-"""Capacity reservations: which ones a NodeClass means, and how much of each is left.
+"""Finds a NodeClass's capacity reservations, and what is left of each.
 
-EC2 counts what is left, a while behind; between two looks an `AvailabilityBook` counts.
+EC2's count of what is left lags behind; between two readings `ReservationCounts` counts launches
+itself.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.reservation_book import AvailabilityBook
+from karpenter_core.provider.kit.reservation_counts import ReservationCounts
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_aws.api.found import CapacityReservation
+from karpenter_provider_aws.api.node_class_status import CapacityReservation
 from karpenter_provider_aws.codes import is_not_found
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
-from karpenter_provider_aws.discovery.queries import Filter, Found, Part, tag_filters, tag_text
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
+from karpenter_provider_aws.discovery.queries import (
+    DescribeFilter,
+    DiscoveryResult,
+    QueryTerm,
+    tag_filters,
+    tag_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,13 +39,13 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_provider_aws.api.nodeclass import CapacityReservationTerm
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
 __all__ = [
-    "AvailabilityBook",
-    "FoundReservation",
+    "DescribedReservation",
+    "ReservationCounts",
     "ReservationQuery",
-    "Reservations",
+    "ReservationReader",
     "current_reservations",
     "is_expiring",
     "read_reservation",
@@ -54,7 +61,7 @@ CAPACITY_BLOCK: Final = "capacity-block"
 ON_DEMAND: Final = "default"
 _CRITERIA: Final = frozenset({"open", "targeted"})
 _TYPES: Final = frozenset({ON_DEMAND, CAPACITY_BLOCK})
-_ACTIVE: Final = Filter("state", ("active",))
+_ACTIVE: Final = DescribeFilter("state", ("active",))
 _MALFORMED: Final = "InvalidCapacityReservationId.Malformed"
 
 
@@ -62,21 +69,21 @@ _MALFORMED: Final = "InvalidCapacityReservationId.Malformed"
 class ReservationQuery:
     """One call: for one id, or for all that the filters let through."""
 
-    part: Part
-    filters: tuple[Filter, ...] = (_ACTIVE,)
+    term: QueryTerm
+    filters: tuple[DescribeFilter, ...] = (_ACTIVE,)
 
     def to_api(self) -> DescribeCapacityReservationsRequestTypeDef:
         """Return the call as EC2 takes it, without the size of its pages."""
         request: DescribeCapacityReservationsRequestTypeDef = {
             "Filters": [item.to_api() for item in self.filters]
         }
-        if self.part.wanted:
-            request["CapacityReservationIds"] = [self.part.wanted]
+        if self.term.pattern:
+            request["CapacityReservationIds"] = [self.term.pattern]
         return request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundReservation:
+class DescribedReservation:
     """A reservation as EC2 describes it, with what was left of it then."""
 
     id: str
@@ -113,7 +120,7 @@ def reservation_queries(
     for index, term in enumerate(terms):
         where = f"{FIELD}[{index}]"
         if term.id:
-            queries.append(ReservationQuery(part=Part(f'{where}.id "{term.id}"', term.id)))
+            queries.append(ReservationQuery(term=QueryTerm(f'{where}.id "{term.id}"', term.id)))
             continue
         if not (term.tags or term.instance_match_criteria):
             continue
@@ -124,17 +131,19 @@ def reservation_queries(
         }
         filters = [_ACTIVE]
         if term.owner_id:
-            filters.append(Filter("owner-id", (term.owner_id,)))
+            filters.append(DescribeFilter("owner-id", (term.owner_id,)))
         filters += tag_filters(term.tags)
         if term.instance_match_criteria:
             criteria = (term.instance_match_criteria,)
-            filters.append(Filter("instance-match-criteria", criteria))
+            filters.append(DescribeFilter("instance-match-criteria", criteria))
         text = ", ".join(f"{name} {value}" for name, value in said.items() if value)
-        queries.append(ReservationQuery(part=Part(f"{where} ({text})"), filters=tuple(filters)))
+        queries.append(
+            ReservationQuery(term=QueryTerm(f"{where} ({text})"), filters=tuple(filters))
+        )
     return tuple(queries)
 
 
-def read_reservation(item: CapacityReservationTypeDef) -> FoundReservation:
+def read_reservation(item: CapacityReservationTypeDef) -> DescribedReservation:
     """Read EC2's description.
 
     Raises:
@@ -149,7 +158,7 @@ def read_reservation(item: CapacityReservationTypeDef) -> FoundReservation:
         if value not in known:
             message = f'{item.get("CapacityReservationId", "")}: unknown {name} "{value}"'
             raise ValueError(message)
-    return FoundReservation(
+    return DescribedReservation(
         id=item.get("CapacityReservationId", ""),
         availability_zone=item.get("AvailabilityZone", ""),
         instance_type=item.get("InstanceType", ""),
@@ -172,39 +181,41 @@ def is_expiring(reservation_type: str, end_time: datetime | None, now: datetime)
 
 
 def current_reservations(
-    found: Iterable[FoundReservation], *, now: datetime
-) -> tuple[FoundReservation, ...]:
+    found: Iterable[DescribedReservation], *, now: datetime
+) -> tuple[DescribedReservation, ...]:
     """Return each reservation once, by id, without those that have ended."""
     unique = {item.id: item for item in found if item.end_time is None or item.end_time > now}
     return tuple(unique[key] for key in sorted(unique))
 
 
 @final
-class Reservations:
+class ReservationReader:
     """Reads capacity reservations; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
         self._clock: Final = clock
-        self._cache: Final[TtlCache[ReservationQuery, tuple[FoundReservation, ...]]]
+        self._cache: Final[TtlCache[ReservationQuery, tuple[DescribedReservation, ...]]]
         self._cache = TtlCache(clock, TTL)
-        self.availability: Final = AvailabilityBook(clock)
+        self.reservation_counts: Final = ReservationCounts(clock)
         self._log: FilteringBoundLogger = structlog.get_logger("aws.reservations")
 
-    def find(self, terms: Sequence[CapacityReservationTerm]) -> Found[FoundReservation]:
+    def find(
+        self, terms: Sequence[CapacityReservationTerm]
+    ) -> DiscoveryResult[DescribedReservation]:
         """Return the active reservations that the terms mean, by id.
 
         Raises:
-            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+            CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
-        found: list[FoundReservation] = []
+        found: list[DescribedReservation] = []
         absent: set[str] = set()
         for query in reservation_queries(terms):
             answer = self._answer(query)
             found += answer
             if not answer:
-                absent.add(query.part.text)
-        return Found(
+                absent.add(query.term.text)
+        return DiscoveryResult(
             items=current_reservations(found, now=self._clock.now()),
             absent=tuple(sorted(absent)),
         )
@@ -218,33 +229,35 @@ class Reservations:
             if item.reservation_type == CAPACITY_BLOCK
         )
 
-    def _answer(self, query: ReservationQuery) -> tuple[FoundReservation, ...]:
+    def _answer(self, query: ReservationQuery) -> tuple[DescribedReservation, ...]:
         answer = self._cache.get(query)
         if answer is None:
             answer = tuple(self._usable(self._describe(query)))
-            self.availability.record({item.id: item.available_instances for item in answer})
+            self.reservation_counts.record({item.id: item.available_instances for item in answer})
             self._cache.put(query, answer)
         return answer
 
     def _describe(self, query: ReservationQuery) -> list[CapacityReservationTypeDef]:
         # The size of a page cannot be asked for together with an id.
-        paging: PaginatorConfigTypeDef = {} if query.part.wanted else {"PageSize": PAGE_SIZE}
+        paging: PaginatorConfigTypeDef = {} if query.term.pattern else {"PageSize": PAGE_SIZE}
         try:
-            with calling("ec2:DescribeCapacityReservations"):
+            with core_errors_of("ec2:DescribeCapacityReservations"):
                 pages = self._clients.ec2.get_paginator("describe_capacity_reservations").paginate(
                     **query.to_api(), PaginationConfig=paging
                 )
                 return [item for page in pages for item in page["CapacityReservations"]]
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             missing = failure is not None and (
                 is_not_found(failure.code) or failure.code == _MALFORMED
             )
-            if query.part.wanted and missing:
+            if query.term.pattern and missing:
                 return []
             raise
 
-    def _usable(self, items: Iterable[CapacityReservationTypeDef]) -> Iterable[FoundReservation]:
+    def _usable(
+        self, items: Iterable[CapacityReservationTypeDef]
+    ) -> Iterable[DescribedReservation]:
         for item in items:
             try:
                 yield read_reservation(item)

@@ -1,4 +1,4 @@
-"""Security groups: which ones a NodeClass means."""
+"""Finds the security groups that a NodeClass selects."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_aws.api.found import SecurityGroup
-from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.api.node_class_status import SecurityGroup
+from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.discovery.queries import (
-    Filter,
-    Found,
-    Part,
-    Query,
-    absent_parts,
+    DescribeFilter,
+    DiscoveryQuery,
+    DiscoveryResult,
+    QueryTerm,
+    absent_terms,
     tag_filters,
     tag_text,
 )
@@ -23,64 +23,68 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_provider_aws.api.nodeclass import SecurityGroupTerm
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
-__all__ = ["SecurityGroups", "security_group_queries"]
+__all__ = ["SecurityGroupReader", "security_group_queries"]
 
 FIELD: Final = "spec.securityGroupSelectorTerms"
 PAGE_SIZE: Final = 500
 TTL: Final = timedelta(minutes=1)
 
 
-def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[Query, ...]:
+def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[DiscoveryQuery, ...]:
     """Return one query for each term with tags, one for all ids, and one for all names."""
-    queries: list[Query] = []
-    ids: list[Part] = []
-    names: list[Part] = []
+    queries: list[DiscoveryQuery] = []
+    ids: list[QueryTerm] = []
+    names: list[QueryTerm] = []
     for index, term in enumerate(terms):
         where = f"{FIELD}[{index}]"
         if term.id:
-            ids.append(Part(f'{where}.id "{term.id}"', term.id))
+            ids.append(QueryTerm(f'{where}.id "{term.id}"', term.id))
         elif term.name:
-            names.append(Part(f'{where}.name "{term.name}"', term.name))
+            names.append(QueryTerm(f'{where}.name "{term.name}"', term.name))
         elif term.tags:
-            part = Part(f"{where}.tags {tag_text(term.tags)}")
-            queries.append(Query(filters=tag_filters(term.tags), parts=(part,)))
+            part = QueryTerm(f"{where}.tags {tag_text(term.tags)}")
+            queries.append(DiscoveryQuery(filters=tag_filters(term.tags), terms=(part,)))
     for filter_name, parts in (("group-id", ids), ("group-name", names)):
         if parts:
-            wanted = tuple(dict.fromkeys(part.wanted for part in parts))
-            queries.append(Query(filters=(Filter(filter_name, wanted),), parts=tuple(parts)))
+            wanted = tuple(dict.fromkeys(part.pattern for part in parts))
+            queries.append(
+                DiscoveryQuery(filters=(DescribeFilter(filter_name, wanted),), terms=tuple(parts))
+            )
     return tuple(queries)
 
 
 @final
-class SecurityGroups:
+class SecurityGroupReader:
     """Reads security groups; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
-        self._cache: Final[TtlCache[tuple[Query, ...], Found[SecurityGroup]]] = TtlCache(clock, TTL)
+        self._cache: Final[TtlCache[tuple[DiscoveryQuery, ...], DiscoveryResult[SecurityGroup]]] = (
+            TtlCache(clock, TTL)
+        )
 
-    def find(self, terms: Sequence[SecurityGroupTerm]) -> Found[SecurityGroup]:
+    def find(self, terms: Sequence[SecurityGroupTerm]) -> DiscoveryResult[SecurityGroup]:
         """Return the groups that the terms mean, by id.
 
         Raises:
-            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+            CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
         queries = security_group_queries(terms)
         found = self._cache.get(queries)
         if found is None:
             answers = [self._describe(query) for query in queries]
             unique = {group.id: group for answer in answers for group in answer}
-            found = Found(
+            found = DiscoveryResult(
                 items=tuple(unique[key] for key in sorted(unique)),
-                absent=absent_parts(queries, answers, keys=lambda group: (group.id, group.name)),
+                absent=absent_terms(queries, answers, keys=lambda group: (group.id, group.name)),
             )
             self._cache.put(queries, found)
         return found
 
-    def _describe(self, query: Query) -> list[SecurityGroup]:
-        with calling("ec2:DescribeSecurityGroups"):
+    def _describe(self, query: DiscoveryQuery) -> list[SecurityGroup]:
+        with core_errors_of("ec2:DescribeSecurityGroups"):
             pages = self._clients.ec2.get_paginator("describe_security_groups").paginate(
                 Filters=query.filters_to_api(), PaginationConfig={"PageSize": PAGE_SIZE}
             )

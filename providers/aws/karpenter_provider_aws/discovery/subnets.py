@@ -1,8 +1,8 @@
-"""Subnets: which ones a NodeClass means, and into which of a zone the next launch goes.
+"""Finds a NodeClass's subnets, and chooses one per zone for a launch.
 
-A launch asks for `zonal_subnets`, hands the hold that it gets to `note_launched` once the cloud has
-answered (or to `restore`, when there was no answer or no instance), and tells `note_exhausted` of a
-subnet in which EC2 found no free address.
+A launch asks for `zonal_subnets`, passes the hold that it gets to `note_launched` once the cloud
+has answered (or to `restore`, when there was no answer or no instance), and reports a subnet in
+which EC2 found no free address to `note_exhausted`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.kit.addresses import AddressBook, AddressHold
+from karpenter_core.provider.kit.subnet_addresses import AddressHold, SubnetAddresses
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_aws.discovery.calls import calling
+from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.discovery.queries import (
-    Filter,
-    Found,
-    Part,
-    Query,
-    absent_parts,
+    DescribeFilter,
+    DiscoveryQuery,
+    DiscoveryResult,
+    QueryTerm,
+    absent_terms,
     tag_filters,
     tag_text,
 )
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass, Subnet, SubnetTerm
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
-__all__ = ["FoundSubnet", "Subnets", "least_pods", "order_subnets", "subnet_queries"]
+__all__ = ["DescribedSubnet", "SubnetReader", "least_pods", "order_subnets", "subnet_queries"]
 
 FIELD: Final = "spec.subnetSelectorTerms"
 PAGE_SIZE: Final = 500
@@ -44,7 +44,7 @@ COUNT_TTL_BEYOND_READING: Final = timedelta(minutes=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSubnet:
+class DescribedSubnet:
     """A subnet as EC2 describes it."""
 
     id: str
@@ -53,31 +53,33 @@ class FoundSubnet:
     free_addresses: int
 
 
-def subnet_queries(terms: Iterable[SubnetTerm]) -> tuple[Query, ...]:
+def subnet_queries(terms: Iterable[SubnetTerm]) -> tuple[DiscoveryQuery, ...]:
     """Return one query for each term with tags, and one for all ids."""
-    queries: list[Query] = []
-    named: list[Part] = []
+    queries: list[DiscoveryQuery] = []
+    named: list[QueryTerm] = []
     for index, term in enumerate(terms):
         where = f"{FIELD}[{index}]"
         if term.id:
-            named.append(Part(f'{where}.id "{term.id}"', term.id))
+            named.append(QueryTerm(f'{where}.id "{term.id}"', term.id))
         elif term.tags:
-            part = Part(f"{where}.tags {tag_text(term.tags)}")
-            queries.append(Query(filters=tag_filters(term.tags), parts=(part,)))
+            part = QueryTerm(f"{where}.tags {tag_text(term.tags)}")
+            queries.append(DiscoveryQuery(filters=tag_filters(term.tags), terms=(part,)))
     if named:
-        ids = tuple(dict.fromkeys(part.wanted for part in named))
-        queries.append(Query(filters=(Filter("subnet-id", ids),), parts=tuple(named)))
+        ids = tuple(dict.fromkeys(part.pattern for part in named))
+        queries.append(
+            DiscoveryQuery(filters=(DescribeFilter("subnet-id", ids),), terms=tuple(named))
+        )
     return tuple(queries)
 
 
-def order_subnets(subnets: Iterable[FoundSubnet]) -> tuple[FoundSubnet, ...]:
+def order_subnets(subnets: Iterable[DescribedSubnet]) -> tuple[DescribedSubnet, ...]:
     """Return each subnet once, those with most free addresses first, then by id."""
     unique = {subnet.id: subnet for subnet in subnets}
     return tuple(sorted(unique.values(), key=lambda s: (-s.free_addresses, s.id)))
 
 
 def least_pods(instance_types: Iterable[InstanceType], capacity_type: str) -> dict[str, int]:
-    """Return by zone the pods of the smallest machine that can be had there.
+    """Return by zone the number of pods of the smallest available type.
 
     That many addresses one launch is reckoned to take at least. Only available offerings of the
     capacity type count.
@@ -93,31 +95,31 @@ def least_pods(instance_types: Iterable[InstanceType], capacity_type: str) -> di
 
 
 @final
-class Subnets:
+class SubnetReader:
     """Reads subnets and keeps count of their addresses; callable from any thread."""
 
-    def __init__(self, clients: Clients, clock: Clock, *, refresh_interval: timedelta) -> None:
+    def __init__(self, clients: CloudClients, clock: Clock, *, refresh_interval: timedelta) -> None:
         self._clients: Final = clients
-        self._cache: Final[TtlCache[tuple[Query, ...], Found[FoundSubnet]]] = TtlCache(
-            clock, refresh_interval
-        )
-        self._book: Final = AddressBook(
+        self._cache: Final[
+            TtlCache[tuple[DiscoveryQuery, ...], DiscoveryResult[DescribedSubnet]]
+        ] = TtlCache(clock, refresh_interval)
+        self._book: Final = SubnetAddresses(
             clock, max(COUNT_TTL, refresh_interval + COUNT_TTL_BEYOND_READING)
         )
 
-    def find(self, terms: Sequence[SubnetTerm]) -> Found[FoundSubnet]:
+    def find(self, terms: Sequence[SubnetTerm]) -> DiscoveryResult[DescribedSubnet]:
         """Return the subnets that the terms mean.
 
         Raises:
-            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+            CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
         queries = subnet_queries(terms)
         found = self._cache.get(queries)
         if found is None:
             answers = [self._describe(query) for query in queries]
-            found = Found(
+            found = DiscoveryResult(
                 items=order_subnets(subnet for answer in answers for subnet in answer),
-                absent=absent_parts(queries, answers, keys=lambda subnet: (subnet.id,)),
+                absent=absent_terms(queries, answers, keys=lambda subnet: (subnet.id,)),
             )
             self._book.record({subnet.id: subnet.free_addresses for subnet in found.items})
             self._cache.put(queries, found)
@@ -147,30 +149,30 @@ class Subnets:
 
         `launched` counts the instances that came of it, by subnet id.
         """
-        self._book.settle(hold, launched)
+        self._book.release(hold, launched)
 
     def restore(self, hold: AddressHold[Subnet]) -> None:
         """Give back all addresses of a launch that brought no instance."""
-        self._book.settle(hold, {})
+        self._book.release(hold, {})
 
     def note_exhausted(self, subnet_id: str) -> None:
-        """Take down that EC2 found no free address in a subnet."""
-        self._book.exhaust(subnet_id)
+        """Record that EC2 found no free address in a subnet."""
+        self._book.record_exhausted(subnet_id)
 
     def expected_addresses(self, subnet_id: str) -> int:
         """Return how many addresses are left to new launches."""
         return self._book.expected(subnet_id)
 
-    def _describe(self, query: Query) -> list[FoundSubnet]:
-        with calling("ec2:DescribeSubnets"):
+    def _describe(self, query: DiscoveryQuery) -> list[DescribedSubnet]:
+        with core_errors_of("ec2:DescribeSubnets"):
             pages = self._clients.ec2.get_paginator("describe_subnets").paginate(
                 Filters=query.filters_to_api(), PaginationConfig={"PageSize": PAGE_SIZE}
             )
             return [_read(item) for page in pages for item in page["Subnets"]]
 
 
-def _read(item: SubnetTypeDef) -> FoundSubnet:
-    return FoundSubnet(
+def _read(item: SubnetTypeDef) -> DescribedSubnet:
+    return DescribedSubnet(
         id=item.get("SubnetId", ""),
         zone=item.get("AvailabilityZone", ""),
         zone_id=item.get("AvailabilityZoneId", ""),

@@ -1,1 +1,1 @@
-"""What differs between the AMI families: devices, pod density, images of aliases, user data."""
+"""AMI families: devices, pod density, images and user data."""

@@ -1,4 +1,4 @@
-"""Amazon Linux 2: a shell script calls the bootstrap script of the EKS image."""
+"""User data and images of Amazon Linux 2: a shell script."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from karpenter_provider_aws.families.kubelet_flags import kubelet_flags
 from karpenter_provider_aws.families.mime_parts import mime_parts
 
 if TYPE_CHECKING:
-    from karpenter_provider_aws.families.bootstrap import Bootstrap
+    from karpenter_provider_aws.families.bootstrap import BootstrapInput
 
 __all__ = ["image_parameters", "is_mime", "parts_of_user", "user_data"]
 
@@ -54,7 +54,7 @@ def image_parameters(version: str, kubernetes_version: str) -> tuple[ImageParame
     return tuple(parameters)
 
 
-def user_data(bootstrap: Bootstrap) -> str:
+def user_data(bootstrap: BootstrapInput) -> str:
     """Return an archive of the user's parts and, last, the script that joins the cluster.
 
     Raises:
@@ -80,7 +80,7 @@ def parts_of_user(text: str, *, content_type: str = SHELL_SCRIPT) -> tuple[UserD
     return user_data_parts(text, content_type=content_type)
 
 
-def _script(bootstrap: Bootstrap) -> str:
+def _script(bootstrap: BootstrapInput) -> str:
     call = [
         "/etc/eks/bootstrap.sh",
         _quoted(bootstrap.cluster_name),

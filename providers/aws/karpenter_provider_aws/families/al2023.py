@@ -1,4 +1,4 @@
-"""Amazon Linux 2023: nodeadm reads NodeConfig documents, of which the last one wins."""
+"""User data and images of Amazon Linux 2023: NodeConfig documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import yaml
 
     from karpenter_core.api.nodeclaim import TaintSpec
-    from karpenter_provider_aws.families.bootstrap import Bootstrap
+    from karpenter_provider_aws.families.bootstrap import BootstrapInput
 
 __all__ = ["NODE_CONFIG", "image_parameters", "user_data"]
 
@@ -57,7 +57,7 @@ def image_parameters(version: str, kubernetes_version: str) -> tuple[ImageParame
     return tuple(parameters)
 
 
-def user_data(bootstrap: Bootstrap) -> str:
+def user_data(bootstrap: BootstrapInput) -> str:
     """Return an archive of the user's parts and, last, our NodeConfig.
 
     Raises:
@@ -89,7 +89,7 @@ def _is_mapping(text: str) -> bool:
         return False
 
 
-def _node_config(bootstrap: Bootstrap) -> str:
+def _node_config(bootstrap: BootstrapInput) -> str:
     if not bootstrap.service_cidr:
         raise NodeClassNotReadyError(
             "the CIDR of the cluster's services is not known yet, which AL2023 needs"

@@ -1,8 +1,8 @@
-"""What a machine must be told to become a node: the input of every family's user data.
+"""The input of user data, the same for every AMI family.
 
-One value for all families, so that launch templates need not know which of it a family uses. Numbers
-are resolved already (`kubelet/numbers.py`): the catalogue promised them to the scheduler, so the
-kubelet has to be told the same.
+One type for all families, so that launch templates need not know which fields a family uses.
+Numbers are resolved already (`kubelet/sizing.py`): the kubelet must be configured with the very
+numbers that the catalogue promised to the scheduler.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RAID0",
     "UNREGISTERED",
-    "Bootstrap",
+    "BootstrapInput",
     "bootstrap_labels",
     "bootstrap_taints",
     "cluster_dns",
@@ -41,7 +41,7 @@ _FORBIDDEN_DOMAINS: Final = ("kubernetes.io", "k8s.io", "node-restriction.kubern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap:
+class BootstrapInput:
     """Everything that user data of any family is made of."""
 
     cluster_name: str
@@ -53,7 +53,7 @@ class Bootstrap:
     is_ipv6: bool = False
     """Whether pods have IPv6 addresses."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the kubelet sets on its node; see `bootstrap_labels`."""
+    """Labels that the kubelet sets on its node; see `bootstrap_labels`."""
     taints: tuple[TaintSpec, ...] = ()
     kubelet: Mapping[str, object] = field(default_factory=dict[str, object])
     """Fields of KubeletConfiguration by their own names; see `kubelet_fields`."""
@@ -93,7 +93,7 @@ def kubelet_fields(
     system_reserved: Mapping[str, str],
     dns_ip: str,
 ) -> dict[str, object]:
-    """Return a NodeClass's kubelet fields with the numbers that hold for one kind of machine.
+    """Return a NodeClass's kubelet fields with the numbers for one instance type.
 
     Expressions give way to their results, and the service of kube-dns answers queries unless the
     user named others. `spec` is the raw `spec.kubelet`.

@@ -1,4 +1,4 @@
-"""Bottlerocket: user data is a TOML document of settings, into which ours are written."""
+"""User data and images of Bottlerocket: a TOML document of settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import TaintSpec
     from karpenter_provider_aws.api.nodeclass import Ami, AmiTerm
-    from karpenter_provider_aws.families.bootstrap import Bootstrap
+    from karpenter_provider_aws.families.bootstrap import BootstrapInput
 
 __all__ = ["ami_version", "binds_by_default", "image_parameters", "unknown_settings", "user_data"]
 
@@ -108,7 +108,7 @@ def unknown_settings(text: str) -> tuple[str, ...]:
     return tuple(sorted(_kubernetes(_settings(_read(text))).keys() - KUBERNETES_SETTINGS.keys()))
 
 
-def user_data(bootstrap: Bootstrap) -> str:
+def user_data(bootstrap: BootstrapInput) -> str:
     """Return the user's document with what a node of ours needs written over it.
 
     Raises:
@@ -135,7 +135,7 @@ def user_data(bootstrap: Bootstrap) -> str:
     return tomli_w.dumps({**document, "settings": settings})
 
 
-def _ours(bootstrap: Bootstrap, theirs: Mapping[str, object]) -> dict[str, object]:
+def _ours(bootstrap: BootstrapInput, theirs: Mapping[str, object]) -> dict[str, object]:
     kubelet = bootstrap.kubelet
     written: dict[str, object] = {
         "cluster-name": bootstrap.cluster_name,

@@ -1,7 +1,7 @@
-"""The settings of Bottlerocket under `settings.kubernetes`, and what type each has.
+"""The types of Bottlerocket's settings under `settings.kubernetes`.
 
-Bottlerocket refuses to boot with a setting that it does not know, so unknown ones are left out
-of what a user wrote. From its settings reference (`settings.kubernetes.*`), as far as Karpenter
+Bottlerocket refuses to boot with a setting that it does not know, so unknown settings are removed
+from the user's text. From its settings reference (`settings.kubernetes.*`), as far as Karpenter
 lets users set them.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["KUBERNETES_SETTINGS", "SettingType"]
 
 
 class SettingType(Enum):
-    """What a setting's value must be."""
+    """Types of a setting's value."""
 
     STRING = "a string"
     INTEGER = "an integer"

@@ -1,4 +1,4 @@
-"""What any AMI family is asked for; each family's own module answers."""
+"""Calls the module of an AMI family for its images and user data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from karpenter_provider_aws.families.traits import TRAITS
 
 if TYPE_CHECKING:
     from karpenter_provider_aws.api.families import AmiAlias
-    from karpenter_provider_aws.families.bootstrap import Bootstrap
+    from karpenter_provider_aws.families.bootstrap import BootstrapInput
     from karpenter_provider_aws.families.images import ImageParameter
 
 __all__ = ["image_parameters", "user_data"]
@@ -34,8 +34,8 @@ def image_parameters(alias: AmiAlias, kubernetes_version: str) -> tuple[ImagePar
             return ()
 
 
-def user_data(family: AmiFamily, bootstrap: Bootstrap) -> str:
-    """Return what a machine of this family is started with, as text.
+def user_data(family: AmiFamily, bootstrap: BootstrapInput) -> str:
+    """Return the user data of this family, as text.
 
     The same input gives the same text, byte for byte.
 

@@ -1,7 +1,7 @@
-"""Which public SSM parameters name the images of an alias, and which machines each image is for.
+"""SSM parameters of an alias's images, and the image of each type.
 
-An image says nothing of accelerators: what it has drivers for is known from its parameter's path
-alone. Its architecture comes from the image itself.
+An image does not name the accelerators that it has drivers for: they follow from its parameter's
+path alone. Its architecture comes from the image itself.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ STANDARD: Final = (
     RequirementSpec(key=INSTANCE_ACCELERATOR_COUNT, operator="DoesNotExist"),
     RequirementSpec(key=INSTANCE_GPU_COUNT, operator="DoesNotExist"),
 )
-"""Machines without accelerators."""
+"""Instance types without accelerators."""
 NVIDIA: Final = (RequirementSpec(key=INSTANCE_GPU_COUNT, operator="Exists"),)
-"""Machines with GPUs."""
+"""Instance types with GPUs."""
 NEURON: Final = (RequirementSpec(key=INSTANCE_ACCELERATOR_COUNT, operator="Exists"),)
-"""Machines with Inferentia or Trainium."""
+"""Instance types with Inferentia or Trainium."""
 
 _WELL_KNOWN: Final = WELL_KNOWN | LABEL_CLASSES.well_known
 
@@ -55,13 +55,13 @@ class ImageParameter:
 
     path: str
     requirement_sets: tuple[tuple[RequirementSpec, ...], ...]
-    """The image serves machines that meet any of these; each makes an entry of `status.amis`."""
+    """The image serves types that meet any of these; each makes an entry of `status.amis`."""
     mutable: bool = False
     """Another image may come under the same path."""
 
 
 def image_for(instance_type: InstanceType, amis: Sequence[Ami]) -> Ami | None:
-    """Return the image that a machine of this type boots: the first in status order that fits.
+    """Return the image that an instance of this type boots: the first in status order that fits.
 
     None when there is none. Status order is newest first.
     """

@@ -1,4 +1,4 @@
-"""The kubelet's settings as command-line flags, for images whose bootstrap script takes them."""
+"""Writes kubelet settings as command-line flags for bootstrap scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from karpenter_core.api.nodeclaim import TaintSpec
-    from karpenter_provider_aws.families.bootstrap import Bootstrap
+    from karpenter_provider_aws.families.bootstrap import BootstrapInput
 
 __all__ = ["kubelet_flags", "node_labels_flag", "text_map", "text_of"]
 
@@ -28,7 +28,7 @@ _AFTER_MAPS = (
 )
 
 
-def kubelet_flags(bootstrap: Bootstrap) -> tuple[str, ...]:
+def kubelet_flags(bootstrap: BootstrapInput) -> tuple[str, ...]:
     """Return labels, taints and the fields that every family takes, entries of maps sorted.
 
     The same settings give the same text: another one would be another launch template.

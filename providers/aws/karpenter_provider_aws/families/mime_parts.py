@@ -1,8 +1,8 @@
-"""Reads the MIME archive of `spec.userData` as tolerantly as Karpenter's and cloud-init's readers.
+"""Reads the MIME archive in `spec.userData`, as tolerantly as Karpenter.
 
-An EC2NodeClass that works elsewhere must work here: whatever the reader of Go's standard library
-(`mime/multipart`) accepts is accepted. Text that would be lost without a word is refused, or, where
-a blank line is missing after the header of a part, read as the content that it is.
+An EC2NodeClass that works elsewhere must work here: the reader accepts whatever Go's standard
+library (`mime/multipart`) and cloud-init accept. Text that would be lost in silence is refused, or,
+where a blank line is missing after the header of a part, read as the content that it is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the catalogue, the checks and launch templates must know of an AMI family.
+"""Facts of AMI families for catalogue, checks and launch templates.
 
-Facts only: how a family is bootstrapped is its own module's affair.
+Facts only: the module of each family bootstraps its nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DefaultDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyTraits:
-    """How nodes of one AMI family differ from others'."""
+    """Facts of one AMI family."""
 
     default_devices: tuple[DefaultDevice, ...]
     """None for Custom: the image's own mappings hold."""

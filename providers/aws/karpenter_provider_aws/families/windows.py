@@ -1,4 +1,4 @@
-"""Windows: a PowerShell block calls the bootstrap script of the EKS image."""
+"""User data and images of Windows: a PowerShell script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from karpenter_provider_aws.families.images import ImageParameter
 from karpenter_provider_aws.families.kubelet_flags import kubelet_flags
 
 if TYPE_CHECKING:
-    from karpenter_provider_aws.families.bootstrap import Bootstrap
+    from karpenter_provider_aws.families.bootstrap import BootstrapInput
     from karpenter_provider_aws.families.traits import FamilyTraits
 
 __all__ = ["image_parameters", "user_data"]
@@ -35,7 +35,7 @@ def image_parameters(traits: FamilyTraits, kubernetes_version: str) -> tuple[Ima
     )
 
 
-def user_data(bootstrap: Bootstrap) -> str:
+def user_data(bootstrap: BootstrapInput) -> str:
     """Return the user's script and, after it, the call that joins the cluster."""
     call = [
         "& $EKSBootstrapScriptFile",

@@ -1,1 +1,1 @@
-"""What AWS announces about instances: messages of a queue, status checks, blocks that end."""
+"""Announces interruptions of instances: messages, checks, block ends."""

@@ -1,7 +1,7 @@
-"""Capacity blocks that end: their instances go before EC2 takes them.
+"""Announces the end of capacity blocks before EC2 takes the instances.
 
-Forty minutes before a block's end nothing is launched into it any more, and what runs there is
-drained; half an hour before its end EC2 begins to terminate.
+Forty minutes before a block's end launches into it stop, and its nodes are drained; half an hour
+before the end EC2 begins to terminate its instances.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.provider.contract import Interruption, InterruptionKind
 from karpenter_provider_aws.api.terms import CapacityReservationTerm
 from karpenter_provider_aws.discovery.reservations import CAPACITY_BLOCK, is_expiring
-from karpenter_provider_aws.interruption.standing import StandingAnnouncements
+from karpenter_provider_aws.interruption.pending_announcements import PendingAnnouncements
 from karpenter_provider_aws.labels import CAPACITY_RESERVATION_ID, CAPACITY_RESERVATION_TYPE
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import NodeReader
-    from karpenter_provider_aws.discovery.reservations import Reservations
-    from karpenter_provider_aws.interruption.directory import InstanceDirectory, KnownInstance
+    from karpenter_provider_aws.discovery.reservations import ReservationReader
+    from karpenter_provider_aws.interruption.directory import InstanceDirectory, OwnedInstance
 
 __all__ = ["BLOCKS_PERIOD", "CapacityBlockPoll", "block_announcements"]
 
@@ -32,7 +32,7 @@ ID_PREFIX: Final = "block"
 
 
 def block_announcements(
-    instances: Iterable[KnownInstance], ends: Mapping[str, datetime]
+    instances: Iterable[OwnedInstance], ends: Mapping[str, datetime]
 ) -> dict[tuple[str, ...], Interruption]:
     """Announce the end of instances whose block ends, by instance; `ends` are by reservation."""
     return {
@@ -57,7 +57,7 @@ class CapacityBlockPoll:
         self,
         clock: Clock,
         *,
-        reservations: Reservations,
+        reservations: ReservationReader,
         directory: InstanceDirectory,
         read_nodes: NodeReader,
     ) -> None:
@@ -65,13 +65,13 @@ class CapacityBlockPoll:
         self._reservations: Final = reservations
         self._directory: Final = directory
         self._read_nodes: Final = read_nodes
-        self.announcements: Final = StandingAnnouncements()
+        self.announcements: Final = PendingAnnouncements()
 
     def run(self) -> None:
         """Look once; without any block that costs no call.
 
         Raises:
-            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+            CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
         ids = {*self._reservations.known_blocks(), *_blocks_of_nodes(self._read_nodes)}
         ends = self._ends(sorted(ids)) if ids else {}

@@ -1,7 +1,7 @@
-"""Which instances are ours, and what they are: by their Nodes, and for the rest by EC2.
+"""Finds the cluster's instances by id, through their Nodes or EC2.
 
-Messages name instances by id alone, and the queue brings those of the whole account. A Node tells all
-that is needed; an instance whose Node has not come yet, or is gone, is looked up.
+Messages name instances by id alone, and the queue brings those of the whole account. A Node has all
+that is needed; an instance whose Node has not come yet, or is gone, is looked up in EC2.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import INSTANCE_TYPE, NODE_POOL, ON_DEMAND, ZONE
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_aws.described import provider_id
+from karpenter_provider_aws.described_instances import provider_id
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
     EKS_CLUSTER_NAME_TAG,
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import NodeReader
-    from karpenter_provider_aws.described import DescribedInstance, MachineReader
+    from karpenter_provider_aws.described_instances import DescribedInstance, InstanceReader
 
-__all__ = ["InstanceDirectory", "KnownInstance", "instance_id_of"]
+__all__ = ["InstanceDirectory", "OwnedInstance", "instance_id_of"]
 
 _KEPT_FOR: Final = timedelta(minutes=10)
 """Whose an instance is, and what, never changes; messages about it come several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownInstance:
+class OwnedInstance:
     """An instance of this cluster's."""
 
     id: str
@@ -46,12 +46,12 @@ class KnownInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class _Foreign:
+class _ForeignInstance:
     """An instance that is none of this cluster's."""
 
 
 def instance_id_of(node: NodeView) -> str:
-    """Return the id of the instance that a Node runs on; empty for machines of other clouds."""
+    """Return the id of the instance that a Node runs on; empty for instances of other clouds."""
     name = node.provider_id.rpartition("/")[2]
     return name if node.provider_id.startswith("aws:///") and name.startswith("i-") else ""
 
@@ -61,35 +61,39 @@ class InstanceDirectory:
     """Looks instances up by id; callable from any thread."""
 
     def __init__(
-        self, machines: MachineReader, clock: Clock, *, cluster: str, read_nodes: NodeReader
+        self, reader: InstanceReader, clock: Clock, *, cluster: str, read_nodes: NodeReader
     ) -> None:
-        self._machines: Final = machines
+        self._reader: Final = reader
         self._cluster: Final = cluster
         self._read_nodes: Final = read_nodes
-        self._described: Final[TtlCache[str, KnownInstance | _Foreign]] = TtlCache(clock, _KEPT_FOR)
+        self._described: Final[TtlCache[str, OwnedInstance | _ForeignInstance]] = TtlCache(
+            clock, _KEPT_FOR
+        )
 
-    def find(self, ids: Collection[str]) -> tuple[Mapping[str, KnownInstance], frozenset[str]]:
+    def find(self, ids: Collection[str]) -> tuple[Mapping[str, OwnedInstance], frozenset[str]]:
         """Return those of the instances that are ours, by id, and the ids of those that are not.
 
         What is in neither is not known to EC2: not yet, or no longer.
 
         Raises:
-            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+            CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
         wanted = {name for name in ids if name}
         ours = self.by_nodes(wanted) if wanted else {}
         told = {name: self._described.get(name) for name in wanted - ours.keys()}
         missing = {name for name, known in told.items() if known is None}
-        for name, instance in (self._machines.of_ids(missing) if missing else {}).items():
-            known = _from_ec2(instance) if self._is_ours(instance) else _Foreign()
+        for name, instance in (self._reader.of_ids(missing) if missing else {}).items():
+            known = _from_ec2(instance) if self._is_ours(instance) else _ForeignInstance()
             self._described.put(name, known)
             told[name] = known
-        ours |= {name: known for name, known in told.items() if isinstance(known, KnownInstance)}
-        return ours, frozenset(name for name, known in told.items() if isinstance(known, _Foreign))
+        ours |= {name: known for name, known in told.items() if isinstance(known, OwnedInstance)}
+        return ours, frozenset(
+            name for name, known in told.items() if isinstance(known, _ForeignInstance)
+        )
 
-    def by_nodes(self, ids: Collection[str]) -> dict[str, KnownInstance]:
+    def by_nodes(self, ids: Collection[str]) -> dict[str, OwnedInstance]:
         """Return what the Nodes of these instances tell; never a call."""
-        found: dict[str, KnownInstance] = {}
+        found: dict[str, OwnedInstance] = {}
         for node in self._read_nodes().values():
             name = instance_id_of(node)
             if name in ids:
@@ -98,15 +102,15 @@ class InstanceDirectory:
                     found[name] = known
         return found
 
-    def in_reservations(self, reservation_ids: Collection[str]) -> tuple[KnownInstance, ...]:
+    def in_reservations(self, reservation_ids: Collection[str]) -> tuple[OwnedInstance, ...]:
         """Return our instances that run in any of these capacity reservations, by id.
 
         Raises:
-            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+            CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
         return tuple(
             _from_ec2(instance)
-            for instance in self._machines.of_cluster().instances
+            for instance in self._reader.of_cluster().instances
             if instance.reservation_id in reservation_ids and not instance.is_leaving
         )
 
@@ -114,9 +118,9 @@ class InstanceDirectory:
         """Return those of the instances that run on demand, sorted, as EC2 says.
 
         Raises:
-            CloudProviderError: EC2 refused or did not answer (`discovery.calls`).
+            CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
-        described = self._machines.of_ids(ids)
+        described = self._reader.of_ids(ids)
         return tuple(
             name
             for name in sorted(described)
@@ -132,12 +136,12 @@ class InstanceDirectory:
         )
 
 
-def _from_node(name: str, node: NodeView) -> KnownInstance | None:
+def _from_node(name: str, node: NodeView) -> OwnedInstance | None:
     """Read a Node; None when its labels do not tell enough, or it is of no NodePool."""
     labels = node.labels
     if not labels.get(NODE_POOL) or not labels.get(INSTANCE_TYPE) or not labels.get(ZONE):
         return None
-    return KnownInstance(
+    return OwnedInstance(
         id=name,
         provider_id=node.provider_id,
         instance_type=labels[INSTANCE_TYPE],
@@ -146,8 +150,8 @@ def _from_node(name: str, node: NodeView) -> KnownInstance | None:
     )
 
 
-def _from_ec2(instance: DescribedInstance) -> KnownInstance:
-    return KnownInstance(
+def _from_ec2(instance: DescribedInstance) -> OwnedInstance:
+    return OwnedInstance(
         id=instance.id,
         provider_id=provider_id(instance.zone, instance.id),
         instance_type=instance.instance_type,

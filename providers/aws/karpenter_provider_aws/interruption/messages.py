@@ -1,8 +1,8 @@
-"""EventBridge's messages: what one says, about which instances.
+"""Parses EventBridge messages about instances.
 
-The table is that of Karpenter's AWS provider: messages are told apart by
-version, source and detail-type. What no rule of the table accepts announces nothing; what is no
-EventBridge message at all cannot be read. Both are to be deleted from the queue.
+The rules are those of Karpenter's AWS provider: version, source and detail-type of a message select
+the rule. A message without a rule announces nothing; a text that is no EventBridge message cannot
+be read. Both are to be deleted from the queue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from karpenter_core.provider.contract import InterruptionKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["SPOT_NOTICE", "Message", "parse_message"]
+__all__ = ["SPOT_NOTICE", "InterruptionMessage", "parse_message"]
 
 SPOT_NOTICE: Final = timedelta(minutes=2)
 """From the warning until EC2 takes a spot instance back."""
@@ -36,7 +36,7 @@ _LONGEST_QUOTE: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class InterruptionMessage:
     """One message, read."""
 
     kind: InterruptionKind
@@ -45,7 +45,7 @@ class Message:
     deadline: datetime | None = None
     """When EC2 takes the instances in any case, if the message says so."""
     detail: str = ""
-    said_at: datetime | None = None
+    sent_at: datetime | None = None
     """When it was said, by the envelope."""
 
 
@@ -53,61 +53,61 @@ class Message:
 class _Envelope:
     kind: str
     """The `detail-type`."""
-    said_at: datetime | None
+    sent_at: datetime | None
     detail: Mapping[str, object]
 
 
-class _NoMessageError(ValueError):
+class _UnreadableMessageError(ValueError):
     """The text is no message of EventBridge's; says why."""
 
 
-def parse_message(text: str) -> Message:
+def parse_message(text: str) -> InterruptionMessage:
     """Read the body of a message of the queue; never raises.
 
     The kind is UNKNOWN for what cannot be read, and IRRELEVANT for what concerns no instance's end.
     """
     try:
         return _read(text)
-    except _NoMessageError as error:
-        return Message(
+    except _UnreadableMessageError as error:
+        return InterruptionMessage(
             kind=InterruptionKind.UNKNOWN, detail=f"{error}: {text[:_LONGEST_QUOTE]}".strip()
         )
 
 
-def _read(text: str) -> Message:
+def _read(text: str) -> InterruptionMessage:
     try:
         given: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _NoMessageError("not JSON") from error
+        raise _UnreadableMessageError("not JSON") from error
     if not isinstance(given, dict):
-        raise _NoMessageError("not a JSON object")
+        raise _UnreadableMessageError("not a JSON object")
     envelope = cast("Mapping[str, object]", given)
     key = tuple(_text(envelope, name) for name in ("version", "source", "detail-type"))
     reader = _READERS.get(key)
-    said_at = _instant(_text(envelope, "time"))
+    sent_at = _instant(_text(envelope, "time"))
     if reader is None:
-        return Message(
-            kind=InterruptionKind.IRRELEVANT, detail=" ".join(key).strip(), said_at=said_at
+        return InterruptionMessage(
+            kind=InterruptionKind.IRRELEVANT, detail=" ".join(key).strip(), sent_at=sent_at
         )
     detail = envelope.get("detail")
     if not isinstance(detail, dict):
-        raise _NoMessageError("without a detail")
+        raise _UnreadableMessageError("without a detail")
     return reader(
-        _Envelope(kind=key[2], said_at=said_at, detail=cast("Mapping[str, object]", detail))
+        _Envelope(kind=key[2], sent_at=sent_at, detail=cast("Mapping[str, object]", detail))
     )
 
 
-def _spot(envelope: _Envelope) -> Message:
-    said_at = envelope.said_at
+def _spot(envelope: _Envelope) -> InterruptionMessage:
+    sent_at = envelope.sent_at
     return _about_one(
         envelope,
         InterruptionKind.SPOT_RECLAIM,
-        deadline=None if said_at is None else said_at + SPOT_NOTICE,
+        deadline=None if sent_at is None else sent_at + SPOT_NOTICE,
         detail=_text(envelope.detail, "instance-action"),
     )
 
 
-def _reservation(envelope: _Envelope) -> Message:
+def _reservation(envelope: _Envelope) -> InterruptionMessage:
     return _about_one(
         envelope,
         InterruptionKind.RESERVATION_RECLAIM,
@@ -116,26 +116,26 @@ def _reservation(envelope: _Envelope) -> Message:
     )
 
 
-def _rebalance(envelope: _Envelope) -> Message:
+def _rebalance(envelope: _Envelope) -> InterruptionMessage:
     return _about_one(envelope, InterruptionKind.REBALANCE)
 
 
-def _state_change(envelope: _Envelope) -> Message:
+def _state_change(envelope: _Envelope) -> InterruptionMessage:
     state = _text(envelope.detail, "state").lower()
     kind = _STATES.get(state)
     if kind is None:
-        return _nothing(envelope, state)
+        return _ignored_message(envelope, state)
     return _about_one(envelope, kind, detail=state)
 
 
-def _health(envelope: _Envelope) -> Message:
+def _health(envelope: _Envelope) -> InterruptionMessage:
     """Read an event of AWS Health; of other services and categories there are many."""
     detail = envelope.detail
     code, category = _text(detail, "eventTypeCode"), _text(detail, "eventTypeCategory")
     if _text(detail, "service") != "EC2" or category != "scheduledChange":
-        return _nothing(envelope, code or category)
+        return _ignored_message(envelope, code or category)
     if _text(detail, "statusCode").lower() == _CLOSED:
-        return _nothing(envelope, f"{code} {_CLOSED}")
+        return _ignored_message(envelope, f"{code} {_CLOSED}")
     entities = detail.get("affectedEntities")
     ids = [
         _text(cast("Mapping[str, object]", entity), "entityValue")
@@ -143,13 +143,13 @@ def _health(envelope: _Envelope) -> Message:
         if isinstance(entity, dict)
     ]
     if not any(ids):
-        raise _NoMessageError("without an affected entity")
+        raise _UnreadableMessageError("without an affected entity")
     start = _text(detail, "startTime")
-    return Message(
+    return InterruptionMessage(
         kind=InterruptionKind.SCHEDULED_MAINTENANCE,
         instance_ids=tuple(sorted({name for name in ids if name})),
         detail=f"{code} from {start}" if start else code,
-        said_at=envelope.said_at,
+        sent_at=envelope.sent_at,
     )
 
 
@@ -159,28 +159,28 @@ def _about_one(
     *,
     deadline: datetime | None = None,
     detail: str = "",
-) -> Message:
+) -> InterruptionMessage:
     instance_id = _text(envelope.detail, "instance-id")
     if not instance_id:
-        raise _NoMessageError("without an instance-id")
-    return Message(
+        raise _UnreadableMessageError("without an instance-id")
+    return InterruptionMessage(
         kind=kind,
         instance_ids=(instance_id,),
         deadline=deadline,
         detail=detail,
-        said_at=envelope.said_at,
+        sent_at=envelope.sent_at,
     )
 
 
-def _nothing(envelope: _Envelope, what: str) -> Message:
-    return Message(
+def _ignored_message(envelope: _Envelope, what: str) -> InterruptionMessage:
+    return InterruptionMessage(
         kind=InterruptionKind.IRRELEVANT,
         detail=f"{envelope.kind} {what}".strip(),
-        said_at=envelope.said_at,
+        sent_at=envelope.sent_at,
     )
 
 
-_READERS: Final[Mapping[tuple[str, ...], Callable[[_Envelope], Message]]] = {
+_READERS: Final[Mapping[tuple[str, ...], Callable[[_Envelope], InterruptionMessage]]] = {
     (_VERSION, _EC2, "EC2 Spot Instance Interruption Warning"): _spot,
     (_VERSION, _EC2, "EC2 Capacity Reservation Instance Interruption Warning"): _reservation,
     # What AWS's guide called the same message before.

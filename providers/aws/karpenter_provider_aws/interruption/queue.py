@@ -1,8 +1,8 @@
-"""The queue into which EventBridge puts what it says about instances.
+"""Receives EventBridge messages from the interruption queue.
 
-A message that was received is hidden from other receivers for a while and comes again when it was not
-deleted. Until then it is kept here and announced at each poll, so that what the core could not handle
-at once is not out of sight; its receipt is what deletes it.
+A received message is hidden from other receivers for a while, and comes again when it was not
+deleted. Until then it is kept here and announced at each poll, so that the core sees again what it
+could not handle at once; its receipt deletes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import structlog
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import Interruption, InterruptionKind
 from karpenter_provider_aws.codes import is_not_found
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.interruption.messages import parse_message
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from types_boto3_sqs.type_defs import DeleteMessageBatchRequestEntryTypeDef, MessageTypeDef
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_aws.interruption.directory import InstanceDirectory, KnownInstance
-    from karpenter_provider_aws.interruption.marks import Marks
-    from karpenter_provider_aws.interruption.messages import Message
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.interruption.directory import InstanceDirectory, OwnedInstance
+    from karpenter_provider_aws.interruption.messages import InterruptionMessage
+    from karpenter_provider_aws.interruption.shortages import InterruptionShortages
+    from karpenter_provider_aws.sdk import CloudClients
 
 __all__ = ["HIDDEN_FOR", "LONGEST_WAIT_SECONDS", "InterruptionQueue"]
 
@@ -40,18 +40,18 @@ LONGEST_WAIT_SECONDS: Final = 20
 HIDDEN_FOR: Final = timedelta(seconds=20)
 RECEIPT_KEPT_FOR: Final = timedelta(minutes=5)
 """As long as the messages of the queue are kept; a later receipt deletes nothing."""
-MOST_AT_ONCE: Final = 100
+MAX_MESSAGES_AT_ONCE: Final = 100
 """Messages that one poll brings; the next follows at once."""
 _BATCH: Final = 10  # the most that SQS gives, or deletes, at once
 _UNUSABLE_RECEIPTS: Final = frozenset({"ReceiptHandleIsInvalid", "InvalidParameterValue"})
 
 
 @dataclass(slots=True, kw_only=True)
-class _Held:
+class _ReceivedMessage:
     """A message that was received and not deleted."""
 
-    message: Message
-    said_at: datetime | None
+    message: InterruptionMessage
+    sent_at: datetime | None
     receipt: str
     hidden_until: float
     """By the monotonic clock; then the queue brings it again."""
@@ -59,7 +59,7 @@ class _Held:
     announced: tuple[str, ...] = ()
     """Ids of its announcements, once it is known whom it is about."""
     acknowledged: set[str] = field(default_factory=set[str])
-    """Which of them were, since it was received."""
+    """Acknowledged ones since it was received."""
 
 
 @final
@@ -68,12 +68,12 @@ class InterruptionQueue:
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         clock: Clock,
         *,
         name: str,
         directory: InstanceDirectory,
-        marks: Marks,
+        shortages: InterruptionShortages,
         wait_seconds: int = LONGEST_WAIT_SECONDS,
     ) -> None:
         """`wait_seconds` is how long a poll waits for a message; shorter than the SDK reads."""
@@ -81,10 +81,10 @@ class InterruptionQueue:
         self._clock: Final = clock
         self._name: Final = name
         self._directory: Final = directory
-        self._marks: Final = marks
+        self._shortages: Final = shortages
         self._wait_seconds: Final = min(wait_seconds, LONGEST_WAIT_SECONDS)
         self._lock: Final = Lock()
-        self._held: Final[dict[str, _Held]] = {}
+        self._received: Final[dict[str, _ReceivedMessage]] = {}
         self._url = ""
         self._log: FilteringBoundLogger = structlog.get_logger("aws.interruption")
 
@@ -97,7 +97,7 @@ class InterruptionQueue:
             AuthError: the queue may not be read.
             CloudProviderError: there is no such queue, or AWS did not answer.
         """
-        in_hand = self._in_hand()
+        in_hand = self._unannounced()
         self._receive(wait_seconds=self._wait_seconds if wait and not in_hand else 0)
         return self._announcements()
 
@@ -111,7 +111,7 @@ class InterruptionQueue:
         with self._lock:
             for each in ids:
                 name = each.partition("/")[0]
-                held = self._held.get(name)
+                held = self._received.get(name)
                 if held is None:
                     continue
                 held.acknowledged.add(each)
@@ -133,16 +133,16 @@ class InterruptionQueue:
                 QueueUrl=url, MaxNumberOfMessages=1, WaitTimeSeconds=0, VisibilityTimeout=0
             )
 
-    def _in_hand(self) -> bool:
+    def _unannounced(self) -> bool:
         now = self._clock.monotonic()
         with self._lock:
-            for name in [name for name, held in self._held.items() if held.forgotten_at <= now]:
-                del self._held[name]
-            return any(_is_waiting(held, now) for held in self._held.values())
+            for name in [name for name, held in self._received.items() if held.forgotten_at <= now]:
+                del self._received[name]
+            return any(_is_waiting(held, now) for held in self._received.values())
 
     def _receive(self, *, wait_seconds: int) -> None:
         """Take messages until the queue has fewer than it gives at once."""
-        for _ in range(MOST_AT_ONCE // _BATCH):
+        for _ in range(MAX_MESSAGES_AT_ONCE // _BATCH):
             with self._at_queue("sqs:ReceiveMessage") as url:
                 answer = self._clients.sqs.receive_message(
                     QueueUrl=url,
@@ -152,21 +152,21 @@ class InterruptionQueue:
                     MessageSystemAttributeNames=["SentTimestamp"],
                 )
             received = answer.get("Messages", [])
-            self._hold(received)
+            self._remember(received)
             if len(received) < _BATCH:
                 return
             wait_seconds = 0
 
-    def _hold(self, received: Sequence[MessageTypeDef]) -> None:
+    def _remember(self, received: Sequence[MessageTypeDef]) -> None:
         now = self._clock.monotonic()
         with self._lock:
             for item in received:
                 name = item.get("MessageId", "")
-                known = self._held.get(name)
+                known = self._received.get(name)
                 message = parse_message(item.get("Body", "")) if known is None else known.message
-                self._held[name] = _Held(
+                self._received[name] = _ReceivedMessage(
                     message=message,
-                    said_at=message.said_at or _sent_at(item),
+                    sent_at=message.sent_at or _sent_at(item),
                     receipt=item.get("ReceiptHandle", ""),
                     hidden_until=now + HIDDEN_FOR.total_seconds(),
                     forgotten_at=now + RECEIPT_KEPT_FOR.total_seconds(),
@@ -176,10 +176,12 @@ class InterruptionQueue:
     def _announcements(self) -> tuple[Interruption, ...]:
         now = self._clock.monotonic()
         with self._lock:
-            waiting = {name: held for name, held in self._held.items() if _is_waiting(held, now)}
+            waiting = {
+                name: held for name, held in self._received.items() if _is_waiting(held, now)
+            }
         named = {one for held in waiting.values() for one in held.message.instance_ids}
         failure: CloudProviderError | None = None
-        ours: Mapping[str, KnownInstance]
+        ours: Mapping[str, OwnedInstance]
         foreign: Collection[str]
         try:
             ours, foreign = self._directory.find(named) if named else ({}, ())
@@ -196,7 +198,7 @@ class InterruptionQueue:
                 held.announced = tuple(each.id for each in announced)
                 news = [each for each in announced if each.id not in held.acknowledged]
             concerned = [ours[one] for one in held.message.instance_ids if one in ours]
-            self._marks.note(held.message.kind, concerned, message_id=name)
+            self._shortages.note(held.message.kind, concerned, message_id=name)
             told += news
         if failure is not None:
             if not told:
@@ -220,7 +222,7 @@ class InterruptionQueue:
         }
         with self._lock:
             for name in receipts.keys() - failed.keys():
-                self._held.pop(name, None)
+                self._received.pop(name, None)
         if failed:
             first = next(iter(failed.values()))
             raise CloudProviderError(
@@ -238,12 +240,12 @@ class InterruptionQueue:
         """
         try:
             if not self._url:
-                with calling("sqs:GetQueueUrl"):
+                with core_errors_of("sqs:GetQueueUrl"):
                     self._url = self._clients.sqs.get_queue_url(QueueName=self._name)["QueueUrl"]
-            with calling(action):
+            with core_errors_of(action):
                 yield self._url
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             if failure is None or not is_not_found(failure.code):
                 raise
             self._url = ""
@@ -252,14 +254,14 @@ class InterruptionQueue:
             ) from error
 
 
-def _is_waiting(held: _Held, now: float) -> bool:
+def _is_waiting(held: _ReceivedMessage, now: float) -> bool:
     return now < held.hidden_until and not (
         held.announced and held.acknowledged.issuperset(held.announced)
     )
 
 
 def _announce(
-    name: str, held: _Held, ours: Mapping[str, KnownInstance], foreign: Collection[str]
+    name: str, held: _ReceivedMessage, ours: Mapping[str, OwnedInstance], foreign: Collection[str]
 ) -> Iterator[Interruption]:
     """Turn a message into announcements, one for each instance of ours that it names.
 
@@ -270,7 +272,7 @@ def _announce(
     concerned = [each for each in said.instance_ids if each not in foreign]
     if not concerned:
         kind = InterruptionKind.IRRELEVANT if said.instance_ids else said.kind
-        yield Interruption(id=name, kind=kind, detail=said.detail, announced_at=held.said_at)
+        yield Interruption(id=name, kind=kind, detail=said.detail, announced_at=held.sent_at)
         return
     for each in concerned:
         known = ours.get(each)
@@ -280,7 +282,7 @@ def _announce(
             provider_id=each if known is None else known.provider_id,
             deadline=said.deadline,
             detail=said.detail,
-            announced_at=held.said_at,
+            announced_at=held.sent_at,
         )
 
 

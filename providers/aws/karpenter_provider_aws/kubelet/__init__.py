@@ -1,1 +1,1 @@
-"""The kubelet of a node: what may be configured, and the numbers that follow from it."""
+"""Checks a node's kubelet settings, and computes what they amount to."""

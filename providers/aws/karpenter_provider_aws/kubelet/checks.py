@@ -1,7 +1,8 @@
-"""What is wrong with `spec.kubelet`: everything at once, so that users mend it in one go.
+"""Finds all mistakes in `spec.kubelet` at once.
 
-The API server lets anything in. Whatever the kubelet would refuse, or silently ignore, keeps the
-NodeClass from being Ready instead: a node that never joins is paid for until somebody looks.
+The API server accepts any content. A setting that the kubelet would refuse, or silently ignore,
+keeps the NodeClass from being Ready instead: an instance that never joins costs money until a user
+notices it. All mistakes are reported together, so that users can correct them at once.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from karpenter_core.api.quantities import parse_quantity
 from karpenter_core.errors import BadInputError
 from karpenter_provider_aws.families.traits import TRAITS
 from karpenter_provider_aws.kubelet.expressions import (
-    EvaluationNotes,
-    expression_problem,
+    EvaluationErrors,
+    expression_error,
     kubelet_expressions,
 )
-from karpenter_provider_aws.kubelet.fields import misreadings
-from karpenter_provider_aws.kubelet.numbers import kubelet_numbers, read_kubelet_options
+from karpenter_provider_aws.kubelet.fields import unreadable_fields
+from karpenter_provider_aws.kubelet.sizing import kubelet_sizing, read_kubelet_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from karpenter_provider_aws.api.nodeclass import AmiFamily, EC2NodeClass
-    from karpenter_provider_aws.type_facts import InstanceTypeInfo
+    from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
 
 __all__ = [
     "EVALUATION_FAILED",
@@ -35,10 +36,10 @@ __all__ = [
     "INVALID",
     "SUPPORTED_BY_ALL",
     "UNSUPPORTED",
-    "KubeletProblem",
-    "evaluation_problem",
+    "KubeletFinding",
+    "evaluation_finding",
     "invalid_settings",
-    "kubelet_problem",
+    "kubelet_finding",
     "unsupported_settings",
 ]
 
@@ -49,7 +50,7 @@ EXPRESSION_INVALID: Final = "KubeletExpressionInvalid"
 UNSUPPORTED: Final = "UnsupportedKubeletConfiguration"
 EVALUATION_FAILED: Final = "KubeletExpressionEvaluationFailed"
 
-PLACE: Final = "spec.kubelet"
+FIELD: Final = "spec.kubelet"
 
 _SIGNALS: Final = (
     "memory.available",
@@ -64,9 +65,9 @@ _THRESHOLDS: Final = ("evictionHard", "evictionMinimumReclaim", "evictionSoft")
 _GRACE: Final = "evictionSoftGracePeriod"
 _HIGH, _LOW = "imageGCHighThresholdPercent", "imageGCLowThresholdPercent"
 _PERCENT: Final = re.compile(r"\+?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)%")
-_ALL_OF_IT: Final = 100
+_FULL_PERCENT: Final = 100
 
-_OWNED: Final = {"registerWithTaints": "taints come from the NodePool"}
+_PROVIDER_FIELDS: Final = {"registerWithTaints": "taints come from the NodePool"}
 """Fields that are always overwritten when a node is bootstrapped, and why."""
 
 SUPPORTED_BY_ALL: Final = frozenset(
@@ -89,59 +90,59 @@ SUPPORTED_BY_ALL: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletProblem:
-    """Why a NodeClass cannot be used: reason and message of its condition."""
+class KubeletFinding:
+    """A mistake in kubelet settings: reason and message of the condition."""
 
     reason: str
     message: str
 
 
-def kubelet_problem(
+def kubelet_finding(
     node_class: EC2NodeClass, *, expressions_enabled: bool
-) -> KubeletProblem | None:
+) -> KubeletFinding | None:
     """Return the first reason why `spec.kubelet` cannot be used, with all complaints of that kind."""
     kubelet = node_class.spec.kubelet
     expressions = kubelet_expressions(kubelet)
-    disabled = [] if expressions_enabled else [f"{PLACE}.{place}" for place in expressions]
+    disabled = [] if expressions_enabled else [f"{FIELD}.{place}" for place in expressions]
     unusable = (
-        f'{PLACE}.{place}: "{text}": {problem}'
+        f'{FIELD}.{place}: "{text}": {problem}'
         for place, text in expressions.items()
-        if (problem := expression_problem(text))
+        if (problem := expression_error(text))
     )
     found = (
-        _problem(INVALID, invalid_settings(kubelet)),
-        _problem(
+        _finding(INVALID, invalid_settings(kubelet)),
+        _finding(
             EXPRESSIONS_DISABLED,
             [f"the feature gate NodeClassCEL is off, but expressions stand in {_listed(disabled)}"]
             if disabled
             else [],
         ),
-        _problem(EXPRESSION_INVALID, unusable if expressions_enabled else []),
-        _problem(UNSUPPORTED, unsupported_settings(kubelet, node_class.ami_family)),
+        _finding(EXPRESSION_INVALID, unusable if expressions_enabled else []),
+        _finding(UNSUPPORTED, unsupported_settings(kubelet, node_class.ami_family)),
     )
     return next((problem for problem in found if problem is not None), None)
 
 
-def evaluation_problem(
+def evaluation_finding(
     node_class: EC2NodeClass, infos: Iterable[InstanceTypeInfo], *, reserved_enis: int = 0
-) -> KubeletProblem | None:
+) -> KubeletFinding | None:
     """Say which expressions fail for one of these instance types (all there are), if any do.
 
-    To be asked when `kubelet_problem` finds nothing and expressions are enabled.
+    To be asked when `kubelet_finding` finds nothing and expressions are enabled.
     """
     if not kubelet_expressions(node_class.spec.kubelet):
         return None
-    notes = EvaluationNotes()
+    notes = EvaluationErrors()
     beyond = ""
     options, traits = read_kubelet_options(node_class), TRAITS[node_class.ami_family]
     for info in infos:
         try:
-            kubelet_numbers(
+            kubelet_sizing(
                 info, node_class, options, traits, reserved_enis=reserved_enis, evaluate=notes
             )
         except BadInputError as error:
             beyond = beyond or str(error)
-    return _problem(EVALUATION_FAILED, [*notes.problems, *([beyond] if beyond else [])])
+    return _finding(EVALUATION_FAILED, [*notes.messages, *([beyond] if beyond else [])])
 
 
 def invalid_settings(kubelet: Mapping[str, object]) -> tuple[str, ...]:
@@ -153,8 +154,8 @@ def invalid_settings(kubelet: Mapping[str, object]) -> tuple[str, ...]:
         if not (name == "maxPods" and isinstance(value, str))
     }
     return (
-        *misreadings(readable, place=PLACE),
-        *_owned(kubelet),
+        *unreadable_fields(readable, place=FIELD),
+        *_provider_field_findings(kubelet),
         *_evictions(kubelet),
         *_soft_evictions(kubelet),
         *_reservations(kubelet),
@@ -168,7 +169,7 @@ def unsupported_settings(kubelet: Mapping[str, object], family: AmiFamily) -> tu
     if traits.accepts_any_kubelet_field:
         return ()
     complaints = [
-        f"{PLACE}.{name}: not supported by AMI family {family.value}"
+        f"{FIELD}.{name}: not supported by AMI family {family.value}"
         for name in sorted(kubelet)
         if name not in SUPPORTED_BY_ALL
         or (name == "podsPerCore" and not traits.honours_pods_per_core)
@@ -176,43 +177,43 @@ def unsupported_settings(kubelet: Mapping[str, object], family: AmiFamily) -> tu
     servers = kubelet.get("clusterDNS")
     if isinstance(servers, list) and len(cast("list[object]", servers)) > 1:
         complaints.append(
-            f"{PLACE}.clusterDNS: AMI family {family.value} supports one entry, not "
+            f"{FIELD}.clusterDNS: AMI family {family.value} supports one entry, not "
             f"{len(cast('list[object]', servers))}"
         )
     return tuple(complaints)
 
 
-def _problem(reason: str, complaints: Iterable[str]) -> KubeletProblem | None:
+def _finding(reason: str, complaints: Iterable[str]) -> KubeletFinding | None:
     message = "; ".join(complaints)
-    return KubeletProblem(reason=reason, message=message) if message else None
+    return KubeletFinding(reason=reason, message=message) if message else None
 
 
-def _owned(kubelet: Mapping[str, object]) -> Iterator[str]:
-    for name, why in _OWNED.items():
+def _provider_field_findings(kubelet: Mapping[str, object]) -> Iterator[str]:
+    for name, why in _PROVIDER_FIELDS.items():
         if name in kubelet:
-            yield f"{PLACE}.{name}: cannot be set, {why}"
+            yield f"{FIELD}.{name}: cannot be set, {why}"
 
 
 def _evictions(kubelet: Mapping[str, object]) -> Iterator[str]:
     for name in (*_THRESHOLDS, _GRACE):
-        complain = _grace_complaint if name == _GRACE else _threshold_complaint
+        complain = _grace_finding if name == _GRACE else _threshold_finding
         for signal, text in _texts(kubelet, name).items():
             if signal not in _SIGNALS:
                 yield (
-                    f'{PLACE}.{name}: "{signal}" is no eviction signal; there are '
+                    f'{FIELD}.{name}: "{signal}" is no eviction signal; there are '
                     f"{_listed(_SIGNALS)}"
                 )
             if complaint := complain(text):
-                yield f"{PLACE}.{name}[{signal}]: {complaint}"
+                yield f"{FIELD}.{name}[{signal}]: {complaint}"
 
 
 def _soft_evictions(kubelet: Mapping[str, object]) -> Iterator[str]:
     """Compare the two maps: a threshold without a period is ignored, the other way is refused."""
     thresholds, periods = _texts(kubelet, "evictionSoft"), _texts(kubelet, _GRACE)
     for signal in sorted(thresholds.keys() - periods.keys()):
-        yield f"{PLACE}.evictionSoft[{signal}]: has no counterpart in {_GRACE}"
+        yield f"{FIELD}.evictionSoft[{signal}]: has no counterpart in {_GRACE}"
     for signal in sorted(periods.keys() - thresholds.keys()):
-        yield f"{PLACE}.{_GRACE}[{signal}]: has no counterpart in evictionSoft"
+        yield f"{FIELD}.{_GRACE}[{signal}]: has no counterpart in evictionSoft"
 
 
 def _reservations(kubelet: Mapping[str, object]) -> Iterator[str]:
@@ -220,31 +221,31 @@ def _reservations(kubelet: Mapping[str, object]) -> Iterator[str]:
         for resource, text in _texts(kubelet, name).items():
             if resource not in _RESERVABLE:
                 yield (
-                    f'{PLACE}.{name}: "{resource}" cannot be reserved; there are '
+                    f'{FIELD}.{name}: "{resource}" cannot be reserved; there are '
                     f"{_listed(_RESERVABLE)}"
                 )
             if text.startswith("-"):
-                yield f'{PLACE}.{name}[{resource}]: must not be negative, but is "{text}"'
+                yield f'{FIELD}.{name}[{resource}]: must not be negative, but is "{text}"'
 
 
 def _amounts(kubelet: Mapping[str, object]) -> Iterator[str]:
     for name in ("evictionMaxPodGracePeriod", "maxPods", "podsPerCore"):
         amount = _number(kubelet, name)
         if amount is not None and amount < 0:
-            yield f"{PLACE}.{name}: must not be negative, but is {amount}"
+            yield f"{FIELD}.{name}: must not be negative, but is {amount}"
     for name in (_HIGH, _LOW):
         percent = _number(kubelet, name)
-        if percent is not None and not 0 <= percent <= _ALL_OF_IT:
-            yield f"{PLACE}.{name}: must be from 0 to 100, not {percent}"
+        if percent is not None and not 0 <= percent <= _FULL_PERCENT:
+            yield f"{FIELD}.{name}: must be from 0 to 100, not {percent}"
     high, low = _number(kubelet, _HIGH), _number(kubelet, _LOW)
     if high is not None and low is not None and high <= low:
-        yield f"{PLACE}.{_HIGH}: must be more than {_LOW}, but {high} is not more than {low}"
+        yield f"{FIELD}.{_HIGH}: must be more than {_LOW}, but {high} is not more than {low}"
 
 
-def _threshold_complaint(text: str) -> str:
+def _threshold_finding(text: str) -> str:
     if text.endswith("%"):
         match = _PERCENT.fullmatch(text)
-        if match is not None and float(match[1]) <= _ALL_OF_IT:
+        if match is not None and float(match[1]) <= _FULL_PERCENT:
             return ""
         return f'must be from 0% to 100%, or a quantity, not "{text}"'
     try:
@@ -254,7 +255,7 @@ def _threshold_complaint(text: str) -> str:
     return f'must not be negative, but is "{text}"' if amount < 0 else ""
 
 
-def _grace_complaint(text: str) -> str:
+def _grace_finding(text: str) -> str:
     try:
         period = parse_nanoseconds(text)
     except ValueError:

@@ -1,13 +1,14 @@
-"""CEL expressions in `spec.kubelet`: numbers of a node that follow from its instance type.
+"""Evaluates CEL expressions in `spec.kubelet` for an instance type.
 
-`maxPods` may be a text, and an amount of `kubeReserved` or `systemReserved` that is no quantity is one
-too (gate `NodeClassCEL`). An expression is over the variables below and yields a whole number; what
-that number means is the affair of `numbers`, which calls `evaluate`, once for each instance type.
+`maxPods` may be a text, and an amount of `kubeReserved` or `systemReserved` that is no quantity is
+one too (gate `NodeClassCEL`). An expression is over the variables below and yields a whole number;
+`sizing` interprets that number, and calls `evaluate` once for each instance type.
 
-Mistakes come in two kinds, which the NodeClass's condition tells apart: an expression that can never
-be evaluated (`expression_problem`), and one that fails for some instance type (`EvaluationNotes`).
-CEL's types are checked where they meet, so the first kind is found by evaluating for sample types;
-what hides in a branch that no sample takes is found as the second kind, for every type that exists.
+Mistakes come in two kinds, which the NodeClass's condition distinguishes: an expression that can
+never be evaluated (`expression_error`), and one that fails for some instance type
+(`EvaluationErrors`). CEL's types are checked where they meet, so the first kind is found by
+evaluating for sample types; a mistake in a branch that no sample takes is found as the second kind,
+for every type that exists.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VARIABLES",
-    "EvaluationNotes",
+    "EvaluationErrors",
     "ExpressionError",
     "evaluate",
-    "expression_problem",
+    "expression_error",
     "is_expression",
     "kubelet_expressions",
 ]
@@ -55,7 +56,7 @@ _SAMPLES: Final = (
     {"vcpus": 1, "memory_mib": 512, "default_enis": 2, "ips_per_eni": 2, "max_pods": 4,
      "instance_type": "t4g.nano"},
 )  # fmt: skip
-"""A usual machine, a large one and a small one."""
+"""A usual instance type, a large one and a small one."""
 
 _FUNCTIONS: Final = frozenset(
     {"max", "min", "size", "contains", "startsWith", "endsWith", "matches", "int", "uint", "double",
@@ -72,8 +73,8 @@ class ExpressionError(ValueError):
     """An expression that cannot be evaluated, or yields no number that counts."""
 
 
-class _UncountableError(ExpressionError):
-    """A number came out, but none that counts: another machine may have a better one."""
+class _NotFiniteError(ExpressionError):
+    """The result is a number, but not a valid one; another instance type may have a valid one."""
 
 
 def is_expression(text: str) -> bool:
@@ -116,13 +117,13 @@ def evaluate(expression: str, variables: Mapping[str, int | str]) -> int:
     if isinstance(result, bool) or not isinstance(result, int | float):
         raise ExpressionError(f"yields {_kind(result)}, not a number")
     if not math.isfinite(result):
-        raise _UncountableError(f"yields {result}, which is no finite number")
+        raise _NotFiniteError(f"yields {result}, which is no finite number")
     if not -_LARGEST - 1 <= result <= _LARGEST:
-        raise _UncountableError(f"yields {result:g}, which is more than 64 bits hold")
+        raise _NotFiniteError(f"yields {result:g}, which is more than 64 bits hold")
     return int(result)
 
 
-def expression_problem(expression: str) -> str:
+def expression_error(expression: str) -> str:
     """Say why an expression can never be evaluated; empty when it can."""
     try:
         program = _compiled(expression)
@@ -140,16 +141,16 @@ def expression_problem(expression: str) -> str:
     for sample in _SAMPLES:
         try:
             evaluate(expression, sample)
-        except _UncountableError:
+        except _NotFiniteError:
             continue
         except ExpressionError as error:
-            # Arithmetic may fail for one machine and not for another; types may not.
+            # Arithmetic may fail for one type and not for another; types may not.
             if not isinstance(error.__cause__, ArithmeticError):
                 return str(error)
     return ""
 
 
-class EvaluationNotes:
+class EvaluationErrors:
     """An `evaluate` that notes what is wrong and answers zero, to try out every instance type."""
 
     __slots__ = ("_problems",)
@@ -167,13 +168,13 @@ class EvaluationNotes:
             if result >= 0:
                 return result
             problem = f"is {result}, less than zero"
-        machine = variables["instance_type"]
-        self._problems.setdefault(expression, f'"{expression}" for {machine}: {problem}')
+        type_name = variables["instance_type"]
+        self._problems.setdefault(expression, f'"{expression}" for {type_name}: {problem}')
         return 0
 
     @property
-    def problems(self) -> tuple[str, ...]:
-        """What was wrong: once for each expression, with the first instance type."""
+    def messages(self) -> tuple[str, ...]:
+        """The problems: one for each expression, with the first instance type."""
         return tuple(self._problems.values())
 
 

@@ -1,8 +1,9 @@
-"""The fields of KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`), and strict reading by them.
+"""The fields of the kubelet's configuration, and strict reading by them.
 
-The API server stores `spec.kubelet` as it is, so that a new field of the kubelet needs no new CRD. A
-kubelet, however, refuses to start with a field that it does not know, or one of another type. What
-it knows is data (`fields.json`, written by `tools/make_kubelet_fields.py`).
+The API server stores `spec.kubelet` as it is, so that a new field of the kubelet needs no new CRD.
+A kubelet, however, refuses to start with a field that it does not know, or one of another type. The
+fields of KubeletConfiguration (`kubelet.config.k8s.io/v1beta1`) are data (`fields.json`, written by
+`tools/make_kubelet_fields.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from karpenter_core.api.quantities import parse_quantity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["READABLE_TYPES", "Shape", "known_fields", "misreadings"]
+__all__ = ["READABLE_TYPES", "Shape", "known_fields", "unreadable_fields"]
 
 Shape: TypeAlias = "str | dict[str, Any]"
 """The name of a type, or `{"fields": {name: shape}}`, `{"list": shape}`, `{"map": shape}`."""
@@ -37,7 +38,7 @@ def known_fields() -> Mapping[str, Shape]:
     return json.loads(text)["fields"]
 
 
-def misreadings(kubelet: Mapping[str, object], *, place: str) -> Iterator[str]:
+def unreadable_fields(kubelet: Mapping[str, object], *, place: str) -> Iterator[str]:
     """Say which fields a kubelet would not read: unknown ones and those of another type.
 
     `place` is the path of the map, in front of every complaint. Nulls are absent fields.

@@ -1,7 +1,7 @@
-"""Which of a claim's instance types a launch asks for, and in which offerings.
+"""Filters a claim's instance types and offerings for a launch.
 
-Pure functions of values, applied in a fixed order by `filtered`. Offerings are those that can be had and
-that the claim allows, from the first filter on; later ones only leave out more.
+Pure functions of values, applied in a fixed order by `filter_candidates`. The first filter leaves
+the available offerings that the claim allows; later ones only remove more.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import RESERVED, WELL_KNOWN
 from karpenter_core.errors import InsufficientCapacityError
 from karpenter_core.provider.kit.launch_candidates import (
-    Candidate,
+    AllocatableOfferings,
     CompatibleType,
-    Machine,
-    allocatable_in,
-    allows,
-    candidates_of,
-    missing_values,
-    narrowed,
+    LaunchCandidate,
+    allocatable_for,
+    allows_capacity_type,
+    fitting_candidates,
     offering_keys,
     offerings_in,
+    unmet_min_values,
     with_fullest_reservations,
-    without_dear_spot,
+    with_offerings,
+    without_expensive_spot,
 )
 from karpenter_core.provider.kit.launch_candidates import compatible_types as find_compatible
 from karpenter_provider_aws.labels import (
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_INSTANCE_TYPES",
-    "Candidate",
+    "AllocatableOfferings",
     "CompatibleType",
-    "Machine",
-    "allocatable_in",
-    "candidates_of",
+    "LaunchCandidate",
+    "allocatable_for",
     "compatible_types",
-    "filtered",
+    "filter_candidates",
+    "fitting_candidates",
     "reservation_kind",
     "without_capacity_blocks_but_one",
-    "without_dear_spot",
     "without_exotic",
+    "without_expensive_spot",
     "without_mixed_reservations",
-    "without_shared_pools",
+    "without_public_offerings_of_reserved",
 ]
 
 MAX_INSTANCE_TYPES: Final = 60
@@ -84,7 +84,9 @@ def compatible_types(
     return find_compatible(instance_types, requirements, is_open=is_open, well_known=_WELL_KNOWN)
 
 
-def filtered(candidates: Sequence[Candidate], requirements: Requirements) -> tuple[Candidate, ...]:
+def filter_candidates(
+    candidates: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[LaunchCandidate, ...]:
     """Return what a fleet is asked for: at most 60 types, the cheapest first.
 
     Raises:
@@ -95,9 +97,9 @@ def filtered(candidates: Sequence[Candidate], requirements: Requirements) -> tup
     for keep in (
         without_mixed_reservations,
         without_capacity_blocks_but_one,
-        without_shared_pools,
+        without_public_offerings_of_reserved,
         without_exotic,
-        without_dear_spot,
+        without_expensive_spot,
     ):
         before, kept = kept, keep(kept, requirements)
         if not kept:
@@ -106,7 +108,7 @@ def filtered(candidates: Sequence[Candidate], requirements: Requirements) -> tup
                 offerings=offering_keys(before),
             )
     kept = tuple(sorted(kept, key=lambda c: (c.price, c.instance_type.name)))[:MAX_INSTANCE_TYPES]
-    missing = missing_values(kept, requirements)
+    missing = unmet_min_values(kept, requirements)
     if missing:
         raise InsufficientCapacityError(
             f"minValues is not met for {', '.join(missing)} by the {len(kept)} cheapest of "
@@ -117,14 +119,14 @@ def filtered(candidates: Sequence[Candidate], requirements: Requirements) -> tup
 
 
 def without_mixed_reservations(
-    candidates: Sequence[Candidate], requirements: Requirements
-) -> tuple[Candidate, ...]:
+    candidates: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[LaunchCandidate, ...]:
     """Keep reservations of one kind: a fleet buys on one market only.
 
     It is the kind with the cheapest offering; of equals an ordinary reservation comes before a
     capacity block, and that before what may be taken back. Without any reservation all is kept.
     """
-    if not allows(requirements, RESERVED):
+    if not allows_capacity_type(requirements, RESERVED):
         return tuple(candidates)
     cheapest: dict[tuple[str, bool], float] = {}
     for offering in offerings_in(candidates, RESERVED):
@@ -134,7 +136,7 @@ def without_mixed_reservations(
     if not known:
         return tuple(candidates)
     chosen = min(known, key=lambda kind: (cheapest[kind], _KINDS.index(kind)))
-    return narrowed(
+    return with_offerings(
         candidates,
         lambda offering: (
             offering.capacity_type == RESERVED and reservation_kind(offering) == chosen
@@ -143,10 +145,10 @@ def without_mixed_reservations(
 
 
 def without_capacity_blocks_but_one(
-    candidates: Sequence[Candidate], requirements: Requirements
-) -> tuple[Candidate, ...]:
+    candidates: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[LaunchCandidate, ...]:
     """Keep the cheapest capacity block alone: a fleet takes no more than one."""
-    if not allows(requirements, RESERVED):
+    if not allows_capacity_type(requirements, RESERVED):
         return tuple(candidates)
     blocks = [
         (offering.price.amount, candidate.instance_type.name, _reservation_id(offering), offering)
@@ -157,12 +159,12 @@ def without_capacity_blocks_but_one(
     if not blocks:
         return tuple(candidates)
     chosen = min(blocks, key=lambda block: block[:3])[3]
-    return narrowed(candidates, lambda offering: offering is chosen)
+    return with_offerings(candidates, lambda offering: offering is chosen)
 
 
-def without_shared_pools(
-    candidates: Sequence[Candidate], requirements: Requirements
-) -> tuple[Candidate, ...]:
+def without_public_offerings_of_reserved(
+    candidates: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[LaunchCandidate, ...]:
     """Keep one reservation of a type in each zone, the one with most left, and no other type.
 
     A fleet takes a type in a zone once. Where nothing is reserved, all is kept.
@@ -171,8 +173,8 @@ def without_shared_pools(
 
 
 def without_exotic(
-    candidates: Sequence[Candidate], requirements: Requirements
-) -> tuple[Candidate, ...]:
+    candidates: Sequence[LaunchCandidate], requirements: Requirements
+) -> tuple[LaunchCandidate, ...]:
     """Leave out bare metal and accelerators as long as something else is there.
 
     Not where `minValues` asks for variety.

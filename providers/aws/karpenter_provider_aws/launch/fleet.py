@@ -1,7 +1,7 @@
-"""What CreateFleet is asked. Pure functions of values.
+"""Builds CreateFleet requests.
 
-A fleet serves all claims that would ask for the same (`docs/design/aws.md`, "One fleet for equal
-launches"): calls that change something are few a second, machines are many.
+Pure functions of values. A fleet serves all claims with equal requests (`docs/design/aws.md`, "One
+fleet for equal launches"): few calls a second may change something, and instances are many.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from karpenter_provider_aws.labels import (
     TENANCY_DEDICATED,
     TENANCY_DEFAULT,
 )
-from karpenter_provider_aws.launch.filters import Candidate, reservation_kind
+from karpenter_provider_aws.launch.filters import LaunchCandidate, reservation_kind
 from karpenter_provider_aws.launch.template_data import CAPACITY_BLOCK
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ __all__ = [
     "MAX_CONFIGS",
     "MAX_OVERRIDES",
     "FleetOptions",
-    "Target",
+    "LaunchTarget",
     "capacity_type_of",
     "client_token",
     "fleet_request",
@@ -61,7 +61,7 @@ FEW_TYPES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Target:
+class LaunchTarget:
     """One choice of a fleet: a type in a zone, from a template."""
 
     instance_type: str
@@ -79,7 +79,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetOptions:
-    """What a fleet is asked besides what to choose from."""
+    """The options of a fleet, beside its targets."""
 
     capacity_type: str
     reservation_type: str = ""
@@ -91,18 +91,18 @@ class FleetOptions:
     """Prices are not EC2's (an overlay, a discount): they decide, by priority."""
 
 
-def capacity_type_of(candidates: Iterable[Candidate]) -> str:
-    """Return what is bought: the first of reserved, spot and on-demand that can be had."""
+def capacity_type_of(candidates: Iterable[LaunchCandidate]) -> str:
+    """Return the capacity type of a launch: the first available of reserved, spot and on-demand."""
     offered = {offering.capacity_type for c in candidates for offering in c.offerings}
     return next((name for name in CAPACITY_TYPES if name in offered), ON_DEMAND)
 
 
 def with_capacity_type(
-    candidates: Iterable[Candidate], capacity_type: str
-) -> tuple[Candidate, ...]:
+    candidates: Iterable[LaunchCandidate], capacity_type: str
+) -> tuple[LaunchCandidate, ...]:
     """Return the candidates in their offerings of one capacity type."""
     kept = (
-        Candidate(
+        LaunchCandidate(
             instance_type=candidate.instance_type,
             offerings=tuple(o for o in candidate.offerings if o.capacity_type == capacity_type),
         )
@@ -119,25 +119,25 @@ def tenancy_of(requirements: Requirements) -> str:
 
 
 def is_inflexible(
-    candidates: Sequence[Candidate], capacity_type: str, requirements: Requirements
+    candidates: Sequence[LaunchCandidate], capacity_type: str, requirements: Requirements
 ) -> bool:
-    """Whether on-demand is bought although spot would do, and spot had few types to choose from."""
+    """Whether on-demand is launched although spot is allowed, because spot has few types."""
     allows_spot = requirements.get(CAPACITY_TYPE).has(SPOT)
     return capacity_type == ON_DEMAND and allows_spot and len(candidates) < FEW_TYPES
 
 
 def targets_of(
     templates: Iterable[LaunchTemplate],
-    candidates: Iterable[Candidate],
+    candidates: Iterable[LaunchCandidate],
     subnets: Mapping[str, Subnet],
-) -> tuple[Target, ...]:
+) -> tuple[LaunchTarget, ...]:
     """Return what a fleet may choose from: by template, then in the order of the types.
 
     A type in a zone comes once in a template, and only where there is a subnet. Of more than a
     fleet takes, the first templates stay, and of these the cheapest choices.
     """
     offerings = {c.instance_type.name: c.offerings for c in candidates}
-    targets: list[Target] = []
+    targets: list[LaunchTarget] = []
     used: set[str] = set()
     for template in templates:
         if len(used) == MAX_CONFIGS:
@@ -148,7 +148,7 @@ def targets_of(
                 subnet = subnets.get(offering.zone)
                 if subnet is None or offering.zone in seen:
                     continue
-                target = Target(
+                target = LaunchTarget(
                     instance_type=it.name,
                     offering=offering,
                     subnet=subnet,
@@ -170,12 +170,12 @@ def targets_of(
 
 
 def fleet_request(
-    targets: Sequence[Target],
+    targets: Sequence[LaunchTarget],
     options: FleetOptions,
     claims: Sequence[ClaimRef],
     tags: Mapping[str, str],
     *,
-    attempts: Mapping[str, int] | None = None,
+    attempts: Mapping[str, int] | None,
 ) -> CreateFleetRequestTypeDef:
     """Return the call for one instance of each claim; equal arguments give equal calls.
 
@@ -218,7 +218,7 @@ def client_token(
     return sha256(text.encode()).hexdigest()
 
 
-def _configs(targets: Iterable[Target]) -> list[FleetLaunchTemplateConfigRequestTypeDef]:
+def _configs(targets: Iterable[LaunchTarget]) -> list[FleetLaunchTemplateConfigRequestTypeDef]:
     overrides: dict[str, list[FleetLaunchTemplateOverridesRequestTypeDef]] = {}
     for target in targets:
         override = {
@@ -276,7 +276,7 @@ def _add_strategy(request: CreateFleetRequestTypeDef, options: FleetOptions) -> 
 
 
 def options_of(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[LaunchCandidate],
     capacity_type: str,
     *,
     context: str,

@@ -1,7 +1,7 @@
-"""The network interfaces that a launch template asks for.
+"""Builds the network interfaces of a launch template.
 
 Security groups always stand on interfaces: EC2 refuses a template that has them in both places. An
-interface of the type `efa-only` has no addresses, and refuses everything that is about them.
+interface of the type `efa-only` has no addresses, and refuses all settings of addresses.
 """
 
 from __future__ import annotations

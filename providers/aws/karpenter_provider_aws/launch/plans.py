@@ -1,7 +1,7 @@
-"""Which claims are launched as what, and which of them together. Pure functions of values.
+"""Groups claims that can be launched together into launch plans.
 
-A wave has hundreds of claims and few different wishes, so whatever depends on a wish alone is worked
-out once for all claims that have it.
+Pure functions of values. Hundreds of claims have few different requests, so whatever depends on the
+request alone is computed once for all claims that have it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.catalogue import Requirements
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from karpenter_core.provider.kit.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
     EFA,
     NITRO_SANDBOX_RESOURCE,
     PLACEMENT_GROUP_PARTITION,
 )
-from karpenter_provider_aws.launch.filters import candidates_of, compatible_types, filtered
+from karpenter_provider_aws.launch.filters import (
+    compatible_types,
+    filter_candidates,
+    fitting_candidates,
+)
 from karpenter_provider_aws.launch.fleet import (
     capacity_type_of,
     is_inflexible,
@@ -42,42 +46,44 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import RequirementSpec
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import LaunchRequest
-    from karpenter_core.provider.kit.unavailable import Shortages
+    from karpenter_core.provider.kit.unavailable_offerings import UnavailableSnapshot
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.offerings import PriceList
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
-    from karpenter_provider_aws.launch.filters import Candidate, CompatibleType
+    from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
+    from karpenter_provider_aws.launch.filters import CompatibleType, LaunchCandidate
     from karpenter_provider_aws.launch.fleet import FleetOptions
     from karpenter_provider_aws.zonal_shift import ShiftedZones
 
-__all__ = ["PRICE_OVERLAY_APPLIED", "Ground", "Plan", "claim_ref", "plan_launches"]
+__all__ = ["PRICE_OVERLAY_APPLIED", "LaunchContext", "LaunchPlan", "claim_ref", "plan_launches"]
 
 PRICE_OVERLAY_APPLIED: Final = "karpenter.sh/price-overlay-applied"
 """On a NodeClaim: an overlay has changed the prices that it was planned by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What a launch finds, as far as this process knows it at that moment."""
+class LaunchContext:
+    """The inputs of a launch, as this process knows them at that moment."""
 
     node_class: EC2NodeClass
-    shortages: Shortages
+    shortages: UnavailableSnapshot
     shifted: ShiftedZones
     reserved_left: Callable[[str], int]
-    """How many machines are left of a reservation, by its id."""
+    """Number of instances left of each reservation, by its id."""
     prices: PriceList
-    group: PlacementGroup | None = None
+    group: DescribedPlacementGroup | None = None
 
     def is_sold_out(self, it: InstanceType, offering: Offering) -> bool:
         """Whether an offering cannot be had, whatever subnets have room."""
-        return self._is_closed(offering) or self.shortages.is_unavailable(self._mark(it, offering))
+        return self._is_closed(offering) or self.shortages.is_unavailable(
+            self._unavailable_offering(it, offering)
+        )
 
     def is_open(self, it: InstanceType, offering: Offering) -> bool:
         """Whether nothing has come to be known against an offering since it was listed."""
         subnets = [s.id for s in self.node_class.status.subnets if s.zone == offering.zone]
         if not subnets or self._is_closed(offering):
             return False
-        return not self.shortages.is_unavailable(self._mark(it, offering), subnets)
+        return not self.shortages.is_unavailable(self._unavailable_offering(it, offering), subnets)
 
     def _is_closed(self, offering: Offering) -> bool:
         """Whether its zone is shifted away from, or its reservation used up."""
@@ -87,8 +93,8 @@ class Ground:
             return False
         return self.reserved_left(offering.requirements.single_value(CAPACITY_RESERVATION_ID)) <= 0
 
-    def _mark(self, it: InstanceType, offering: Offering) -> OfferingMark:
-        return OfferingMark(
+    def _unavailable_offering(self, it: InstanceType, offering: Offering) -> UnavailableOffering:
+        return UnavailableOffering(
             it.name,
             offering.zone,
             offering.capacity_type,
@@ -106,12 +112,12 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
+class LaunchPlan:
     """Claims that ask for the same, and what that is."""
 
-    ground: Ground
+    launch_context: LaunchContext
     requests: tuple[LaunchRequest, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[LaunchCandidate, ...]
     options: FleetOptions
     tenancy: str
     partition: int
@@ -120,12 +126,12 @@ class Plan:
 
     @property
     def node_class(self) -> EC2NodeClass:
-        """What the instances are like."""
-        return self.ground.node_class
+        """The NodeClass of the instances."""
+        return self.launch_context.node_class
 
     @property
     def capacity_type(self) -> str:
-        """What is bought."""
+        """The capacity type of the launch."""
         return self.options.capacity_type
 
     @property
@@ -144,30 +150,35 @@ def claim_ref(request: LaunchRequest) -> ClaimRef:
 
 
 def plan_launches(
-    requests: Iterable[LaunchRequest], ground: Ground
-) -> tuple[tuple[Plan, ...], dict[str, CloudProviderError]]:
+    requests: Iterable[LaunchRequest], launch_context: LaunchContext
+) -> tuple[tuple[LaunchPlan, ...], dict[str, CloudProviderError]]:
     """Return what to launch, and by token why some claims cannot be."""
-    wishes = _Wishes(ground)
-    groups: dict[Hashable, tuple[_Choice, list[LaunchRequest]]] = {}
+    choices = _LaunchChoices(launch_context)
+    groups: dict[Hashable, tuple[_LaunchChoice, list[LaunchRequest]]] = {}
     refused: dict[str, CloudProviderError] = {}
     for request in requests:
         try:
-            choice = wishes.choice(request)
+            choice = choices.choice(request)
         except CloudProviderError as error:
             refused[request.token] = error
             continue
-        key = (choice.key, _template_key(request), _context(request, ground), _has_overlay(request))
+        key = (
+            choice.key,
+            _template_key(request),
+            _context(request, launch_context),
+            _has_overlay(request),
+        )
         groups.setdefault(key, (choice, []))[1].append(request)
-    plans = tuple(_plan(choice, members, ground) for choice, members in groups.values())
+    plans = tuple(_plan(choice, members, launch_context) for choice, members in groups.values())
     return plans, refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Choice:
-    """What a wish comes to."""
+class _LaunchChoice:
+    """The plan for equal requests."""
 
     requirements: Requirements
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[LaunchCandidate, ...]
     capacity_type: str
 
     @property
@@ -186,29 +197,29 @@ class _Choice:
 
 
 @final
-class _Wishes:
+class _LaunchChoices:
     """The choices of one batch; objects are told apart by identity while it lives."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground: Final = ground
+    def __init__(self, launch_context: LaunchContext) -> None:
+        self._launch_context: Final = launch_context
         self._requirements: Final[dict[tuple[RequirementSpec, ...], Requirements]] = {}
         self._compatible: Final[dict[Hashable, tuple[CompatibleType, ...]]] = {}
-        self._choices: Final[dict[Hashable, _Choice | CloudProviderError]] = {}
+        self._choices: Final[dict[Hashable, _LaunchChoice | CloudProviderError]] = {}
 
-    def choice(self, request: LaunchRequest) -> _Choice:
+    def choice(self, request: LaunchRequest) -> _LaunchChoice:
         """Return what a claim is launched as.
 
         Raises:
             InsufficientCapacityError: nothing of what it allows can be had.
         """
         specs = request.node_claim.spec.requirements
-        wish = (id(request.instance_types), specs)
+        choice_key = (id(request.instance_types), specs)
         amounts = _requested(request)
-        key = (wish, tuple(sorted(amounts.items())))
+        key = (choice_key, tuple(sorted(amounts.items())))
         known = self._choices.get(key)
         if known is None:
             try:
-                known = self._choose(request.instance_types, wish, amounts)
+                known = self._choose(request.instance_types, choice_key, amounts)
             except CloudProviderError as error:
                 known = error
             self._choices[key] = known
@@ -219,18 +230,20 @@ class _Wishes:
     def _choose(
         self,
         instance_types: Sequence[InstanceType],
-        wish: tuple[int, tuple[RequirementSpec, ...]],
+        choice_key: tuple[int, tuple[RequirementSpec, ...]],
         amounts: Mapping[str, int],
-    ) -> _Choice:
-        requirements = self._requirements.get(wish[1])
+    ) -> _LaunchChoice:
+        requirements = self._requirements.get(choice_key[1])
         if requirements is None:
-            requirements = self._requirements[wish[1]] = Requirements.from_specs(wish[1])
-        compatible = self._compatible.get(wish)
-        if compatible is None:
-            compatible = self._compatible[wish] = compatible_types(
-                instance_types, requirements, is_open=self._ground.is_open
+            requirements = self._requirements[choice_key[1]] = Requirements.from_specs(
+                choice_key[1]
             )
-        candidates = candidates_of(compatible, amounts)
+        compatible = self._compatible.get(choice_key)
+        if compatible is None:
+            compatible = self._compatible[choice_key] = compatible_types(
+                instance_types, requirements, is_open=self._launch_context.is_open
+            )
+        candidates = fitting_candidates(compatible, amounts)
         if not candidates:
             closed = self._closed(instance_types, requirements)
             sold_out = tuple(key for key, is_sold_out in closed.items() if is_sold_out)
@@ -243,9 +256,9 @@ class _Wishes:
                     else ExhaustedScope.OFFERING
                 ),
             )
-        kept = filtered(candidates, requirements)
+        kept = filter_candidates(candidates, requirements)
         capacity_type = capacity_type_of(kept)
-        return _Choice(
+        return _LaunchChoice(
             requirements=requirements,
             candidates=with_capacity_type(kept, capacity_type),
             capacity_type=capacity_type,
@@ -262,16 +275,16 @@ class _Wishes:
         closed: dict[OfferingKey, bool] = {}
         for compatible in compatible_types(instance_types, requirements, is_open=_always):
             it = compatible.instance_type
-            for machine in compatible.machines:
-                for offering in machine.offerings:
-                    if self._ground.is_open(it, offering):
+            for allocatable in compatible.allocatable_offerings:
+                for offering in allocatable.offerings:
+                    if self._launch_context.is_open(it, offering):
                         continue
                     key = OfferingKey(
                         instance_type=it.name,
                         zone=offering.zone,
                         capacity_type=offering.capacity_type,
                     )
-                    sold_out = self._ground.is_sold_out(it, offering)
+                    sold_out = self._launch_context.is_sold_out(it, offering)
                     closed[key] = closed.get(key, True) and sold_out
         return closed
 
@@ -297,33 +310,35 @@ def _template_key(request: LaunchRequest) -> Hashable:
     )
 
 
-def _context(request: LaunchRequest, ground: Ground) -> str:
+def _context(request: LaunchRequest, launch_context: LaunchContext) -> str:
     """Return the fleet's context, which is not for a launch that had to give up variety."""
     relaxed = request.node_claim.metadata.annotations.get(MIN_VALUES_RELAXED) == "true"
-    return "" if relaxed else ground.node_class.spec.context
+    return "" if relaxed else launch_context.node_class.spec.context
 
 
 def _has_overlay(request: LaunchRequest) -> bool:
     return PRICE_OVERLAY_APPLIED in request.node_claim.metadata.annotations
 
 
-def _plan(choice: _Choice, requests: Sequence[LaunchRequest], ground: Ground) -> Plan:
+def _plan(
+    choice: _LaunchChoice, requests: Sequence[LaunchRequest], launch_context: LaunchContext
+) -> LaunchPlan:
     has_own_prices = _has_overlay(requests[0]) or any(
-        ground.has_own_price(candidate.instance_type, offering)
+        launch_context.has_own_price(candidate.instance_type, offering)
         for candidate in choice.candidates
         for offering in candidate.offerings
     )
-    return Plan(
-        ground=ground,
+    return LaunchPlan(
+        launch_context=launch_context,
         requests=tuple(requests),
         candidates=choice.candidates,
         options=options_of(
             choice.candidates,
             choice.capacity_type,
-            context=_context(requests[0], ground),
+            context=_context(requests[0], launch_context),
             has_own_prices=has_own_prices,
         ),
         tenancy=tenancy_of(choice.requirements),
-        partition=lowest_partition(choice.requirements) if ground.group is not None else 0,
+        partition=lowest_partition(choice.requirements) if launch_context.group is not None else 0,
         is_inflexible=is_inflexible(choice.candidates, choice.capacity_type, choice.requirements),
     )

@@ -1,23 +1,23 @@
-"""Whether a NodeClass can be launched from at all. A pure function."""
+"""Checks whether a NodeClass allows launches at all."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from karpenter_core.errors import NodeClassNotReadyError
-from karpenter_core.provider.kit.readiness import unreadiness
+from karpenter_core.provider.kit.readiness import not_ready_error
 from karpenter_provider_aws.instance_tags import restricted_tags
 
 if TYPE_CHECKING:
     from karpenter_core.errors import CloudProviderError
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 
-__all__ = ["refusal"]
+__all__ = ["unmet_precondition"]
 
 
-def refusal(node_class: EC2NodeClass) -> CloudProviderError | None:
+def unmet_precondition(node_class: EC2NodeClass) -> CloudProviderError | None:
     """Return why nothing is launched from a NodeClass; None when it can be."""
-    unready = unreadiness(node_class)
+    unready = not_ready_error(node_class)
     if unready is not None:
         return unready
     restricted = restricted_tags(node_class.spec.tags)

@@ -1,6 +1,6 @@
-"""Tells which instance types share a quota of vCPUs (Service Quotas, "Amazon EC2").
+"""Finds the vCPU quota class of an instance type.
 
-EC2 has a quota for each of these classes, and for each of on-demand and spot.
+EC2 has a quota (Service Quotas, "Amazon EC2") for each class, and for each of on-demand and spot.
 """
 
 from __future__ import annotations

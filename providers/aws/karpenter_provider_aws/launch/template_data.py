@@ -1,7 +1,7 @@
-"""What a launch template says: all of it decided here, from values, without AWS.
+"""Builds the content of launch templates.
 
-A template is named after what it says, so an equal launch finds the template of an earlier one, and
-another content never hides under a known name.
+Pure functions of values. A template is named after its content, so an equal launch finds the
+template of an earlier one, and different content never hides under a known name.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = [
     "CAPACITY_BLOCK",
     "NAME_PREFIX",
     "USER_DATA_LIMIT_BYTES",
-    "Reservation",
     "TemplateContent",
+    "TemplateReservation",
     "block_devices",
     "template_data",
     "template_name",
@@ -66,7 +66,7 @@ _NO_METADATA_IPV6: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class TemplateReservation:
     """A capacity reservation that instances of a template go into."""
 
     id: str
@@ -92,7 +92,7 @@ class TemplateContent:
     has_enclaves: bool = False
     uses_reservations: bool = False
     """The feature gate ReservedCapacity: open reservations are used by reserved launches alone."""
-    reservation: Reservation | None = None
+    reservation: TemplateReservation | None = None
     placement_group_id: str = ""
     placement_partition: int = 0
     """0 lets EC2 choose."""

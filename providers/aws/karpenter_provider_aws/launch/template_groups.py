@@ -1,7 +1,7 @@
-"""Which launch templates a launch needs: one for all instance types that are started alike.
+"""Groups a launch's instance types by the launch template they need.
 
-Types differ in image (architecture, accelerators), in EFAs, in the numbers that their kubelet is
-told, and in the reservation they go into; all else is the same for all of them.
+Types differ in image (architecture, accelerators), in EFAs, in the numbers of their kubelet, and in
+the reservation they go into; all else is the same for all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from karpenter_core.errors import LaunchFailedError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import Requirement, Requirements, compatible_offerings
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.families.bootstrap import (
-    Bootstrap,
+    BootstrapInput,
     bootstrap_labels,
     bootstrap_taints,
     is_ipv6,
@@ -34,8 +34,8 @@ from karpenter_provider_aws.labels import (
     PLACEMENT_GROUP_PARTITION,
 )
 from karpenter_provider_aws.launch.template_data import (
-    Reservation,
     TemplateContent,
+    TemplateReservation,
     template_data,
     template_name,
 )
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-    from karpenter_provider_aws.kubelet.numbers import KubeletNumbers
+    from karpenter_provider_aws.kubelet.sizing import KubeletSizing
 
 __all__ = [
     "ClusterDetails",
@@ -63,7 +63,7 @@ _WELL_KNOWN: Final = WELL_KNOWN | LABEL_CLASSES.well_known
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDetails:
-    """What templates say of the cluster, and of where it is."""
+    """The facts of the cluster and its region in launch templates."""
 
     name: str
     endpoint: str
@@ -120,21 +120,21 @@ class LaunchTemplate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """What all types of one template have in common."""
+class _TemplateGroup:
+    """The properties that all types of one template share."""
 
     image_id: str
     efa_count: int
     max_pods: int
     kube_reserved: tuple[tuple[str, str], ...]
     system_reserved: tuple[tuple[str, str], ...]
-    reservation: Reservation | None
+    reservation: TemplateReservation | None
 
 
 def templates_for(
     request: TemplateRequest,
     cluster: ClusterDetails,
-    numbers_of: Callable[[str], KubeletNumbers],
+    sizing_of: Callable[[str], KubeletSizing],
 ) -> tuple[LaunchTemplate, ...]:
     """Return the templates that the launch needs, in the order of its cheapest types.
 
@@ -152,12 +152,12 @@ def templates_for(
     if not any(image for _, image in images):
         ids = ", ".join(sorted({ami.id for ami in amis}))
         raise LaunchFailedError(f"none of the images {ids} is for any of the instance types")
-    groups: dict[_Group, list[InstanceType]] = {}
+    groups: dict[_TemplateGroup, list[InstanceType]] = {}
     for instance_type, image in images:
         if image is None:
             continue
         for reservation in _reservations(instance_type, request):
-            group = _group(instance_type, image.id, reservation, request, numbers_of)
+            group = _group(instance_type, image.id, reservation, request, sizing_of)
             groups.setdefault(group, []).append(instance_type)
     return tuple(
         _template(group, tuple(types), request, cluster) for group, types in groups.items()
@@ -189,7 +189,7 @@ def _check_status(node_class: EC2NodeClass) -> None:
 
 def _reservations(
     instance_type: InstanceType, request: TemplateRequest
-) -> tuple[Reservation | None, ...]:
+) -> tuple[TemplateReservation | None, ...]:
     """Return the reservations of the type that the claim may use; None stands for no reservation."""
     if request.capacity_type != RESERVED:
         return (None,)
@@ -200,10 +200,10 @@ def _reservations(
     return tuple({_reservation(offering): None for offering in offerings})
 
 
-def _reservation(offering: Offering) -> Reservation:
+def _reservation(offering: Offering) -> TemplateReservation:
     requirements = offering.requirements
     interruptible = requirements.single_value(CAPACITY_RESERVATION_INTERRUPTIBLE)
-    return Reservation(
+    return TemplateReservation(
         id=requirements.single_value(CAPACITY_RESERVATION_ID),
         reservation_type=requirements.single_value(CAPACITY_RESERVATION_TYPE) or "default",
         interruptible=interruptible == "true",
@@ -213,29 +213,29 @@ def _reservation(offering: Offering) -> Reservation:
 def _group(
     instance_type: InstanceType,
     image_id: str,
-    reservation: Reservation | None,
+    reservation: TemplateReservation | None,
     request: TemplateRequest,
-    numbers_of: Callable[[str], KubeletNumbers],
-) -> _Group:
+    sizing_of: Callable[[str], KubeletSizing],
+) -> _TemplateGroup:
     # What reaches no kubelet makes no difference: one template serves all types then.
     ignores_kubelet = TRAITS[request.node_class.ami_family].ignores_kubelet
-    numbers = None if ignores_kubelet else numbers_of(instance_type.name)
+    sizing = None if ignores_kubelet else sizing_of(instance_type.name)
     wants_efa = EFA in request.node_claim.spec.resources.requests
     has_own_interfaces = bool(request.node_class.spec.network_interfaces)
-    return _Group(
+    return _TemplateGroup(
         image_id=image_id,
         efa_count=(
             instance_type.capacity.get(EFA, 0) if wants_efa and not has_own_interfaces else 0
         ),
-        max_pods=0 if numbers is None else numbers.max_pods,
-        kube_reserved=() if numbers is None else tuple(sorted(numbers.kube_reserved.items())),
-        system_reserved=() if numbers is None else tuple(sorted(numbers.system_reserved.items())),
+        max_pods=0 if sizing is None else sizing.max_pods,
+        kube_reserved=() if sizing is None else tuple(sorted(sizing.kube_reserved.items())),
+        system_reserved=() if sizing is None else tuple(sorted(sizing.system_reserved.items())),
         reservation=reservation,
     )
 
 
 def _template(
-    group: _Group,
+    group: _TemplateGroup,
     instance_types: tuple[InstanceType, ...],
     request: TemplateRequest,
     cluster: ClusterDetails,
@@ -280,10 +280,12 @@ def _template(
     )
 
 
-def _bootstrap(group: _Group, request: TemplateRequest, cluster: ClusterDetails) -> Bootstrap:
+def _bootstrap(
+    group: _TemplateGroup, request: TemplateRequest, cluster: ClusterDetails
+) -> BootstrapInput:
     node_class = request.node_class
     spec = node_class.spec
-    return Bootstrap(
+    return BootstrapInput(
         cluster_name=cluster.name,
         cluster_endpoint=cluster.endpoint,
         ca_bundle=cluster.ca_bundle,

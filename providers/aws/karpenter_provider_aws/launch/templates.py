@@ -1,9 +1,9 @@
-"""Launch templates in EC2: made when a launch needs one, deleted when none has for a while.
+"""Creates launch templates when needed, and deletes unused ones.
 
-A template is needed only while a fleet is asked for, so an unused one is litter. Yet deleting one
-that a launch is about to name would make that launch fail. So a launch holds its templates
-(`run`), and whatever is done to one name, making or deleting, is done by one thread at a time, while
-the others wait for it and none holds a lock.
+A template is needed only while a fleet is requested, so an unused one is litter. Yet deleting one
+that a launch is about to name would make that launch fail. So a launch holds its templates (`run`),
+and one thread at a time creates or deletes a template of a name, while the others wait for it and
+none holds a lock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
-from karpenter_provider_aws.codes import failure_of, is_launch_template_missing
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.codes import api_failure, is_launch_template_missing
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.instance_tags import to_tag_list
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NODE_CLASS_TAG
 from karpenter_provider_aws.launch.template_data import NAME_PREFIX
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_provider_aws.launch.template_groups import LaunchTemplate
     from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
 
-__all__ = ["LaunchTemplates"]
+__all__ = ["ClusterLaunchTemplates"]
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ _MAKERS: Final = 8
 
 
 @final
-class LaunchTemplates:
+class ClusterLaunchTemplates:
     """The launch templates of one cluster; callable from any thread.
 
     What is known to exist is kept in memory, by name; a name is a digest of the content, so what is
@@ -56,7 +56,7 @@ class LaunchTemplates:
 
     def __init__(
         self,
-        clients: Clients,
+        clients: CloudClients,
         clock: Clock,
         *,
         cluster: str,
@@ -87,12 +87,12 @@ class LaunchTemplates:
         names = [template.name for template in templates]
         attempt = 1
         while True:
-            with self._held(names):
+            with self._in_use(names):
                 self.ensure(templates)
                 try:
                     return call()
                 except Exception as error:
-                    if attempt == _ATTEMPTS or not _says_missing(error):
+                    if attempt == _ATTEMPTS or not _is_template_missing(error):
                         raise
             self.invalidate(names)
             attempt += 1
@@ -184,7 +184,7 @@ class LaunchTemplates:
         self._sizes.forget(node_class)
 
     @contextmanager
-    def _held(self, names: Sequence[str]) -> Generator[None]:
+    def _in_use(self, names: Sequence[str]) -> Generator[None]:
         with self._lock:
             self._holds.update(names)
         try:
@@ -288,14 +288,14 @@ class LaunchTemplates:
             )
         tags = to_tag_list(template.tags)
         try:
-            with calling("ec2:CreateLaunchTemplate"):
+            with core_errors_of("ec2:CreateLaunchTemplate"):
                 self._clients.ec2.create_launch_template(
                     LaunchTemplateName=template.name,
                     LaunchTemplateData=template.data,
                     TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags}],
                 )
         except CloudProviderError as error:
-            failure = failure_behind(error)
+            failure = refusal_behind(error)
             if failure is None or failure.code != _ALREADY_EXISTS:  # another process was faster
                 raise
             return
@@ -303,10 +303,10 @@ class LaunchTemplates:
 
     def _delete(self, name: str) -> None:
         try:
-            with calling("ec2:DeleteLaunchTemplate"):
+            with core_errors_of("ec2:DeleteLaunchTemplate"):
                 self._clients.ec2.delete_launch_template(LaunchTemplateName=name)
         except CloudProviderError as error:
-            if not _says_missing(error):
+            if not _is_template_missing(error):
                 raise
         structlog.get_logger("aws").debug("launch template deleted", launch_template=name)
 
@@ -325,7 +325,7 @@ class LaunchTemplates:
         return tuple(sorted(name for name in names if name.startswith(NAME_PREFIX)))
 
     def _describe(self, filters: Sequence[FilterTypeDef]) -> list[str]:
-        with calling("ec2:DescribeLaunchTemplates"):
+        with core_errors_of("ec2:DescribeLaunchTemplates"):
             pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
                 Filters=filters, PaginationConfig={"PageSize": _PAGE_SIZE}
             )
@@ -336,7 +336,7 @@ class LaunchTemplates:
             ]
 
 
-def _says_missing(error: BaseException) -> bool:
+def _is_template_missing(error: BaseException) -> bool:
     """Whether an error, of boto3 or made of one, says that a launch template does not exist."""
-    failure = failure_of(error) or failure_behind(error)
+    failure = api_failure(error) or refusal_behind(error)
     return failure is not None and is_launch_template_missing(failure.code)

@@ -1,6 +1,7 @@
-"""How close user data comes to what EC2 takes: a metric, and a warning before it is too much.
+"""Reports the size of user data by a metric and a warning.
 
-Nothing is refused here: what EC2 refuses becomes a condition of the NodeClass.
+The warning comes before EC2 refuses the size. A refusal by EC2 becomes a condition of the
+NodeClass.
 """
 
 from __future__ import annotations

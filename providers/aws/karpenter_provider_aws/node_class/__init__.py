@@ -1,1 +1,1 @@
-"""The life of an EC2NodeClass: resolution into status and conditions, validation, its end."""
+"""Resolves, validates and finalizes EC2NodeClasses."""

@@ -1,7 +1,7 @@
-"""Whether launches with a NodeClass would be allowed: tried out without launching anything.
+"""Tries out launches with a NodeClass by dry runs.
 
-A launch template is really made, since both other calls refer to it; `CreateFleet` and
-`RunInstances` are asked as dry runs, which EC2 answers with an error in any case.
+A launch template is really created, since both other calls refer to it; `CreateFleet` and
+`RunInstances` are sent as dry runs, which EC2 answers with an error in any case.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from karpenter_provider_aws.codes import (
     is_user_data_too_large,
     launch_failure,
 )
-from karpenter_provider_aws.discovery.calls import calling, failure_behind
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.instance_tags import to_tag_list
-from karpenter_provider_aws.node_class.findings import UNREACHABLE, stable_text
+from karpenter_provider_aws.node_class.conditions import UNREACHABLE_REASON, stable_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,10 +38,17 @@ if TYPE_CHECKING:
 
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass, Subnet
     from karpenter_provider_aws.launch.template_groups import LaunchTemplate
-    from karpenter_provider_aws.launch.templates import LaunchTemplates
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
+    from karpenter_provider_aws.sdk import CloudClients
 
-__all__ = ["DryRuns", "Outcome", "Verdict", "fleet_dry_run", "instance_dry_run", "judge"]
+__all__ = [
+    "DryRunOutcome",
+    "DryRunVerdict",
+    "LaunchDryRuns",
+    "dry_run_outcome",
+    "fleet_dry_run",
+    "instance_dry_run",
+]
 
 INSTANCE_PROFILE_FIELD: Final = "spec.instanceProfile"
 
@@ -59,8 +66,8 @@ _UNMAPPED: Final = "LaunchFailed"
 _LATEST: Final = "$Latest"
 
 
-class Verdict(Enum):
-    """What a dry run tells."""
+class DryRunVerdict(Enum):
+    """Meanings of a dry run's answer."""
 
     PASSED = "passed"
     RETRY = "retry"
@@ -72,15 +79,15 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of dry runs, as a condition says it."""
+class DryRunOutcome:
+    """The outcome of dry runs, as its condition shows it."""
 
-    verdict: Verdict
+    verdict: DryRunVerdict
     reason: str = ""
     message: str = ""
 
 
-PASSED: Final = Outcome(verdict=Verdict.PASSED)
+PASSED: Final = DryRunOutcome(verdict=DryRunVerdict.PASSED)
 
 
 def fleet_dry_run(
@@ -155,14 +162,16 @@ def _tag_specifications(
     return [{"ResourceType": resource, "Tags": listed} for resource in resources]
 
 
-def judge(action: str, error: CloudProviderError | None, *, instance_profile: str) -> Outcome:
+def dry_run_outcome(
+    action: str, error: CloudProviderError | None, *, instance_profile: str
+) -> DryRunOutcome:
     """Return what the answer to a call tells; None is an answer without an error.
 
     `instance_profile` is the one that the user names in the NodeClass, if one is named.
     """
     if error is None:
         return PASSED
-    failure = failure_behind(error)
+    failure = refusal_behind(error)
     if failure is None:
         # Without credentials nothing was sent: no different from a refusal.
         return _denied(action, str(error)) if isinstance(error, AuthError) else _retry(error)
@@ -177,8 +186,8 @@ def judge(action: str, error: CloudProviderError | None, *, instance_profile: st
     if is_instance_profile_missing(code, message):
         if not instance_profile:  # made a moment ago, and EC2 does not know it yet
             return _retry(error)
-        return Outcome(
-            verdict=Verdict.REFUSED,
+        return DryRunOutcome(
+            verdict=DryRunVerdict.REFUSED,
             reason="InstanceProfileNotFound",
             message=f'{INSTANCE_PROFILE_FIELD}: there is no instance profile "{instance_profile}"',
         )
@@ -186,31 +195,35 @@ def judge(action: str, error: CloudProviderError | None, *, instance_profile: st
         return _retry(error)
     if is_user_data_too_large(code, message):
         text = f"spec.userData: {said.message}"
-        return Outcome(verdict=Verdict.FAILED, reason="UserDataSizeLimitExceeded", message=text)
+        return DryRunOutcome(
+            verdict=DryRunVerdict.FAILED, reason="UserDataSizeLimitExceeded", message=text
+        )
     reason = _REFUSED_REASON if said.reason == _UNMAPPED else said.reason
     text = f"{action} would be refused: {code}: {message}"
-    return Outcome(verdict=Verdict.REFUSED, reason=reason, message=text)
+    return DryRunOutcome(verdict=DryRunVerdict.REFUSED, reason=reason, message=text)
 
 
-def _denied(action: str, message: str) -> Outcome:
-    return Outcome(
-        verdict=Verdict.FAILED, reason=_DENIED_REASONS[action], message=stable_text(message)
+def _denied(action: str, message: str) -> DryRunOutcome:
+    return DryRunOutcome(
+        verdict=DryRunVerdict.FAILED, reason=_DENIED_REASONS[action], message=stable_text(message)
     )
 
 
-def _retry(error: CloudProviderError) -> Outcome:
-    return Outcome(verdict=Verdict.RETRY, reason=UNREACHABLE, message=stable_text(str(error)))
+def _retry(error: CloudProviderError) -> DryRunOutcome:
+    return DryRunOutcome(
+        verdict=DryRunVerdict.RETRY, reason=UNREACHABLE_REASON, message=stable_text(str(error))
+    )
 
 
 @final
-class DryRuns:
+class LaunchDryRuns:
     """Tries launches out; callable from any thread."""
 
-    def __init__(self, clients: Clients, templates: LaunchTemplates) -> None:
+    def __init__(self, clients: CloudClients, templates: ClusterLaunchTemplates) -> None:
         self._clients: Final = clients
         self._templates: Final = templates
 
-    def run(self, node_class: EC2NodeClass, template: LaunchTemplate) -> Outcome:
+    def run(self, node_class: EC2NodeClass, template: LaunchTemplate) -> DryRunOutcome:
         """Return what the first call tells that does not pass, or that all pass.
 
         The first type of the template stands for all.
@@ -218,24 +231,26 @@ class DryRuns:
         try:
             return self._templates.run([template], lambda: self._launches(node_class, template))
         except CloudProviderError as error:
-            return judge(CREATE_TEMPLATE, error, instance_profile=node_class.spec.instance_profile)
+            return dry_run_outcome(
+                CREATE_TEMPLATE, error, instance_profile=node_class.spec.instance_profile
+            )
 
-    def _launches(self, node_class: EC2NodeClass, template: LaunchTemplate) -> Outcome:
+    def _launches(self, node_class: EC2NodeClass, template: LaunchTemplate) -> DryRunOutcome:
         ec2 = self._clients.ec2_without_retries
         profile = node_class.spec.instance_profile
         name = template.instance_types[0].name
         fleet = fleet_dry_run(node_class, template, instance_type=name)
         error = _answer(CREATE_FLEET, partial(ec2.create_fleet, **fleet))
-        outcome = judge(CREATE_FLEET, error, instance_profile=profile)
-        if outcome.verdict is not Verdict.PASSED:
+        outcome = dry_run_outcome(CREATE_FLEET, error, instance_profile=profile)
+        if outcome.verdict is not DryRunVerdict.PASSED:
             return outcome
         # Policies do not differ by subnet: the first one's answer counts, unless any passes.
-        first: Outcome | None = None
+        first: DryRunOutcome | None = None
         for subnet in node_class.status.subnets:
             instance = instance_dry_run(node_class, template, subnet, instance_type=name)
             error = _answer(RUN_INSTANCES, partial(ec2.run_instances, **instance))
-            outcome = judge(RUN_INSTANCES, error, instance_profile=profile)
-            if outcome.verdict is Verdict.PASSED:
+            outcome = dry_run_outcome(RUN_INSTANCES, error, instance_profile=profile)
+            if outcome.verdict is DryRunVerdict.PASSED:
                 return outcome
             first = first or outcome
         return first or PASSED
@@ -248,10 +263,10 @@ def _answer(action: str, call: Callable[[], object]) -> CloudProviderError | Non
         CloudProviderError: the launch template is not there; whoever holds it makes it anew.
     """
     try:
-        with calling(action):
+        with core_errors_of(action):
             call()
     except CloudProviderError as error:
-        failure = failure_behind(error)
+        failure = refusal_behind(error)
         if failure is not None and is_launch_template_missing(failure.code):
             raise
         return error

@@ -1,4 +1,4 @@
-"""The end of a NodeClass: what was made for it in AWS goes with it."""
+"""Deletes what the provider created in AWS for a deleted NodeClass."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from karpenter_core.errors import CloudProviderError
 
 if TYPE_CHECKING:
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-    from karpenter_provider_aws.discovery.profiles import Profiles
-    from karpenter_provider_aws.launch.templates import LaunchTemplates
+    from karpenter_provider_aws.discovery.profiles import InstanceProfiles
+    from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
     from karpenter_provider_aws.node_class.resolution import NodeClassResolver
-    from karpenter_provider_aws.node_class.validation import Validator
+    from karpenter_provider_aws.node_class.validation import NodeClassValidator
 
-__all__ = ["Finalizer"]
+__all__ = ["NodeClassFinalizer"]
 
 
 @final
-class Finalizer:
-    """What `karpenter_finalize_node_class` does; callable from any thread.
+class NodeClassFinalizer:
+    """Answers `karpenter_finalize_node_class`; callable from any thread.
 
     The core calls it when no claim refers to the NodeClass any more, and again while it raises.
     """
@@ -26,10 +26,10 @@ class Finalizer:
     def __init__(
         self,
         *,
-        profiles: Profiles,
-        templates: LaunchTemplates,
+        profiles: InstanceProfiles,
+        templates: ClusterLaunchTemplates,
         resolver: NodeClassResolver,
-        validator: Validator,
+        validator: NodeClassValidator,
     ) -> None:
         self._profiles: Final = profiles
         self._templates: Final = templates

@@ -1,8 +1,9 @@
-"""What `karpenter_resolve_node_class` answers: status and conditions of a NodeClass.
+"""Resolves the status and conditions of a NodeClass.
 
-Each part asks AWS for itself and all of them are looked at, whatever became of the others. A part
-that AWS refuses says so in its condition. A part that AWS does not answer keeps what was found
-before; when none of subnets, security groups and images can be asked for, there is no answer at all.
+Answers `karpenter_resolve_node_class`. Each part has its own calls, and all parts are resolved,
+whatever became of the others. The condition of a part shows its refusal by AWS. A part that AWS
+does not answer keeps its earlier result; when subnets, security groups and images are all
+unanswered, there is no answer at all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import NodeClassResolution
-from karpenter_provider_aws.api.found import EC2NodeClassStatus
+from karpenter_provider_aws.api.node_class_status import EC2NodeClassStatus
 from karpenter_provider_aws.discovery import (
     images,
     placement_groups,
@@ -22,21 +23,21 @@ from karpenter_provider_aws.discovery import (
     security_groups,
     subnets,
 )
-from karpenter_provider_aws.discovery.calls import is_refusal
+from karpenter_provider_aws.discovery.call_errors import is_refusal
 from karpenter_provider_aws.node_class import parts
-from karpenter_provider_aws.node_class.findings import (
+from karpenter_provider_aws.node_class.conditions import (
     AMIS_READY,
     CAPACITY_RESERVATIONS_READY,
     INSTANCE_PROFILE_READY,
     PLACEMENT_GROUP_READY,
     SECURITY_GROUPS_READY,
     SUBNETS_READY,
-    Part,
-    known_condition,
-    met,
-    refused,
+    ResolutionPart,
+    condition_met,
+    current_condition,
+    refused_condition,
     resolution_of,
-    unasked,
+    unanswered_condition,
 )
 
 if TYPE_CHECKING:
@@ -45,14 +46,14 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.clock import Clock
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-    from karpenter_provider_aws.discovery.images import Images
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
-    from karpenter_provider_aws.discovery.profiles import Profiles
-    from karpenter_provider_aws.discovery.reservations import Reservations
-    from karpenter_provider_aws.discovery.security_groups import SecurityGroups
-    from karpenter_provider_aws.discovery.subnets import Subnets
+    from karpenter_provider_aws.discovery.images import ImageReader
+    from karpenter_provider_aws.discovery.placement_groups import PlacementGroupReader
+    from karpenter_provider_aws.discovery.profiles import InstanceProfiles
+    from karpenter_provider_aws.discovery.reservations import ReservationReader
+    from karpenter_provider_aws.discovery.security_groups import SecurityGroupReader
+    from karpenter_provider_aws.discovery.subnets import SubnetReader
 
-__all__ = ["Discovery", "NodeClassResolver"]
+__all__ = ["NodeClassDiscovery", "NodeClassResolver"]
 
 LAUNCH_NEEDS: Final = (AMIS_READY, INSTANCE_PROFILE_READY, SECURITY_GROUPS_READY, SUBNETS_READY)
 """Conditions without which no launch can be tried out."""
@@ -60,40 +61,44 @@ EC2_PARTS: Final = (AMIS_READY, SECURITY_GROUPS_READY, SUBNETS_READY)
 """What is always asked of AWS: nothing of it answered means that nobody answers."""
 
 
-class Validation(Protocol):
-    """What is asked of `Validator`."""
+class NodeClassValidation(Protocol):
+    """The methods of `NodeClassValidator` that a resolution uses."""
 
-    def validate(self, node_class: EC2NodeClass, dependencies: Iterable[Condition]) -> Part:
+    def validate(
+        self, node_class: EC2NodeClass, dependencies: Iterable[Condition]
+    ) -> ResolutionPart:
         """Return the condition."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
+class NodeClassDiscovery:
     """All that discovery can find."""
 
-    subnets: Subnets
-    security_groups: SecurityGroups
-    images: Images
-    placement_groups: PlacementGroups
-    profiles: Profiles
-    reservations: Reservations | None
+    subnets: SubnetReader
+    security_groups: SecurityGroupReader
+    images: ImageReader
+    placement_groups: PlacementGroupReader
+    profiles: InstanceProfiles
+    reservations: ReservationReader | None
     """None when the feature gate ReservedCapacity is off."""
 
 
-class _Search(NamedTuple):
+class _DiscoverySearch(NamedTuple):
     """One part, and how it is found."""
 
     condition_type: str
     field: str
-    find: Callable[[], Part]
+    find: Callable[[], ResolutionPart]
 
 
 @final
 class NodeClassResolver:
     """Resolves NodeClasses; callable from any thread."""
 
-    def __init__(self, discovery: Discovery, validation: Validation, clock: Clock) -> None:
+    def __init__(
+        self, discovery: NodeClassDiscovery, validation: NodeClassValidation, clock: Clock
+    ) -> None:
         self._discovery: Final = discovery
         self._validation: Final = validation
         self._clock: Final = clock
@@ -108,7 +113,9 @@ class NodeClassResolver:
         """
         self._note_profiles(node_class, node_class.status.instance_profile)
         found = self._found(node_class)
-        silent = [part for part in found if part.condition.type in EC2_PARTS and not part.is_asked]
+        silent = [
+            part for part in found if part.condition.type in EC2_PARTS and not part.is_answered
+        ]
         if len(silent) == len(EC2_PARTS):
             raise CloudProviderError(silent[0].condition.message)
         status = {name: value for part in found for name, value in part.status.items()}
@@ -134,17 +141,17 @@ class NodeClassResolver:
         with self._lock:
             self._profiles[node_class.uid] = frozenset(names)
 
-    def _found(self, node_class: EC2NodeClass) -> list[Part]:
+    def _found(self, node_class: EC2NodeClass) -> list[ResolutionPart]:
         """Look at all parts at once: a service that is silent holds up no other."""
         searches = self._searches(node_class)
         with ThreadPoolExecutor(len(searches), thread_name_prefix="aws-discovery") as pool:
             return list(pool.map(_part, searches))
 
-    def _searches(self, node_class: EC2NodeClass) -> list[_Search]:
+    def _searches(self, node_class: EC2NodeClass) -> list[_DiscoverySearch]:
         found, spec = self._discovery, node_class.spec
         searches = [
-            _Search(AMIS_READY, images.FIELD, lambda: self._ami_part(node_class)),
-            _Search(
+            _DiscoverySearch(AMIS_READY, images.FIELD, lambda: self._ami_part(node_class)),
+            _DiscoverySearch(
                 PLACEMENT_GROUP_READY,
                 placement_groups.FIELD,
                 lambda: parts.placement_group_part(
@@ -152,22 +159,22 @@ class NodeClassResolver:
                     found.placement_groups.find(spec.placement_group_selector),
                 ),
             ),
-            _Search(
+            _DiscoverySearch(
                 SUBNETS_READY,
                 subnets.FIELD,
                 lambda: parts.subnet_part(found.subnets.find(spec.subnet_selector_terms)),
             ),
-            _Search(
+            _DiscoverySearch(
                 SECURITY_GROUPS_READY,
                 security_groups.FIELD,
                 lambda: parts.security_group_part(
                     found.security_groups.find(spec.security_group_selector_terms)
                 ),
             ),
-            _Search(
+            _DiscoverySearch(
                 INSTANCE_PROFILE_READY,
                 f'spec.role "{spec.role}"' if spec.role else "spec.instanceProfile",
-                lambda: met(
+                lambda: condition_met(
                     INSTANCE_PROFILE_READY,
                     status={"instanceProfile": found.profiles.ensure(node_class)},
                 ),
@@ -176,7 +183,7 @@ class NodeClassResolver:
         if found.reservations is not None:
             finder, terms = found.reservations, spec.capacity_reservation_selector_terms
             searches.append(
-                _Search(
+                _DiscoverySearch(
                     CAPACITY_RESERVATIONS_READY,
                     reservations.FIELD,
                     lambda: parts.reservation_part(finder.find(terms), now=self._clock.now()),
@@ -184,25 +191,25 @@ class NodeClassResolver:
             )
         return searches
 
-    def _ami_part(self, node_class: EC2NodeClass) -> Part:
+    def _ami_part(self, node_class: EC2NodeClass) -> ResolutionPart:
         unsupported = self._discovery.images.unsupported(node_class)
         if unsupported:
             return parts.unsupported_alias_part(unsupported)
         return parts.ami_part(self._discovery.images.find(node_class))
 
 
-def _known(part: Part, node_class: EC2NodeClass) -> tuple[Condition, bool]:
+def _known(part: ResolutionPart, node_class: EC2NodeClass) -> tuple[Condition, bool]:
     generation = node_class.metadata.generation
-    return known_condition(part, node_class.status.conditions, generation=generation)
+    return current_condition(part, node_class.status.conditions, generation=generation)
 
 
-def _part(search: _Search) -> Part:
+def _part(search: _DiscoverySearch) -> ResolutionPart:
     try:
         return search.find()
     except CloudProviderError as error:
         if is_refusal(error):
-            return refused(search.condition_type, search.field, error)
-        return unasked(search.condition_type, search.field, error)
+            return refused_condition(search.condition_type, search.field, error)
+        return unanswered_condition(search.condition_type, search.field, error)
 
 
 def _with_status(node_class: EC2NodeClass, status: dict[str, object]) -> EC2NodeClass:

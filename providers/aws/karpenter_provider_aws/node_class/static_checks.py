@@ -1,4 +1,4 @@
-"""Checks of a NodeClass that ask nobody: its kubelet settings, its user data, its tags."""
+"""Checks a NodeClass without calls: kubelet settings, user data, tags."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
-from karpenter_provider_aws.families.bootstrap import Bootstrap
+from karpenter_provider_aws.families.bootstrap import BootstrapInput
 from karpenter_provider_aws.families.family import user_data
 from karpenter_provider_aws.instance_tags import restricted_tags
-from karpenter_provider_aws.kubelet.checks import evaluation_problem, kubelet_problem
+from karpenter_provider_aws.kubelet.checks import evaluation_finding, kubelet_finding
 from karpenter_provider_aws.settings import NODE_CLASS_CEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
     from karpenter_provider_aws.settings import AwsSettings
-    from karpenter_provider_aws.type_facts import InstanceTypeInfo
 
 __all__ = [
     "Check",
-    "Complaint",
-    "Problem",
+    "ConditionFinding",
+    "NodeClassFinding",
     "early_checks",
     "late_checks",
-    "tag_problem",
-    "user_data_problem",
+    "tag_finding",
+    "user_data_finding",
 ]
 
 INVALID_USER_DATA: Final = "InvalidUserData"
 _ANY_CIDR: Final = "10.0.0.0/16"
 
 
-class Complaint(Protocol):
-    """What is wrong: reason and message of a condition."""
+class ConditionFinding(Protocol):
+    """A mistake: reason and message of a condition."""
 
     @property
     def reason(self) -> str:
@@ -47,13 +47,13 @@ class Complaint(Protocol):
         ...
 
 
-Check: TypeAlias = "Callable[[EC2NodeClass], Complaint | None]"
+Check: TypeAlias = "Callable[[EC2NodeClass], ConditionFinding | None]"
 """Finds what is wrong with a NodeClass, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """What is wrong with a NodeClass."""
+class NodeClassFinding:
+    """A mistake in a NodeClass."""
 
     reason: str
     message: str
@@ -63,10 +63,10 @@ def early_checks(settings: AwsSettings) -> tuple[Check, ...]:
     """Return the checks that need nothing to be found first, in their order."""
     enabled = NODE_CLASS_CEL in settings.gates
 
-    def kubelet(node_class: EC2NodeClass) -> Complaint | None:
-        return kubelet_problem(node_class, expressions_enabled=enabled)
+    def kubelet(node_class: EC2NodeClass) -> ConditionFinding | None:
+        return kubelet_finding(node_class, expressions_enabled=enabled)
 
-    return kubelet, user_data_problem
+    return kubelet, user_data_finding
 
 
 def late_checks(
@@ -78,32 +78,32 @@ def late_checks(
     """
     enabled = NODE_CLASS_CEL in settings.gates
 
-    def expressions(node_class: EC2NodeClass) -> Complaint | None:
+    def expressions(node_class: EC2NodeClass) -> ConditionFinding | None:
         if not enabled or not node_class.spec.kubelet:
             return None
         known = tuple(infos())
         if not known:
             raise CloudProviderError("no instance types are known yet")
-        return evaluation_problem(node_class, known, reserved_enis=settings.reserved_enis)
+        return evaluation_finding(node_class, known, reserved_enis=settings.reserved_enis)
 
-    return expressions, tag_problem
+    return expressions, tag_finding
 
 
-def tag_problem(node_class: EC2NodeClass) -> Problem | None:
+def tag_finding(node_class: EC2NodeClass) -> NodeClassFinding | None:
     """Refuse tags by which resources are known as ours; an old CRD may have let them in."""
     taken = restricted_tags(node_class.spec.tags)
     if not taken:
         return None
     message = f"spec.tags: {', '.join(taken)}: set by Karpenter alone"
-    return Problem(reason="TagValidationFailed", message=message)
+    return NodeClassFinding(reason="TagValidationFailed", message=message)
 
 
-def user_data_problem(node_class: EC2NodeClass) -> Problem | None:
+def user_data_finding(node_class: EC2NodeClass) -> NodeClassFinding | None:
     """Refuse a text that cannot be merged with what bootstraps the node."""
     spec = node_class.spec
     if not spec.user_data:
         return None
-    anything = Bootstrap(
+    anything = BootstrapInput(
         cluster_name="cluster",
         cluster_endpoint="https://cluster",
         service_cidr=_ANY_CIDR,
@@ -114,7 +114,7 @@ def user_data_problem(node_class: EC2NodeClass) -> Problem | None:
     try:
         user_data(node_class.ami_family, anything)
     except BadInputError as error:
-        return Problem(reason=INVALID_USER_DATA, message=str(error))
+        return NodeClassFinding(reason=INVALID_USER_DATA, message=str(error))
     except NodeClassNotReadyError:
         return None  # says nothing of the user's text
     return None

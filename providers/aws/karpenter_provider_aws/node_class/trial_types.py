@@ -1,4 +1,4 @@
-"""With which instance type a launch is tried out: one that launches may really get."""
+"""Chooses the instance type for the dry run of a NodeClass."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _rank(instance_type: InstanceType, ami: Ami) -> tuple[bool, bool, float, str
 
 
 def _is_standard(ami: Ami) -> bool:
-    """Whether an image is for machines without accelerators."""
+    """Whether an image is for instance types without accelerators."""
     return Requirements.from_specs(ami.requirements).compatible(
         Requirements.from_specs(STANDARD), allow_undefined=LABEL_CLASSES.well_known
     )

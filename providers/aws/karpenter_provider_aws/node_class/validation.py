@@ -1,7 +1,7 @@
-"""The condition `ValidationSucceeded`: whether nodes of a NodeClass could be launched at all.
+"""Computes the condition `ValidationSucceeded` of a NodeClass.
 
-What needs no call comes first, in the order in which users mend it; what was tried out is
-remembered for half an hour, unless NodeClass or findings change.
+Checks without calls come first, in the order in which users correct them; the result of a dry run
+is remembered for half an hour, unless NodeClass or findings change.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from karpenter_core.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClassRef
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.families import AmiFamily
-from karpenter_provider_aws.discovery.calls import is_refusal
+from karpenter_provider_aws.discovery.call_errors import is_refusal
 from karpenter_provider_aws.instance_tags import owned_tags
 from karpenter_provider_aws.kubelet.checks import INVALID
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
-from karpenter_provider_aws.node_class.dry_runs import Outcome, Verdict
-from karpenter_provider_aws.node_class.findings import (
-    SOON,
+from karpenter_provider_aws.node_class.conditions import (
+    RETRY_SOON,
     VALIDATION_SUCCEEDED,
-    Part,
-    met,
-    refused,
+    ResolutionPart,
+    condition_met,
+    condition_unmet,
+    refused_condition,
     stable_text,
-    unasked,
-    unmet,
+    unanswered_condition,
 )
-from karpenter_provider_aws.node_class.static_checks import INVALID_USER_DATA, Problem
+from karpenter_provider_aws.node_class.dry_runs import DryRunOutcome, DryRunVerdict
+from karpenter_provider_aws.node_class.static_checks import INVALID_USER_DATA, NodeClassFinding
 from karpenter_provider_aws.node_class.trial_types import trial_tenancy, trial_type
 
 if TYPE_CHECKING:
@@ -44,30 +44,30 @@ if TYPE_CHECKING:
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
-    from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
-    from karpenter_provider_aws.kubelet.numbers import KubeletNumbers
+    from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
+    from karpenter_provider_aws.kubelet.sizing import KubeletSizing
     from karpenter_provider_aws.launch.template_groups import ClusterDetails, LaunchTemplate
-    from karpenter_provider_aws.node_class.dry_runs import DryRuns
-    from karpenter_provider_aws.node_class.static_checks import Check, Complaint
+    from karpenter_provider_aws.node_class.dry_runs import LaunchDryRuns
+    from karpenter_provider_aws.node_class.static_checks import Check, ConditionFinding
 
-__all__ = ["TrialCatalogue", "Validator"]
+__all__ = ["NodeClassValidator", "TrialCatalogue"]
 
 NO_INSTANCE_TYPE: Final = "NoInstanceType"
 RESULT_TTL: Final = timedelta(minutes=30)
-NEXT_LOOK: Final = timedelta(minutes=10)
-TRY_AGAIN: Final = timedelta(seconds=10)
+RECHECK_INTERVAL: Final = timedelta(minutes=10)
+RETRY_INTERVAL: Final = timedelta(seconds=10)
 """After what is nothing about the NodeClass: EC2 does not yet know a profile just made, say."""
 ATTEMPT: Final = "launches could not be tried out"
 
 
 class TrialCatalogue(Protocol):
-    """What validation asks of the catalogue and its NodePools."""
+    """The methods of the catalogue that validation uses."""
 
     def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         """Return every type; CloudProviderError when none is known yet."""
         ...
 
-    def numbers_of(self, node_class: EC2NodeClass) -> Callable[[str], KubeletNumbers]:
+    def sizing_of(self, node_class: EC2NodeClass) -> Callable[[str], KubeletSizing]:
         """Return what tells, by name of a type, what the kubelet of its nodes is told."""
         ...
 
@@ -77,7 +77,7 @@ class TrialCatalogue(Protocol):
 
 
 @final
-class Validator:
+class NodeClassValidator:
     """Validates NodeClasses; callable from any thread."""
 
     def __init__(
@@ -89,8 +89,8 @@ class Validator:
         late_checks: Sequence[Check],
         catalogue: TrialCatalogue,
         cluster: Callable[[], ClusterDetails],
-        find_group: Callable[[EC2NodeClass], PlacementGroup | None],
-        dry_runs: DryRuns | None,
+        find_group: Callable[[EC2NodeClass], DescribedPlacementGroup | None],
+        dry_runs: LaunchDryRuns | None,
     ) -> None:
         """Take what is asked; `checks` come before what discovery must find, `late_checks` after.
 
@@ -104,30 +104,32 @@ class Validator:
         self._cluster: Final = cluster
         self._find_group: Final = find_group
         self._dry_runs: Final = dry_runs
-        self._results: Final[TtlCache[tuple[str, str], Outcome]] = TtlCache(clock, RESULT_TTL)
+        self._results: Final[TtlCache[tuple[str, str], DryRunOutcome]] = TtlCache(clock, RESULT_TTL)
 
-    def validate(self, node_class: EC2NodeClass, dependencies: Iterable[Condition]) -> Part:
+    def validate(
+        self, node_class: EC2NodeClass, dependencies: Iterable[Condition]
+    ) -> ResolutionPart:
         """Return the condition; `node_class` has the status that was just found.
 
         `dependencies` are the conditions of what a launch needs.
         """
         try:
-            problem = self._network_problem(node_class) or _first(self._checks, node_class)
+            problem = self._network_finding(node_class) or _first(self._checks, node_class)
             if problem is not None:
-                return unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
-            waiting = _waiting(dependencies)
+                return condition_unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
+            waiting = _unmet_dependencies(dependencies)
             if waiting is not None:
                 return waiting
             problem = _first(self._late_checks, node_class)
             if problem is not None:
-                return unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
+                return condition_unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
             if self._dry_runs is None:
-                return met(VALIDATION_SUCCEEDED, retry_after=NEXT_LOOK)
-            return _part(self._tried(node_class, self._dry_runs))
+                return condition_met(VALIDATION_SUCCEEDED, retry_after=RECHECK_INTERVAL)
+            return _part(self._dry_run_outcome(node_class, self._dry_runs))
         except CloudProviderError as error:
             if is_refusal(error):
-                return refused(VALIDATION_SUCCEEDED, ATTEMPT, error)
-            return unasked(VALIDATION_SUCCEEDED, ATTEMPT, error)
+                return refused_condition(VALIDATION_SUCCEEDED, ATTEMPT, error)
+            return unanswered_condition(VALIDATION_SUCCEEDED, ATTEMPT, error)
 
     def forget(self, node_class: str) -> None:
         """Forget what was tried out for a NodeClass."""
@@ -135,7 +137,7 @@ class Validator:
             if key[0] == node_class:
                 self._results.drop(key)
 
-    def _network_problem(self, node_class: EC2NodeClass) -> Problem | None:
+    def _network_finding(self, node_class: EC2NodeClass) -> NodeClassFinding | None:
         """Have the CIDR of services known where nodes must be told it."""
         if node_class.ami_family is not AmiFamily.AL2023:
             return None
@@ -150,9 +152,9 @@ class Validator:
                 return None
             said = "eks:DescribeCluster tells none"
         message = f"the CIDR of the cluster's services, which AL2023 needs, is not known: {said}"
-        return Problem(reason="ClusterCIDRResolutionFailed", message=message)
+        return NodeClassFinding(reason="ClusterCIDRResolutionFailed", message=message)
 
-    def _tried(self, node_class: EC2NodeClass, dry_runs: DryRuns) -> Outcome:
+    def _dry_run_outcome(self, node_class: EC2NodeClass, dry_runs: LaunchDryRuns) -> DryRunOutcome:
         key = (node_class.name, _digest(node_class))
         known = self._results.get(key)
         if known is not None:
@@ -160,15 +162,19 @@ class Validator:
         try:
             types = self._catalogue.instance_types(node_class)
         except BadInputError as error:
-            return Outcome(verdict=Verdict.REFUSED, reason=INVALID, message=str(error))
+            return DryRunOutcome(verdict=DryRunVerdict.REFUSED, reason=INVALID, message=str(error))
         try:
             template = self._template(node_class, types)
         except BadInputError as error:
-            return Outcome(verdict=Verdict.REFUSED, reason=INVALID_USER_DATA, message=str(error))
+            return DryRunOutcome(
+                verdict=DryRunVerdict.REFUSED, reason=INVALID_USER_DATA, message=str(error)
+            )
         except LaunchFailedError as error:
-            return Outcome(verdict=Verdict.REFUSED, reason=NO_INSTANCE_TYPE, message=str(error))
+            return DryRunOutcome(
+                verdict=DryRunVerdict.REFUSED, reason=NO_INSTANCE_TYPE, message=str(error)
+            )
         outcome = dry_runs.run(node_class, template)
-        if outcome.verdict in {Verdict.PASSED, Verdict.FAILED}:
+        if outcome.verdict in {DryRunVerdict.PASSED, DryRunVerdict.FAILED}:
             self._results.put(key, outcome)
         return outcome
 
@@ -206,35 +212,37 @@ class Validator:
             tenancy=trial_tenancy(pools),
             placement_group_id=group.id if group else "",
         )
-        (template,) = templates_for(request, cluster, self._catalogue.numbers_of(node_class))
+        (template,) = templates_for(request, cluster, self._catalogue.sizing_of(node_class))
         return template
 
 
-def _first(checks: Iterable[Check], node_class: EC2NodeClass) -> Complaint | None:
+def _first(checks: Iterable[Check], node_class: EC2NodeClass) -> ConditionFinding | None:
     found = (check(node_class) for check in checks)
     return next((problem for problem in found if problem is not None), None)
 
 
-def _waiting(dependencies: Iterable[Condition]) -> Part | None:
+def _unmet_dependencies(dependencies: Iterable[Condition]) -> ResolutionPart | None:
     dependencies = tuple(dependencies)
     for status in (FALSE, UNKNOWN):
         names = [c.type for c in dependencies if c.status == status]
         if names:
-            part = unmet(
+            part = condition_unmet(
                 VALIDATION_SUCCEEDED, "DependenciesNotReady", f"waiting for {', '.join(names)}"
             )
             condition = part.condition.model_copy(update={"status": status})
-            return Part(condition=condition, retry_after=SOON)
+            return ResolutionPart(condition=condition, retry_after=RETRY_SOON)
     return None
 
 
-def _part(outcome: Outcome) -> Part:
-    if outcome.verdict is Verdict.PASSED:
-        return met(VALIDATION_SUCCEEDED, retry_after=NEXT_LOOK)
-    if outcome.verdict is Verdict.RETRY:
-        part = unasked(VALIDATION_SUCCEEDED, ATTEMPT, CloudProviderError(outcome.message))
-        return replace(part, retry_after=TRY_AGAIN)
-    return unmet(VALIDATION_SUCCEEDED, outcome.reason, outcome.message)
+def _part(outcome: DryRunOutcome) -> ResolutionPart:
+    if outcome.verdict is DryRunVerdict.PASSED:
+        return condition_met(VALIDATION_SUCCEEDED, retry_after=RECHECK_INTERVAL)
+    if outcome.verdict is DryRunVerdict.RETRY:
+        part = unanswered_condition(
+            VALIDATION_SUCCEEDED, ATTEMPT, CloudProviderError(outcome.message)
+        )
+        return replace(part, retry_after=RETRY_INTERVAL)
+    return condition_unmet(VALIDATION_SUCCEEDED, outcome.reason, outcome.message)
 
 
 def _claim(node_class: EC2NodeClass) -> NodeClaim:

@@ -1,1 +1,1 @@
-"""The simulated AWS: moto behind a layer that has stock, prices, quotas, time and faults."""
+"""The simulated AWS: moto, with stock, prices, quotas, time and faults."""

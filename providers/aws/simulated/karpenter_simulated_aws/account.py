@@ -1,4 +1,4 @@
-"""Whose cloud it is, and the ids that it gives out."""
+"""The account of the simulated cloud: owner and resource ids."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-__all__ = ["Account", "Ids"]
+__all__ = ["Account", "IdGenerator"]
 
 _ID_DIGITS: Final = 17  # of ids of EC2 since 2016
 
 
 @final
-class Ids:
+class IdGenerator:
     """Ids that look like those of EC2 and are the same in every run."""
 
     def __init__(self, seed: str) -> None:
@@ -52,7 +52,7 @@ class Account:
     id: str = "123456789012"
     region: str = "us-east-1"
     clock: Callable[[], datetime] = utc_now
-    ids: Ids = field(default_factory=lambda: Ids("simulated"))
+    ids: IdGenerator = field(default_factory=lambda: IdGenerator("simulated"))
 
     @property
     def partition(self) -> str:

@@ -1,14 +1,14 @@
-"""Speed and faithfulness of the cloud; may be changed at any time."""
+"""Settings of the simulated cloud's speed and fidelity."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-__all__ = ["Behaviour"]
+__all__ = ["CloudBehaviour"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Behaviour:
+class CloudBehaviour:
     """Delays in seconds, and what the cloud does by itself."""
 
     pending_seconds: float = 0
@@ -18,17 +18,17 @@ class Behaviour:
     shutting_down_seconds: float = 0
     """From termination to `terminated`; until then stock, addresses and quota stay taken."""
     invisible_seconds: float = 0
-    """How long a new instance, or a new tag set, is not yet described: eventual consistency."""
+    """Delay until a new instance, or a new tag set, is described: eventual consistency."""
     slow_share: float = 0
     """Of the instances of a launch, which share (the last ones) takes `slow_seconds` to be described."""
     slow_seconds: float = 0
-    """How long these are not yet described."""
+    """Delay until these are described."""
     fleet_seconds: float = 0
-    """How long a fleet's token is in progress; its first call breaks off without an answer."""
+    """Time that a fleet's token is in progress; its first call breaks off without an answer."""
     instances_per_page: int = 1000
-    """How many instances DescribeInstances gives at most; AWS may give fewer than it is asked for."""
+    """Maximum number of instances that DescribeInstances returns; AWS may return fewer than requested."""
     terminated_visible_seconds: float = 3600
-    """How long a terminated instance is still described."""
+    """Time that a terminated instance is still described."""
     announce_states: bool = False
     """Whether changes of state are sent to the queue, as EventBridge's rule for them does."""
     spot_notice_seconds: float = 120

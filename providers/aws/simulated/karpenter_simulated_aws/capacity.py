@@ -1,4 +1,4 @@
-"""Stock and quotas: how many machines there are of each kind, and how many one may have."""
+"""Stock and quotas of the simulated cloud."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_simulated_aws.instances import CapacityType
-from karpenter_simulated_aws.types import quota_group
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.protocol import AwsError
+from karpenter_simulated_aws.type_catalogue import quota_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from karpenter_simulated_aws.instances import Instances
-    from karpenter_simulated_aws.types import Catalogue
+    from karpenter_simulated_aws.type_catalogue import TypeCatalogue
 
-__all__ = ["Capacity", "Pool"]
+__all__ = ["CapacityLimits", "InstancePool"]
 
 _SERVER_ERROR: Final = 500
 """A lack of stock is among EC2's server errors, though it says what came of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """Machines that can stand for each other; also a pattern for such pools."""
+class InstancePool:
+    """Instances that can stand for each other; also a pattern for such pools."""
 
     capacity_type: str = "*"
     instance_type: str = "*"
     zone: str = "*"
 
-    def holds(self, pool: Pool) -> bool:
+    def holds(self, pool: InstancePool) -> bool:
         """Whether a pool is one of those that this pattern names."""
         return (
             fnmatchcase(pool.capacity_type, self.capacity_type)
@@ -40,22 +40,22 @@ class Pool:
 
 
 @final
-class Capacity:
+class CapacityLimits:
     """The stock of a region and the quotas of an account; without rules, both are endless."""
 
-    def __init__(self, instances: Instances, catalogue: Catalogue) -> None:
+    def __init__(self, instances: Instances, catalogue: TypeCatalogue) -> None:
         self._instances: Final = instances
         self._catalogue: Final = catalogue
-        self._stock: list[tuple[Pool, int]] = []
+        self._stock: list[tuple[InstancePool, int]] = []
         self._vcpus: dict[str, int] = {}
         self._spot_instances: dict[str, int] = {}
         """By group of families; under an empty name for all of them."""
         self._spot_vcpus: dict[str, int] = {}
-        self._limits: list[tuple[Pool, int, str]] = []
+        self._limits: list[tuple[InstancePool, int, str]] = []
 
-    def stock(self, pool: Pool, machines: int) -> None:
-        """Let each pool of a pattern have so many machines, those in use included; the last counts."""
-        self._stock.append((pool, machines))
+    def stock(self, pool: InstancePool, instances: int) -> None:
+        """Let each pool of a pattern have so many instances, those in use included; the last counts."""
+        self._stock.append((pool, instances))
 
     def sell_out(
         self,
@@ -65,7 +65,9 @@ class Capacity:
         zone: str = "*",
     ) -> None:
         """Let nothing be left of what matches; what runs goes on."""
-        self.stock(Pool(capacity_type=capacity_type, instance_type=instance_type, zone=zone), 0)
+        self.stock(
+            InstancePool(capacity_type=capacity_type, instance_type=instance_type, zone=zone), 0
+        )
 
     def limit_vcpus(self, vcpus: int | None, *, group: str = "standard") -> None:
         """Set the on-demand quota of a group of families; None takes it away."""
@@ -85,13 +87,13 @@ class Capacity:
         if vcpus is not None:
             self._spot_vcpus[group] = vcpus
 
-    def limit(self, pools: Pool, machines: int, *, code: str) -> None:
-        """Let all pools of a pattern together have so many machines: a quota of a type or a zone.
+    def limit(self, pools: InstancePool, instances: int, *, code: str) -> None:
+        """Let all pools of a pattern together have so many instances: a quota of a type or a zone.
 
         `code` is the error beyond: `VcpuLimitExceeded`, `MaxSpotInstanceCountExceeded` or
         `InsufficientInstanceCapacity`.
         """
-        self._limits.append((pools, machines, code))
+        self._limits.append((pools, instances, code))
 
     def clear(self) -> None:
         """Make stock and quotas endless."""
@@ -101,8 +103,8 @@ class Capacity:
         self._spot_vcpus.clear()
         self._limits.clear()
 
-    def left(self, pool: Pool) -> int | None:
-        """Return how many machines of a pool can be had; None when there is no end of them."""
+    def left(self, pool: InstancePool) -> int | None:
+        """Return how many instances of a pool can be had; None when there is no end of them."""
         machines = next(
             (number for rule, number in reversed(self._stock) if rule.holds(pool)), None
         )
@@ -115,7 +117,7 @@ class Capacity:
         )
         return max(0, machines - used)
 
-    def shortage(self, pool: Pool) -> AwsError:
+    def shortage(self, pool: InstancePool) -> AwsError:
         """Return what is said when a pool has nothing left."""
         if pool.capacity_type == CapacityType.SPOT:
             return AwsError(
@@ -131,13 +133,13 @@ class Capacity:
             status=_SERVER_ERROR,
         )
 
-    def allowed(self, pool: Pool) -> tuple[int | None, AwsError]:
-        """Return how many more machines of a pool the quotas permit, and what is said beyond."""
-        rooms = [*self._rooms(pool)]
-        room, beyond = min(rooms, key=lambda each: each[0], default=(None, _SPOT_BEYOND))
-        return (None if room is None else max(0, room)), beyond
+    def allowed(self, pool: InstancePool) -> tuple[int | None, AwsError]:
+        """Return how many more instances of a pool the quotas permit, and what is said beyond."""
+        rooms = [*self._capacities_left(pool)]
+        capacity_left, beyond = min(rooms, key=lambda each: each[0], default=(None, _SPOT_BEYOND))
+        return (None if capacity_left is None else max(0, capacity_left)), beyond
 
-    def _rooms(self, pool: Pool) -> Iterator[tuple[int, AwsError]]:
+    def _capacities_left(self, pool: InstancePool) -> Iterator[tuple[int, AwsError]]:
         """Return what each quota that a pool counts against leaves, and what is said beyond."""
         group, vcpus = quota_group(pool.instance_type), max(1, self._vcpus_of(pool.instance_type))
         is_spot = pool.capacity_type == CapacityType.SPOT
@@ -153,7 +155,7 @@ class Capacity:
             if of_pools.holds(pool):
                 used = sum(
                     of_pools.holds(
-                        Pool(
+                        InstancePool(
                             capacity_type=each.capacity_type,
                             instance_type=each.instance_type,
                             zone=each.zone,
@@ -179,8 +181,8 @@ class Capacity:
         )
 
     def _vcpus_of(self, instance_type: str) -> int:
-        facts = self._catalogue.facts(instance_type)
-        return 0 if facts is None else facts.vcpus
+        type_info = self._catalogue.type_info(instance_type)
+        return 0 if type_info is None else type_info.vcpus
 
 
 _SPOT_BEYOND: Final = AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")

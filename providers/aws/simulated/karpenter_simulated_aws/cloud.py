@@ -1,4 +1,4 @@
-"""`SimulatedAws`: a cloud on 127.0.0.1 that boto3 reaches as it reaches AWS.
+"""`SimulatedAws`: AWS on 127.0.0.1, for boto3.
 
     with SimulatedAws() as aws:
         os.environ.update(aws.environment)
@@ -18,16 +18,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Self, final
 
 from karpenter_core.provider.kit.simulated.cloud_time import CloudTime, utc_now
-from karpenter_core.provider.kit.simulated.faults import Fault, FaultKind
+from karpenter_core.provider.kit.simulated.faults import CloudFault, CloudFaultKind
 from karpenter_simulated_aws.account import Account
-from karpenter_simulated_aws.behaviour import Behaviour
-from karpenter_simulated_aws.capacity import Pool
-from karpenter_simulated_aws.fleet import OverrideFault
+from karpenter_simulated_aws.behaviour import CloudBehaviour
+from karpenter_simulated_aws.capacity import InstancePool
+from karpenter_simulated_aws.fleets import PoolFault
 from karpenter_simulated_aws.moto_state import fresh_backends
 from karpenter_simulated_aws.owner import OwnerClients
-from karpenter_simulated_aws.parts import Parts
+from karpenter_simulated_aws.parts import CloudParts
+from karpenter_simulated_aws.protocol import AwsError
 from karpenter_simulated_aws.server import Application, Server
-from karpenter_simulated_aws.wire import AwsError
 from karpenter_simulated_aws.world import (
     World,
     WorldPlan,
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-    from karpenter_simulated_aws.instances import Instance, State
+    from karpenter_simulated_aws.instances import SimulatedInstance, SimulatedInstanceState
     from karpenter_simulated_aws.selection import Tag
 
-__all__ = ["Held", "SimulatedAws"]
+__all__ = ["ClusterResources", "SimulatedAws"]
 
 _IN_MOTO: Final = ("ec2", "iam", "sqs")
 _LONGEST_DELAY: Final = 900  # seconds; of SQS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """What of a cluster's there is in the cloud, by the cloud's own word."""
+class ClusterResources:
+    """The resources of a cluster in the cloud, by the cloud's own word."""
 
     instances: Sequence[str]
     """Ids of those that are not terminated."""
@@ -91,13 +91,13 @@ class SimulatedAws:
         self._plan: Final = plan or WorldPlan()
         self.time: Final = CloudTime(clock)
         self.account: Final = Account(region=region, clock=self.time)
-        self.behaviour: Final = Behaviour()
+        self.behaviour: Final = CloudBehaviour()
         self._application: Final = Application(self.account)
         self._server: Final = Server(self._application, port=port)
         self.faults: Final = self._application.faults
         self.throttling: Final = self._application.throttling
         self.calls: Final = self._application.calls
-        parts = Parts(
+        parts = CloudParts(
             self.account,
             self.behaviour,
             instance_types=instance_types,
@@ -203,7 +203,7 @@ class SimulatedAws:
 
     @property
     def world(self) -> World:
-        """What there is from the beginning."""
+        """The world that was built at the start."""
         if self._world is None:
             raise RuntimeError("the simulated AWS is not started")
         return self._world
@@ -219,26 +219,26 @@ class SimulatedAws:
         status: int = 400,
         times: int | None = 1,
         where: Callable[[Mapping[str, object]], bool] | None = None,
-    ) -> Fault:
+    ) -> CloudFault:
         """Refuse calls of an action (`CreateFleet`, `ec2:Describe*`); nothing of them is done."""
         error = AwsError(code, message, status=status)
-        return self._fault(FaultKind.REFUSED, action, error=error, times=times, where=where)
+        return self._fault(CloudFaultKind.REFUSED, action, error=error, times=times, where=where)
 
-    def deny(self, action: str, *, times: int | None = None) -> Fault:
+    def deny(self, action: str, *, times: int | None = None) -> CloudFault:
         """Refuse calls as no policy permits them."""
-        return self._fault(FaultKind.REFUSED, action, times=times)
+        return self._fault(CloudFaultKind.REFUSED, action, times=times)
 
-    def lose_replies(self, action: str, *, times: int | None = 1) -> Fault:
+    def lose_replies(self, action: str, *, times: int | None = 1) -> CloudFault:
         """Carry calls out, and cut the connection before the answer."""
-        return self._fault(FaultKind.LOST_REPLY, action, times=times)
+        return self._fault(CloudFaultKind.LOST_REPLY, action, times=times)
 
-    def fall_silent(self, action: str = "*", *, times: int | None = None) -> Fault:
+    def fall_silent(self, action: str = "*", *, times: int | None = None) -> CloudFault:
         """Take calls, do nothing and never answer."""
-        return self._fault(FaultKind.SILENT, action, times=times)
+        return self._fault(CloudFaultKind.SILENT, action, times=times)
 
-    def cut_off(self, action: str = "*", *, times: int | None = None) -> Fault:
+    def cut_off(self, action: str = "*", *, times: int | None = None) -> CloudFault:
         """Be unreachable: connections are cut, nothing is done."""
-        return self._fault(FaultKind.UNREACHABLE, action, times=times)
+        return self._fault(CloudFaultKind.UNREACHABLE, action, times=times)
 
     def fail_overrides(
         self,
@@ -249,29 +249,27 @@ class SimulatedAws:
         instance_type: str = "*",
         zone: str = "*",
         times: int | None = None,
-    ) -> OverrideFault:
+    ) -> PoolFault:
         """Put an error into the `Errors` of fleets, for the overrides that match."""
-        pool = Pool(capacity_type=capacity_type, instance_type=instance_type, zone=zone)
-        return self.fleets.fault(
-            OverrideFault(pool=pool, error=AwsError(code, message), times=times)
-        )
+        pool = InstancePool(capacity_type=capacity_type, instance_type=instance_type, zone=zone)
+        return self.fleets.fault(PoolFault(pool=pool, error=AwsError(code, message), times=times))
 
     def _fault(
         self,
-        kind: FaultKind,
+        kind: CloudFaultKind,
         action: str,
         *,
         error: AwsError | None = None,
         times: int | None,
         where: Callable[[Mapping[str, object]], bool] | None = None,
-    ) -> Fault:
+    ) -> CloudFault:
         return self.faults.add(
-            Fault(kind=kind, action=action, error=error, times=times, where=where)
+            CloudFault(kind=kind, action=action, error=error, times=times, where=where)
         )
 
     # What happens to instances.
 
-    def instance(self, named: str) -> Instance:
+    def instance(self, named: str) -> SimulatedInstance:
         """Return an instance by its id or provider id."""
         found = self.instances.get(named.rpartition("/")[2])
         if found is None:
@@ -336,7 +334,7 @@ class SimulatedAws:
         )
 
     def launch_foreign(self, *, cluster: str = "other") -> str:
-        """Launch a machine of another cluster in this account; returns its provider id."""
+        """Launch an instance of another cluster in this account; returns its provider id."""
         image = next(each.id for each in self.images.all if each.architecture == "x86_64")
         answer = self._owner_clients.ec2.run_instances(
             ImageId=image,
@@ -358,7 +356,7 @@ class SimulatedAws:
         )
         return self.instance(answer["Instances"][0].get("InstanceId", "")).provider_id
 
-    def living(self) -> Sequence[Instance]:
+    def living(self) -> Sequence[SimulatedInstance]:
         """Return every instance that is not terminated."""
         with self._application.state:
             return list(self.instances.living)
@@ -377,13 +375,13 @@ class SimulatedAws:
             found = {each.provider_id: self.kubelets.node(each) for each in self.instances.living}
         return {provider_id: node for provider_id, node in found.items() if node is not None}
 
-    def held(self, cluster: str = "") -> Held:
+    def held(self, cluster: str = "") -> ClusterResources:
         """Return what of a cluster's there is, of the ready world's by default."""
         cluster = cluster or self.world.cluster
         mark = f"kubernetes.io/cluster/{cluster}"
         with self._application.state:
             living = [each for each in self.instances.living if mark in each.tags]
-            return Held(
+            return ClusterResources(
                 instances=sorted(each.id for each in living),
                 launch_templates=sorted(
                     each.name for each in self.templates.all if mark in each.tags
@@ -396,7 +394,9 @@ class SimulatedAws:
                 fleets=sorted({each.fleet_id for each in living if each.fleet_id}),
             )
 
-    def _announce(self, instance: Instance, state: State, seconds: float) -> None:
+    def _announce(
+        self, instance: SimulatedInstance, state: SimulatedInstanceState, seconds: float
+    ) -> None:
         if self.behaviour.announce_states:
             self.messages.state_change(instance, state, delay_seconds=seconds)
 

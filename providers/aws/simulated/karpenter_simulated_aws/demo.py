@@ -1,4 +1,4 @@
-"""The simulated AWS as `karpenter demo --provider aws` plays on it."""
+"""The simulated AWS for `karpenter demo --provider aws`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import OfferingKey
-from karpenter_core.provider.kit.simulation import Machine, Purchase
+from karpenter_core.provider.kit.demo_cloud import DemoInstance, LaunchCall
 from karpenter_simulated_aws.cloud import SimulatedAws
 from karpenter_simulated_aws.instances import CapacityType
 from karpenter_simulated_aws.world import WorldPlan
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping, Sequence
     from datetime import datetime
 
-    from karpenter_simulated_aws.instances import Instance
+    from karpenter_simulated_aws.instances import SimulatedInstance
 
 __all__ = ["simulated_cloud"]
 
@@ -28,7 +28,7 @@ _NO_CERTIFICATE: Final = base64.b64encode(b"simulated").decode()
 
 @contextmanager
 def simulated_cloud() -> Generator[AwsDemo]:
-    """Serve an account with a network, a node role and a queue, where machines take seconds to boot."""
+    """Serve an account with a network, a node role and a queue, where instances take seconds to boot."""
     with SimulatedAws(plan=WorldPlan(cluster=_CLUSTER)) as aws:
         aws.behaviour.pending_seconds = 1
         aws.behaviour.boot_seconds = 3
@@ -57,7 +57,7 @@ class AwsDemo:
 
     @property
     def currency(self) -> str:
-        """What AWS bills in."""
+        """Currency of AWS's bills."""
         return "USD"
 
     @property
@@ -76,10 +76,10 @@ class AwsDemo:
         """The pin, moved to a newer release."""
         return _images(_NEWER)
 
-    def machines(self) -> Mapping[str, Machine]:
+    def instances(self) -> Mapping[str, DemoInstance]:
         """Return every instance that is not terminated."""
         return {
-            each.provider_id: Machine(
+            each.provider_id: DemoInstance(
                 offering=_offering(each), image=each.image_id, price_per_hour=self._price(each)
             )
             for each in self._aws.living()
@@ -89,7 +89,7 @@ class AwsDemo:
         """Return what kubelets have registered."""
         return self._aws.nodes()
 
-    def purchases(self) -> Sequence[Purchase]:
+    def launch_calls(self) -> Sequence[LaunchCall]:
         """Return the fleets that were made."""
         return [_purchase(each.answer) for each in self._aws.fleets.all]
 
@@ -108,11 +108,11 @@ class AwsDemo:
             seconds=self._aws.behaviour.spot_notice_seconds
         )
 
-    def held(self) -> Collection[str]:
+    def list_resources(self) -> Collection[str]:
         """Return instances, launch templates and instance profiles of the cluster."""
         return self._aws.held().all
 
-    def _price(self, instance: Instance) -> float:
+    def _price(self, instance: SimulatedInstance) -> float:
         if instance.capacity_type is CapacityType.SPOT:
             return self._aws.prices.spot(instance.instance_type, instance.zone)
         return self._aws.prices.on_demand(instance.instance_type)
@@ -122,7 +122,7 @@ def _images(alias: str) -> Mapping[str, object]:
     return {"amiSelectorTerms": [{"alias": alias}]}
 
 
-def _offering(instance: Instance) -> OfferingKey:
+def _offering(instance: SimulatedInstance) -> OfferingKey:
     return OfferingKey(
         instance_type=instance.instance_type,
         zone=instance.zone,
@@ -130,25 +130,25 @@ def _offering(instance: Instance) -> OfferingKey:
     )
 
 
-def _purchase(answer: Mapping[str, object]) -> Purchase:
+def _purchase(answer: Mapping[str, object]) -> LaunchCall:
     """Read an answer of CreateFleet."""
     errors = cast("Sequence[Mapping[str, object]]", answer["Errors"])
     instances = cast("Sequence[Mapping[str, object]]", answer["Instances"])
-    return Purchase(
+    return LaunchCall(
         action="CreateFleet",
         sold_out=[
-            _told_offering(each)
+            _offering_key(each)
             for each in errors
             if each["ErrorCode"] == "InsufficientInstanceCapacity"
         ],
         bought={
-            _told_offering(each): len(cast("Sequence[str]", each["InstanceIds"]))
+            _offering_key(each): len(cast("Sequence[str]", each["InstanceIds"]))
             for each in instances
         },
     )
 
 
-def _told_offering(told: Mapping[str, object]) -> OfferingKey:
+def _offering_key(told: Mapping[str, object]) -> OfferingKey:
     choice = cast("Mapping[str, Mapping[str, str]]", told["LaunchTemplateAndOverrides"])
     overrides = choice["Overrides"]
     return OfferingKey(

@@ -1,20 +1,20 @@
-"""How each service words that no policy permits a call."""
+"""Words access denials as each service does."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.protocol import AwsError
 
 if TYPE_CHECKING:
-    from karpenter_simulated_aws.wire import Call
+    from karpenter_simulated_aws.protocol import ApiCall
 
 __all__ = ["denial", "denied"]
 
 _FORBIDDEN: Final = 403
 
 
-def denial(call: Call, *, because: str = "") -> AwsError:
+def denial(call: ApiCall, *, because: str = "") -> AwsError:
     """Return the refusal of a call that no policy permits, as its service words it."""
     return denied(call.service, call.name, because=because)
 

@@ -1,12 +1,12 @@
-"""Machine images, and the public parameters of Systems Manager that name them."""
+"""Machine images, and the public SSM parameters that name them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_simulated_aws.selection import listed, tag_list
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.protocol import AwsError
+from karpenter_simulated_aws.selection import list_page, tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from karpenter_simulated_aws.account import Account
 
-__all__ = ["AMAZON", "Image", "Images", "Parameters"]
+__all__ = ["AMAZON", "Image", "Images", "SsmParameters"]
 
 AMAZON: Final = "602401143452"
 """The account that owns the images of EKS."""
@@ -130,7 +130,7 @@ class Images:
                 or image.deprecated_at > now
             )
         ]
-        part, token = listed(
+        part, token = list_page(
             request,
             shown,
             values=_values,
@@ -194,7 +194,7 @@ def _values(image: Image, name: str) -> Sequence[str] | None:
 
 
 @final
-class Parameters:
+class SsmParameters:
     """Parameters of Systems Manager, public ones and the account's own."""
 
     def __init__(self, account: Account) -> None:

@@ -1,13 +1,13 @@
-"""Calls about instances: describe, terminate, and their status checks and events."""
+"""Handles calls about instances: describe, terminate, status, events."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_simulated_aws.denials import denied
-from karpenter_simulated_aws.instances import State
-from karpenter_simulated_aws.selection import listed, page, selected, tag_list
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.instances import SimulatedInstanceState
+from karpenter_simulated_aws.protocol import AwsError
+from karpenter_simulated_aws.selection import filter_items, list_page, slice_page, tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     )
 
     from karpenter_simulated_aws.account import Account
-    from karpenter_simulated_aws.instances import Instance, Instances, Interface
-    from karpenter_simulated_aws.selection import Filter
+    from karpenter_simulated_aws.instances import InstanceInterface, Instances, SimulatedInstance
+    from karpenter_simulated_aws.selection import RequestFilter
 
 __all__ = ["InstanceCalls"]
 
@@ -42,7 +42,7 @@ class InstanceCalls:
     def describe(self, request: DescribeInstancesRequestTypeDef) -> Mapping[str, object]:
         """Answer DescribeInstances: one reservation for each request that launched."""
         found = self._found(request)
-        shown, token = page(
+        shown, token = slice_page(
             found,
             size=request.get("MaxResults"),
             token=request.get("NextToken"),
@@ -51,7 +51,7 @@ class InstanceCalls:
             given=self._instances.per_page,
         )
         now = self._account.clock()
-        launches: dict[str, list[Instance]] = {}
+        launches: dict[str, list[SimulatedInstance]] = {}
         for instance in shown:
             launches.setdefault(instance.launch_id, []).append(instance)
         return {
@@ -67,7 +67,7 @@ class InstanceCalls:
             "NextToken": token,
         }
 
-    def _found(self, request: DescribeInstancesRequestTypeDef) -> list[Instance]:
+    def _found(self, request: DescribeInstancesRequestTypeDef) -> list[SimulatedInstance]:
         ids: Sequence[str] = request.get("InstanceIds", ())
         if ids and request.get("MaxResults") is not None:
             raise AwsError(
@@ -76,12 +76,12 @@ class InstanceCalls:
             )
         now = self._account.clock()
 
-        def values(instance: Instance, name: str) -> Sequence[str] | None:
+        def values(instance: SimulatedInstance, name: str) -> Sequence[str] | None:
             return _values(instance, name, self._instances.state_of(instance, now))
 
-        return selected(
+        return filter_items(
             self._instances.visible(ids),
-            cast("Sequence[Filter]", request.get("Filters", ())),
+            cast("Sequence[RequestFilter]", request.get("Filters", ())),
             values=values,
             tags=lambda instance: instance.tags,
         )
@@ -102,7 +102,11 @@ class InstanceCalls:
                 continue
             before = self._instances.state_of(instance, now)
             self._instances.end(instance, reason=_USER_END)
-            after = State.TERMINATED if before is State.TERMINATED else State.SHUTTING_DOWN
+            after = (
+                SimulatedInstanceState.TERMINATED
+                if before is SimulatedInstanceState.TERMINATED
+                else SimulatedInstanceState.SHUTTING_DOWN
+            )
             answers.append(
                 {
                     "InstanceId": instance.id,
@@ -129,7 +133,7 @@ class InstanceCalls:
         instance.is_protected = wanted
         return {}
 
-    def _check_permission(self, instances: Sequence[Instance]) -> None:
+    def _check_permission(self, instances: Sequence[SimulatedInstance]) -> None:
         """Refuse a call about an instance whose tags no policy goes by; nothing of it is done."""
         forbidden = next((instance for instance in instances if instance.is_forbidden), None)
         if forbidden is None:
@@ -149,10 +153,10 @@ class InstanceCalls:
             instance
             for instance in self._instances.visible(ids)
             if request.get("IncludeAllInstances")
-            or self._instances.state_of(instance, now) is State.RUNNING
+            or self._instances.state_of(instance, now) is SimulatedInstanceState.RUNNING
         ]
 
-        def values(instance: Instance, name: str) -> Sequence[str] | None:
+        def values(instance: SimulatedInstance, name: str) -> Sequence[str] | None:
             checks = {
                 "instance-status.status": _check(instance, "instance"),
                 "system-status.status": _check(instance, "system"),
@@ -166,7 +170,7 @@ class InstanceCalls:
                 return _values(instance, name, self._instances.state_of(instance, now))
             return None
 
-        shown, token = listed(
+        shown, token = list_page(
             request,
             candidates,
             values=values,
@@ -179,7 +183,7 @@ class InstanceCalls:
             "NextToken": token,
         }
 
-    def _status(self, instance: Instance, now: datetime) -> Mapping[str, object]:
+    def _status(self, instance: SimulatedInstance, now: datetime) -> Mapping[str, object]:
         state = self._instances.state_of(instance, now)
         return {
             "InstanceId": instance.id,
@@ -192,11 +196,11 @@ class InstanceCalls:
             "Events": instance.events,
         }
 
-    def _described(self, instance: Instance, now: datetime) -> Mapping[str, object]:
+    def _described(self, instance: SimulatedInstance, now: datetime) -> Mapping[str, object]:
         state = self._instances.state_of(instance, now)
         data = instance.data
-        ended = state in {State.SHUTTING_DOWN, State.TERMINATED}
-        address = "" if state is State.TERMINATED else instance.private_address
+        ended = state in {SimulatedInstanceState.SHUTTING_DOWN, SimulatedInstanceState.TERMINATED}
+        address = "" if state is SimulatedInstanceState.TERMINATED else instance.private_address
         return {
             "InstanceId": instance.id,
             "InstanceType": instance.instance_type,
@@ -217,8 +221,10 @@ class InstanceCalls:
                 "GroupId": instance.placement_group_id or None,
                 "PartitionNumber": instance.partition or None,
             },
-            "SubnetId": instance.subnet_id if state is not State.TERMINATED else None,
-            "VpcId": instance.vpc_id if state is not State.TERMINATED else None,
+            "SubnetId": instance.subnet_id
+            if state is not SimulatedInstanceState.TERMINATED
+            else None,
+            "VpcId": instance.vpc_id if state is not SimulatedInstanceState.TERMINATED else None,
             "PrivateIpAddress": address or None,
             "PrivateDnsName": private_dns_name(self._account.region, address),
             "PublicDnsName": "",
@@ -226,7 +232,7 @@ class InstanceCalls:
                 {"GroupId": group_id, "GroupName": name} for group_id, name in instance.groups
             ],
             "NetworkInterfaces": []
-            if state is State.TERMINATED
+            if state is SimulatedInstanceState.TERMINATED
             else [self._interface(instance, interface) for interface in instance.interfaces],
             "IamInstanceProfile": {"Arn": instance.profile_arn, "Id": instance.profile_id}
             if instance.profile_arn
@@ -262,7 +268,9 @@ class InstanceCalls:
             "Tags": tag_list(instance.tags),
         }
 
-    def _interface(self, instance: Instance, interface: Interface) -> Mapping[str, object]:
+    def _interface(
+        self, instance: SimulatedInstance, interface: InstanceInterface
+    ) -> Mapping[str, object]:
         return {
             "NetworkInterfaceId": interface.id,
             "InterfaceType": interface.kind,
@@ -314,11 +322,11 @@ def _reservation_choice(data: Mapping[str, object]) -> Mapping[str, object]:
     }
 
 
-def _check(instance: Instance, check: str) -> str:
+def _check(instance: SimulatedInstance, check: str) -> str:
     return "impaired" if check in instance.impaired else "ok"
 
 
-def _summary(instance: Instance, check: str) -> Mapping[str, object]:
+def _summary(instance: SimulatedInstance, check: str) -> Mapping[str, object]:
     since = instance.impaired.get(check)
     return {
         "Status": _check(instance, check),
@@ -332,7 +340,9 @@ def _summary(instance: Instance, check: str) -> Mapping[str, object]:
     }
 
 
-def _values(instance: Instance, name: str, state: State) -> Sequence[str] | None:
+def _values(
+    instance: SimulatedInstance, name: str, state: SimulatedInstanceState
+) -> Sequence[str] | None:
     known: Mapping[str, Sequence[str]] = {
         "instance-id": (instance.id,),
         "instance-type": (instance.instance_type,),

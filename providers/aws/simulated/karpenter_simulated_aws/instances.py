@@ -1,7 +1,7 @@
-"""Instances: what one is, its state as a function of time, and where they are kept.
+"""Instances: attributes, and a state that follows from time.
 
-No thread changes states: an instance knows when it was launched and when its end began, and what it
-is follows from the time at which somebody looks.
+No thread changes states: an instance knows when it was launched and when its end began, and its
+state follows from the time of the call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.protocol import AwsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,14 +21,20 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import RequestLaunchTemplateDataTypeDef
 
     from karpenter_simulated_aws.account import Account
-    from karpenter_simulated_aws.behaviour import Behaviour
+    from karpenter_simulated_aws.behaviour import CloudBehaviour
 
-__all__ = ["CapacityType", "Instance", "Instances", "Interface", "State"]
+__all__ = [
+    "CapacityType",
+    "InstanceInterface",
+    "Instances",
+    "SimulatedInstance",
+    "SimulatedInstanceState",
+]
 
 _ID_LENGTHS: Final = (len("i-") + 8, len("i-") + 17)
 
 
-class State(StrEnum):
+class SimulatedInstanceState(StrEnum):
     """The state of an instance."""
 
     PENDING = "pending"
@@ -46,21 +52,21 @@ class State(StrEnum):
     @property
     def holds_capacity(self) -> bool:
         """Whether stock, addresses and quotas are taken by it."""
-        return self is not State.TERMINATED
+        return self is not SimulatedInstanceState.TERMINATED
 
 
 _CODES: Final = {
-    State.PENDING: 0,
-    State.RUNNING: 16,
-    State.SHUTTING_DOWN: 32,
-    State.TERMINATED: 48,
-    State.STOPPING: 64,
-    State.STOPPED: 80,
+    SimulatedInstanceState.PENDING: 0,
+    SimulatedInstanceState.RUNNING: 16,
+    SimulatedInstanceState.SHUTTING_DOWN: 32,
+    SimulatedInstanceState.TERMINATED: 48,
+    SimulatedInstanceState.STOPPING: 64,
+    SimulatedInstanceState.STOPPED: 80,
 }
 
 
 class CapacityType(StrEnum):
-    """Which stock an instance came from."""
+    """The stock that an instance came from."""
 
     ON_DEMAND = "on-demand"
     SPOT = "spot"
@@ -68,7 +74,7 @@ class CapacityType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interface:
+class InstanceInterface:
     """A network interface."""
 
     id: str
@@ -89,12 +95,12 @@ class Interface:
 
     @property
     def addresses(self) -> int:
-        """How many addresses of the subnet it takes; a prefix has 16."""
+        """Number of addresses of the subnet that it takes; a prefix has 16."""
         return (1 if self.address else 0) + 16 * self.ipv4_prefixes
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Instance:
+class SimulatedInstance:
     """An instance, as it was launched."""
 
     id: str
@@ -119,7 +125,7 @@ class Instance:
     user_data: bytes
     profile_arn: str
     profile_id: str
-    interfaces: tuple[Interface, ...]
+    interfaces: tuple[InstanceInterface, ...]
     placement_group_id: str
     placement_group_name: str
     partition: int
@@ -134,10 +140,10 @@ class Instance:
     ends_at: datetime | None = None
     """When its end begins."""
     end_reason: str = ""
-    stopped: State | None = None
+    stopped: SimulatedInstanceState | None = None
     """`stopping` or `stopped`, when a test says so."""
     impaired: dict[str, datetime] = field(default_factory=dict[str, "datetime"])
-    """Which checks fail (`instance`, `system`, `ebs`), and since when."""
+    """Failed checks (`instance`, `system`, `ebs`), with the time of the failure."""
     events: list[Mapping[str, object]] = field(default_factory=list["Mapping[str, object]"])
     """Scheduled events, as the API shows them."""
     is_slow: bool = False
@@ -159,30 +165,36 @@ class Instance:
 
     @property
     def provider_id(self) -> str:
-        """How Kubernetes names it."""
+        """Its name in Kubernetes."""
         return f"aws:///{self.zone}/{self.id}"
 
 
-def _unheard(_instance: Instance, _state: State, _seconds: float) -> None:
-    """Tell nobody of a change of state."""
+def _ignore_state_change(
+    _instance: SimulatedInstance, _state: SimulatedInstanceState, _seconds: float
+) -> None:
+    """Ignore a change of state."""
 
 
 @final
 class Instances:
     """The instances of an account."""
 
-    def __init__(self, account: Account, behaviour: Behaviour) -> None:
+    def __init__(self, account: Account, behaviour: CloudBehaviour) -> None:
         self._account: Final = account
         self._behaviour: Final = behaviour
-        self._instances: dict[str, Instance] = {}
-        self.state_changed: Callable[[Instance, State, float], None] = _unheard
+        self._instances: dict[str, SimulatedInstance] = {}
+        self.state_changed: Callable[[SimulatedInstance, SimulatedInstanceState, float], None] = (
+            _ignore_state_change
+        )
         """Called with what changes its state, the new state and in how many seconds."""
 
-    def add(self, instance: Instance) -> None:
+    def add(self, instance: SimulatedInstance) -> None:
         """Keep a new instance."""
         self._instances[instance.id] = instance
-        self.state_changed(instance, State.PENDING, 0)
-        self.state_changed(instance, State.RUNNING, self._behaviour.pending_seconds)
+        self.state_changed(instance, SimulatedInstanceState.PENDING, 0)
+        self.state_changed(
+            instance, SimulatedInstanceState.RUNNING, self._behaviour.pending_seconds
+        )
 
     def clear(self) -> None:
         """Forget all instances."""
@@ -194,37 +206,43 @@ class Instances:
 
     @property
     def per_page(self) -> int:
-        """How many are described at once, at most."""
+        """Maximum number of instances described by one call."""
         return self._behaviour.instances_per_page
 
     @property
-    def all(self) -> Sequence[Instance]:
+    def all(self) -> Sequence[SimulatedInstance]:
         """Every instance, terminated ones too, by launch time."""
         return list(self._instances.values())
 
     @property
-    def living(self) -> Sequence[Instance]:
+    def living(self) -> Sequence[SimulatedInstance]:
         """Every instance that holds capacity."""
         now = self._account.clock()
         return [each for each in self.all if self.state_of(each, now).holds_capacity]
 
-    def get(self, instance_id: str) -> Instance | None:
+    def get(self, instance_id: str) -> SimulatedInstance | None:
         """Return an instance, whatever its state; None when there never was one."""
         return self._instances.get(instance_id)
 
-    def state_of(self, instance: Instance, now: datetime | None = None) -> State:
+    def state_of(
+        self, instance: SimulatedInstance, now: datetime | None = None
+    ) -> SimulatedInstanceState:
         """Return the state at a moment, now by default."""
         now = now or self._account.clock()
         behaviour = self._behaviour
         if instance.ends_at is not None and now >= instance.ends_at:
             gone = instance.ends_at + timedelta(seconds=behaviour.shutting_down_seconds)
-            return State.TERMINATED if now >= gone else State.SHUTTING_DOWN
+            return (
+                SimulatedInstanceState.TERMINATED
+                if now >= gone
+                else SimulatedInstanceState.SHUTTING_DOWN
+            )
         if instance.stopped is not None:
             return instance.stopped
         running = instance.launched_at + timedelta(seconds=behaviour.pending_seconds)
-        return State.RUNNING if now >= running else State.PENDING
+        return SimulatedInstanceState.RUNNING if now >= running else SimulatedInstanceState.PENDING
 
-    def is_visible(self, instance: Instance, now: datetime) -> bool:
+    def is_visible(self, instance: SimulatedInstance, now: datetime) -> bool:
         """Whether it is described: not yet when it is quite new, no more when it is long gone."""
         behaviour = self._behaviour
         if now < instance.launched_at + timedelta(seconds=self._hidden_seconds(instance)):
@@ -234,12 +252,12 @@ class Instances:
         seconds = behaviour.shutting_down_seconds + behaviour.terminated_visible_seconds
         return now < instance.ends_at + timedelta(seconds=seconds)
 
-    def _hidden_seconds(self, instance: Instance) -> float:
+    def _hidden_seconds(self, instance: SimulatedInstance) -> float:
         behaviour = self._behaviour
         seconds = behaviour.slow_seconds if instance.is_slow else 0
         return max(seconds, behaviour.invisible_seconds)
 
-    def visible(self, ids: Iterable[str] = ()) -> list[Instance]:
+    def visible(self, ids: Iterable[str] = ()) -> list[SimulatedInstance]:
         """Return what Describe calls see, all or those named; refuse ids that are not there."""
         now = self._account.clock()
         wanted = list(ids)
@@ -259,7 +277,7 @@ class Instances:
             )
         return list({each.id: each for each in seen}.values())
 
-    def end(self, instance: Instance, *, reason: str, at: datetime | None = None) -> None:
+    def end(self, instance: SimulatedInstance, *, reason: str, at: datetime | None = None) -> None:
         """Let its end begin, now or later; an end that has begun is not put off."""
         now = self._account.clock()
         begins = at or now
@@ -268,8 +286,12 @@ class Instances:
         instance.ends_at = begins
         instance.end_reason = reason
         wait = (begins - now).total_seconds()
-        self.state_changed(instance, State.SHUTTING_DOWN, wait)
-        self.state_changed(instance, State.TERMINATED, wait + self._behaviour.shutting_down_seconds)
+        self.state_changed(instance, SimulatedInstanceState.SHUTTING_DOWN, wait)
+        self.state_changed(
+            instance,
+            SimulatedInstanceState.TERMINATED,
+            wait + self._behaviour.shutting_down_seconds,
+        )
 
     def used_addresses(self) -> Mapping[str, int]:
         """Return how many addresses are taken, by subnet."""

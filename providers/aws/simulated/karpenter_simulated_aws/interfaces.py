@@ -1,10 +1,10 @@
-"""Network interfaces of a launch: which there are, and what addresses they take."""
+"""Builds the network interfaces of a launch, and counts addresses."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from karpenter_simulated_aws.instances import Interface
+from karpenter_simulated_aws.instances import InstanceInterface
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
         RequestLaunchTemplateDataTypeDef,
     )
 
-    from karpenter_simulated_aws.account import Ids
-    from karpenter_simulated_aws.networks import Group, SubnetFacts
+    from karpenter_simulated_aws.account import IdGenerator
+    from karpenter_simulated_aws.networks import SecurityGroup, SimulatedSubnet
 
 __all__ = ["addresses_wanted", "interfaces_for"]
 
@@ -45,12 +45,12 @@ def addresses_wanted(data: RequestLaunchTemplateDataTypeDef) -> int:
 def interfaces_for(
     data: RequestLaunchTemplateDataTypeDef,
     *,
-    subnet: SubnetFacts,
-    groups: Mapping[str, Group],
+    subnet: SimulatedSubnet,
+    groups: Mapping[str, SecurityGroup],
     addresses: Iterator[str],
-    ids: Ids,
+    ids: IdGenerator,
     tags: Mapping[str, str],
-) -> tuple[Interface, ...]:
+) -> tuple[InstanceInterface, ...]:
     """Make the interfaces of one instance; without groups they have the VPC's default one."""
     default = [
         group.id
@@ -58,7 +58,7 @@ def interfaces_for(
         if group.vpc_id == subnet.vpc_id and group.name == "default"
     ]
     return tuple(
-        Interface(
+        InstanceInterface(
             id=ids.new("eni"),
             attachment_id=ids.new("eni-attach"),
             kind=each.get("InterfaceType", "interface"),

@@ -1,4 +1,4 @@
-"""Finds what EC2 refuses in the data of a launch, whatever the region has.
+"""Finds mistakes in launch data that EC2 refuses in any region.
 
 EC2 takes a launch template with such mistakes and only warns of them; the launch is what fails.
 Limits are those of the API reference (`EbsBlockDevice`, `InstanceMetadataOptionsRequest`,
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.protocol import AwsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

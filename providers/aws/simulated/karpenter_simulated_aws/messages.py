@@ -1,4 +1,4 @@
-"""What EventBridge puts into the queue, in its envelope."""
+"""Writes EventBridge messages into the queue."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_simulated_aws.account import Account
-    from karpenter_simulated_aws.instances import Instance, State
+    from karpenter_simulated_aws.instances import SimulatedInstance, SimulatedInstanceState
 
-__all__ = ["Messages"]
+__all__ = ["EventBridgeMessages"]
 
 
 def _stamp(moment: datetime) -> str:
@@ -20,7 +20,7 @@ def _stamp(moment: datetime) -> str:
 
 
 @final
-class Messages:
+class EventBridgeMessages:
     """Events about instances, sent to the queue of the cluster."""
 
     def __init__(self, account: Account, send: Callable[[str, int], None]) -> None:
@@ -55,7 +55,7 @@ class Messages:
         """Send a text as it is."""
         self._send(text, round(delay_seconds))
 
-    def spot_interruption(self, instance: Instance) -> None:
+    def spot_interruption(self, instance: SimulatedInstance) -> None:
         """Warn that a spot instance is interrupted."""
         self._about(
             instance,
@@ -63,7 +63,7 @@ class Messages:
             {"instance-action": "terminate"},
         )
 
-    def reservation_interruption(self, instance: Instance) -> None:
+    def reservation_interruption(self, instance: SimulatedInstance) -> None:
         """Warn that an instance in an interruptible reservation is interrupted."""
         self._about(
             instance,
@@ -71,12 +71,18 @@ class Messages:
             {"instance-action": "terminate"},
         )
 
-    def rebalance(self, instance: Instance) -> None:
+    def rebalance(self, instance: SimulatedInstance) -> None:
         """Recommend to move from a spot instance."""
         self._about(instance, "EC2 Instance Rebalance Recommendation", {})
 
-    def state_change(self, instance: Instance, state: State, *, delay_seconds: float = 0) -> None:
-        """Tell of a new state."""
+    def state_change(
+        self,
+        instance: SimulatedInstance,
+        state: SimulatedInstanceState,
+        *,
+        delay_seconds: float = 0,
+    ) -> None:
+        """Announce a new state."""
         self._about(
             instance,
             "EC2 Instance State-change Notification",
@@ -84,8 +90,10 @@ class Messages:
             delay_seconds=delay_seconds,
         )
 
-    def scheduled_change(self, instances: Sequence[Instance], *, starts_at: datetime) -> None:
-        """Tell of maintenance that AWS Health announces."""
+    def scheduled_change(
+        self, instances: Sequence[SimulatedInstance], *, starts_at: datetime
+    ) -> None:
+        """Announce maintenance, as AWS Health does."""
         self.send(
             source="aws.health",
             kind="AWS Health Event",
@@ -104,7 +112,7 @@ class Messages:
 
     def _about(
         self,
-        instance: Instance,
+        instance: SimulatedInstance,
         kind: str,
         detail: Mapping[str, object],
         *,

@@ -1,4 +1,4 @@
-"""Checks the parameters of an EC2 call against botocore's model of the API.
+"""Checks the parameters of an EC2 call against botocore's model.
 
 The SDK sends any text where the API has an enumeration, and any length or number above a maximum;
 EC2 itself refuses them. Instance types are left out: what a region sells is newer than a model.
@@ -10,14 +10,14 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final, cast
 
-from karpenter_simulated_aws.wire import AwsError, operation_model
+from karpenter_simulated_aws.protocol import AwsError, operation_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from botocore.model import ListShape, Shape, StructureShape
 
-    from karpenter_simulated_aws.wire import Call
+    from karpenter_simulated_aws.protocol import ApiCall
 
 __all__ = ["model_violation"]
 
@@ -30,7 +30,7 @@ _CODES: Final = {
 """By shape; all others are `InvalidParameterValue`."""
 
 
-def model_violation(call: Call) -> AwsError | None:
+def model_violation(call: ApiCall) -> AwsError | None:
     """Return the refusal of a call whose parameters the API does not take; None for a good one."""
     shape = operation_model(call.service, call.action).input_shape
     return None if shape is None else next(_violations(shape, call.parameters, ""), None)

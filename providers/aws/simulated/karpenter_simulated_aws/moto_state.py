@@ -1,4 +1,4 @@
-"""What moto keeps for an account, made anew."""
+"""Resets moto's state of an account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subnets and security groups: moto keeps them, this answers for them with pages and free addresses."""
+"""Serves subnets and security groups from moto, with pages and addresses."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast, final
 
-from karpenter_simulated_aws.selection import listed, tag_list
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.protocol import AwsError
+from karpenter_simulated_aws.selection import list_page, tag_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from karpenter_simulated_aws.account import Account
 
-__all__ = ["Group", "Networks", "SubnetFacts"]
+__all__ = ["Networks", "SecurityGroup", "SimulatedSubnet"]
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _FIRST_USABLE: Final = 4  # AWS keeps the first four addresses of a subnet, and 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubnetFacts:
+class SimulatedSubnet:
     """A subnet, without what is used of it."""
 
     id: str
@@ -53,7 +53,7 @@ class SubnetFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class SecurityGroup:
     """A security group."""
 
     id: str
@@ -102,11 +102,11 @@ class Networks:
 
         return cast("_Backend", ec2_backends[self._account.id][self._account.region])
 
-    def subnets(self) -> dict[str, SubnetFacts]:
+    def subnets(self) -> dict[str, SimulatedSubnet]:
         """Return every subnet by its id."""
         backend = self._backend()
         return {
-            subnet.id: SubnetFacts(
+            subnet.id: SimulatedSubnet(
                 id=subnet.id,
                 vpc_id=subnet.vpc_id,
                 zone=subnet.availability_zone,
@@ -125,11 +125,11 @@ class Networks:
             for subnet in list(by_id.values())
         }
 
-    def groups(self) -> dict[str, Group]:
+    def groups(self) -> dict[str, SecurityGroup]:
         """Return every security group by its id."""
         backend = self._backend()
         return {
-            group.id: Group(
+            group.id: SecurityGroup(
                 id=group.id,
                 name=group.name,
                 description=group.description,
@@ -146,7 +146,7 @@ class Networks:
         used = self._used()
         wanted = _wanted(request.get("SubnetIds", ()), subnets, "InvalidSubnetID", "subnet ID")
 
-        def values(subnet: SubnetFacts, name: str) -> Sequence[str] | None:
+        def values(subnet: SimulatedSubnet, name: str) -> Sequence[str] | None:
             match name:
                 case "subnet-id":
                     return (subnet.id,)
@@ -167,7 +167,7 @@ class Networks:
                 case _:
                     return None
 
-        shown, token = listed(
+        shown, token = list_page(
             request,
             wanted,
             values=values,
@@ -180,7 +180,7 @@ class Networks:
             "NextToken": token,
         }
 
-    def _subnet(self, subnet: SubnetFacts, used: int) -> Mapping[str, object]:
+    def _subnet(self, subnet: SimulatedSubnet, used: int) -> Mapping[str, object]:
         return {
             "SubnetId": subnet.id,
             "SubnetArn": self._account.arn("ec2", f"subnet/{subnet.id}"),
@@ -209,7 +209,7 @@ class Networks:
         groups = self.groups()
         wanted = _wanted(request.get("GroupIds", ()), groups, "InvalidGroup", "security group")
 
-        def values(group: Group, name: str) -> Sequence[str] | None:
+        def values(group: SecurityGroup, name: str) -> Sequence[str] | None:
             match name:
                 case "group-id":
                     return (group.id,)
@@ -224,7 +224,7 @@ class Networks:
                 case _:
                     return None
 
-        shown, token = listed(
+        shown, token = list_page(
             request,
             wanted,
             values=values,

@@ -1,4 +1,4 @@
-"""Clients with which the cloud builds its own world, past faults, limits and the log."""
+"""Clients that build the cloud's own world, without faults or limits."""
 
 from __future__ import annotations
 

@@ -1,40 +1,40 @@
-"""The parts of the simulated cloud, and which of them answers which call."""
+"""Builds the simulated cloud's parts, and maps calls to them."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_simulated_aws.capacity import Capacity
-from karpenter_simulated_aws.cluster import Cluster, Clusters, ZonalShifts
-from karpenter_simulated_aws.fleet import Fleets
-from karpenter_simulated_aws.images import Images, Parameters
+from karpenter_simulated_aws.capacity import CapacityLimits
+from karpenter_simulated_aws.clusters import Cluster, Clusters, ZonalShifts
+from karpenter_simulated_aws.fleets import Fleets
+from karpenter_simulated_aws.images import Images, SsmParameters
 from karpenter_simulated_aws.instance_calls import InstanceCalls
 from karpenter_simulated_aws.instances import Instances
-from karpenter_simulated_aws.kubelet import Kubelets
-from karpenter_simulated_aws.launch import Launcher
-from karpenter_simulated_aws.messages import Messages
+from karpenter_simulated_aws.kubelets import SimulatedKubelets
+from karpenter_simulated_aws.messages import EventBridgeMessages
 from karpenter_simulated_aws.networks import Networks
 from karpenter_simulated_aws.placement import PlacementGroups
-from karpenter_simulated_aws.plans import PlanChecks
+from karpenter_simulated_aws.plan_launcher import PlanLauncher
+from karpenter_simulated_aws.plans import InstancePlanChecks
 from karpenter_simulated_aws.prices import Prices
-from karpenter_simulated_aws.profiles import Profiles
-from karpenter_simulated_aws.releases import Releases
+from karpenter_simulated_aws.profiles import SimulatedProfiles
+from karpenter_simulated_aws.releases import ImageReleases
 from karpenter_simulated_aws.reservations import Reservations
-from karpenter_simulated_aws.run import RunInstances
-from karpenter_simulated_aws.tags import Tags
+from karpenter_simulated_aws.run_instances import RunInstancesCalls
+from karpenter_simulated_aws.tags import ResourceTags
 from karpenter_simulated_aws.templates import LaunchTemplates
-from karpenter_simulated_aws.types import Catalogue
+from karpenter_simulated_aws.type_catalogue import TypeCatalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from karpenter_simulated_aws.account import Account
-    from karpenter_simulated_aws.behaviour import Behaviour
+    from karpenter_simulated_aws.behaviour import CloudBehaviour
     from karpenter_simulated_aws.server import Handlers
     from karpenter_simulated_aws.world import WorldPlan
 
-__all__ = ["Parts"]
+__all__ = ["CloudParts"]
 
 
 _OFFERINGS: Final = "ec2:DescribeInstanceTypeOfferings"
@@ -42,7 +42,7 @@ _PRODUCTS: Final = "pricing:GetProducts"
 
 
 @final
-class Parts:
+class CloudParts:
     """Everything that the cloud keeps itself; the rest is moto's."""
 
     unchanging: Final = frozenset({"ec2:DescribeInstanceTypes", _OFFERINGS, _PRODUCTS})
@@ -53,35 +53,35 @@ class Parts:
     def __init__(
         self,
         account: Account,
-        behaviour: Behaviour,
+        behaviour: CloudBehaviour,
         *,
         instance_types: Collection[str] | None,
         prices: Mapping[str, float] | None,
         send: Callable[[str, int], None],
     ) -> None:
         self.instances: Final = Instances(account, behaviour)
-        self.catalogue: Final = Catalogue(account, instance_types)
-        self.capacity: Final = Capacity(self.instances, self.catalogue)
+        self.catalogue: Final = TypeCatalogue(account, instance_types)
+        self.capacity: Final = CapacityLimits(self.instances, self.catalogue)
         self.clusters: Final = Clusters(account)
         self.images: Final = Images(account)
-        self.kubelets: Final = Kubelets(
+        self.kubelets: Final = SimulatedKubelets(
             account,
             behaviour,
             instances=self.instances,
             catalogue=self.catalogue,
             images=self.images,
         )
-        self.messages: Final = Messages(account, send)
+        self.messages: Final = EventBridgeMessages(account, send)
         self.networks: Final = Networks(account, self.instances.used_addresses)
-        self.parameters: Final = Parameters(account)
+        self.parameters: Final = SsmParameters(account)
         self.placement_groups: Final = PlacementGroups(account, self.instances)
         self.prices: Final = Prices(account, self.catalogue, prices)
-        self.profiles: Final = Profiles(account)
-        self.releases: Final = Releases(account, self.images, self.parameters)
+        self.profiles: Final = SimulatedProfiles(account)
+        self.releases: Final = ImageReleases(account, self.images, self.parameters)
         self.reservations: Final = Reservations(account, self.instances)
         self.templates: Final = LaunchTemplates(account)
         self.zonal_shifts: Final = ZonalShifts(account)
-        checks = PlanChecks(
+        checks = InstancePlanChecks(
             catalogue=self.catalogue,
             networks=self.networks,
             images=self.images,
@@ -89,7 +89,7 @@ class Parts:
             reservations=self.reservations,
             groups=self.placement_groups,
         )
-        launcher = Launcher(
+        launcher = PlanLauncher(
             account,
             instances=self.instances,
             capacity=self.capacity,
@@ -110,7 +110,7 @@ class Parts:
             instances=self.instances,
         )
         calls = InstanceCalls(account, self.instances)
-        self._run: Final = RunInstances(
+        self._run: Final = RunInstancesCalls(
             account,
             checks=checks,
             launcher=launcher,
@@ -118,7 +118,7 @@ class Parts:
             networks=self.networks,
             calls=calls,
         )
-        tags = Tags(
+        tags = ResourceTags(
             account,
             instances=self.instances,
             images=self.images,

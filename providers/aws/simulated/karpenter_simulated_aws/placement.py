@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_simulated_aws.selection import check_tags, selected, tag_list, tags_for
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.protocol import AwsError
+from karpenter_simulated_aws.selection import check_tags, filter_items, tag_list, tags_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     )
 
     from karpenter_simulated_aws.account import Account
-    from karpenter_simulated_aws.instances import Instance, Instances
-    from karpenter_simulated_aws.selection import Filter, TagSpecification
+    from karpenter_simulated_aws.instances import Instances, SimulatedInstance
+    from karpenter_simulated_aws.selection import RequestFilter, TagSpecification
 
 __all__ = ["PlacementGroup", "PlacementGroups"]
 
@@ -82,7 +82,7 @@ class PlacementGroups:
             "InvalidPlacementGroup.Unknown", f"The Placement Group '{group_id or name}' is unknown."
         )
 
-    def room(self, group: PlacementGroup, zone: str) -> tuple[int | None, AwsError]:
+    def capacity_left(self, group: PlacementGroup, zone: str) -> tuple[int | None, AwsError]:
         """Return how many more instances may be in a zone of the group, and what is said then.
 
         None stands for as many as there are.
@@ -110,7 +110,7 @@ class PlacementGroups:
         filled = Counter(each.partition for each in self._members(group))
         return min(range(1, group.partitions + 1), key=lambda number: (filled[number], number))
 
-    def _members(self, group: PlacementGroup) -> Sequence[Instance]:
+    def _members(self, group: PlacementGroup) -> Sequence[SimulatedInstance]:
         return [each for each in self._instances.living if each.placement_group_id == group.id]
 
     def create(self, request: CreatePlacementGroupRequestTypeDef) -> Mapping[str, object]:
@@ -158,9 +158,9 @@ class PlacementGroups:
                 "strategy": (group.strategy,),
             }.get(name)
 
-        found = selected(
+        found = filter_items(
             wanted if names or ids else list(self._groups.values()),
-            cast("Sequence[Filter]", request.get("Filters", ())),
+            cast("Sequence[RequestFilter]", request.get("Filters", ())),
             values=values,
             tags=lambda group: group.tags,
         )

@@ -1,4 +1,4 @@
-"""What is to be launched, and what is wrong with it, whatever there is in stock."""
+"""Plans of instances to launch, and checks that need no stock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_simulated_aws.launch_checks import launch_mistakes
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.protocol import AwsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import RequestLaunchTemplateDataTypeDef
 
     from karpenter_simulated_aws.images import Images
-    from karpenter_simulated_aws.networks import Networks, SubnetFacts
+    from karpenter_simulated_aws.networks import Networks, SimulatedSubnet
     from karpenter_simulated_aws.placement import PlacementGroups
-    from karpenter_simulated_aws.profiles import Profiles
+    from karpenter_simulated_aws.profiles import SimulatedProfiles
     from karpenter_simulated_aws.reservations import Reservations
-    from karpenter_simulated_aws.types import Catalogue
+    from karpenter_simulated_aws.type_catalogue import TypeCatalogue
 
-__all__ = ["Plan", "PlanChecks"]
+__all__ = ["InstancePlan", "InstancePlanChecks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is to be launched."""
+class InstancePlan:
+    """The instances to launch."""
 
     data: RequestLaunchTemplateDataTypeDef
     instance_type: str
@@ -39,7 +39,7 @@ class Plan:
 
     @property
     def lifecycle(self) -> str:
-        """How answers call the market."""
+        """Name of the market in answers."""
         return "spot" if self.spot else self.market or "on-demand"
 
     @property
@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def reserved_only(self) -> bool:
-        """Whether nothing but reserved machines will do."""
+        """Whether nothing but reserved instances will do."""
         wanted = self.data.get("CapacityReservationSpecification", {})
         return bool(self.reservation_id) or (
             wanted.get("CapacityReservationPreference") == "capacity-reservations-only"
@@ -70,16 +70,16 @@ class Plan:
 
 
 @final
-class PlanChecks:
+class InstancePlanChecks:
     """Finds what is wrong with plans."""
 
     def __init__(
         self,
         *,
-        catalogue: Catalogue,
+        catalogue: TypeCatalogue,
         networks: Networks,
         images: Images,
-        profiles: Profiles,
+        profiles: SimulatedProfiles,
         reservations: Reservations,
         groups: PlacementGroups,
     ) -> None:
@@ -90,13 +90,13 @@ class PlanChecks:
         self._reservations: Final = reservations
         self._groups: Final = groups
 
-    def refusal(self, plan: Plan) -> AwsError | None:
+    def refusal(self, plan: InstancePlan) -> AwsError | None:
         """Return what is wrong with a plan; None when nothing is."""
         return next(self._wrong(plan), None)
 
-    def _wrong(self, plan: Plan) -> Iterator[AwsError]:
-        facts = self._catalogue.facts(plan.instance_type)
-        if facts is None:
+    def _wrong(self, plan: InstancePlan) -> Iterator[AwsError]:
+        type_info = self._catalogue.type_info(plan.instance_type)
+        if type_info is None:
             yield AwsError(
                 "InvalidParameterValue", f"Invalid value '{plan.instance_type}' for InstanceType."
             )
@@ -119,12 +119,12 @@ class PlanChecks:
                 f" requested Availability Zone ({subnet.zone}).",
             )
         usage = "spot" if plan.spot else plan.market or "on-demand"
-        if usage in {"spot", "on-demand"} and usage not in facts.usage_classes:
+        if usage in {"spot", "on-demand"} and usage not in type_info.usage_classes:
             yield AwsError(
                 "Unsupported", f"The instance type '{plan.instance_type}' is not sold as {usage}."
             )
         yield from launch_mistakes(plan.data)
-        yield from self._wrong_image(plan.image_id, facts.architectures)
+        yield from self._wrong_image(plan.image_id, type_info.architectures)
         yield from self._wrong_groups(plan, subnet)
         yield from self._wrong_profile(plan)
         yield from self._wrong_placement(plan)
@@ -143,7 +143,7 @@ class PlanChecks:
                 f" not match the architecture '{image.architecture}' of the specified AMI.",
             )
 
-    def _wrong_groups(self, plan: Plan, subnet: SubnetFacts) -> Iterator[AwsError]:
+    def _wrong_groups(self, plan: InstancePlan, subnet: SimulatedSubnet) -> Iterator[AwsError]:
         known = self._networks.groups()
         wanted = {
             *plan.data.get("SecurityGroupIds", ()),
@@ -165,7 +165,7 @@ class PlanChecks:
                     f"Security group {group_id} and subnet {subnet.id} belong to different networks.",
                 )
 
-    def _wrong_profile(self, plan: Plan) -> Iterator[AwsError]:
+    def _wrong_profile(self, plan: InstancePlan) -> Iterator[AwsError]:
         wanted = plan.data.get("IamInstanceProfile", {})
         name = wanted.get("Name") or wanted.get("Arn", "").rpartition("/")[2]
         if name and name not in self._profiles.all():
@@ -175,7 +175,7 @@ class PlanChecks:
                 " Invalid IAM Instance Profile name",
             )
 
-    def _wrong_placement(self, plan: Plan) -> Iterator[AwsError]:
+    def _wrong_placement(self, plan: InstancePlan) -> Iterator[AwsError]:
         group_id, name = plan.placement_group
         try:
             if group_id or name:

@@ -1,7 +1,7 @@
-"""What machines cost: the price list, spot prices and their history.
+"""Prices of instances: the price list, spot prices and their history.
 
-Prices are made up of a type's size unless a table is given; they are the same in every run, and keep
-the order that real ones have (twice the machine, twice the price; spot is about a third).
+Prices are computed from a type's size unless a table is given; they are the same in every run, and
+keep the order that real ones have (twice the size, twice the price; spot is about a third).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_simulated_aws.selection import page, selected
+from karpenter_simulated_aws.selection import filter_items, slice_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types_boto3_pricing.type_defs import GetProductsRequestTypeDef
 
     from karpenter_simulated_aws.account import Account
-    from karpenter_simulated_aws.selection import Filter
-    from karpenter_simulated_aws.types import Catalogue, TypeFacts
+    from karpenter_simulated_aws.selection import RequestFilter
+    from karpenter_simulated_aws.type_catalogue import TypeCatalogue, TypeInfo
 
 __all__ = ["Prices", "made_up_price", "price_table"]
 
@@ -32,7 +32,7 @@ _HISTORY_PAGE: Final = 1000
 _LARGEST_HISTORY_PAGE: Final = 10_000
 _PRODUCTS_PAGE: Final = 100
 _LINUX: Final = "Linux/UNIX"
-# Dollars an hour; near what a general-purpose machine of 2026 costs in us-east-1.
+# Dollars an hour; near what a general-purpose instance of 2026 costs in us-east-1.
 _PER_VCPU: Final = 0.032
 _PER_GIB: Final = 0.004
 _PER_GPU: Final = 1.1
@@ -43,17 +43,17 @@ _SPOT_LOW: Final = 0.25
 _SPOT_SPREAD: Final = 0.2
 
 
-def made_up_price(facts: TypeFacts) -> float:
+def made_up_price(type_info: TypeInfo) -> float:
     """Return a price per hour that follows from a type's size, and differs between families."""
-    family = facts.name.split(".", 1)[0]
+    family = type_info.name.split(".", 1)[0]
     price = (
-        facts.vcpus * _PER_VCPU
-        + facts.memory_mib / 1024 * _PER_GIB
-        + facts.gpus * _PER_GPU
-        + facts.neuron_devices * _PER_NEURON_DEVICE
-        + facts.storage_gb * _PER_STORAGE_GB
+        type_info.vcpus * _PER_VCPU
+        + type_info.memory_mib / 1024 * _PER_GIB
+        + type_info.gpus * _PER_GPU
+        + type_info.neuron_devices * _PER_NEURON_DEVICE
+        + type_info.storage_gb * _PER_STORAGE_GB
     )
-    if "arm64" in facts.architectures:
+    if "arm64" in type_info.architectures:
         price *= _ARM_DISCOUNT
     return round(price * (0.95 + 0.1 * _fraction(family)), 4)
 
@@ -74,7 +74,7 @@ class _SpotPrice:
     instance_type: str
     zone: str
     amount: float
-    said_at: datetime
+    changed_at: datetime
 
     def values(self, name: str) -> Sequence[str] | None:
         """Return what filters go by."""
@@ -93,7 +93,7 @@ class Prices:
     def __init__(
         self,
         account: Account,
-        catalogue: Catalogue,
+        catalogue: TypeCatalogue,
         table: Mapping[str, float] | None = None,
     ) -> None:
         self._account: Final = account
@@ -144,8 +144,8 @@ class Prices:
             return self._on_demand[instance_type]
         if self._table is not None:
             return self._table.get(instance_type, 0.0)
-        facts = self._catalogue.facts(instance_type)
-        return 0.0 if facts is None else made_up_price(facts)
+        type_info = self._catalogue.type_info(instance_type)
+        return 0.0 if type_info is None else made_up_price(type_info)
 
     def _moved(self, price: float, pool: str, moves: int) -> float:
         """Return a price after so many moves; each pool moves by a share of its own."""
@@ -175,7 +175,7 @@ class Prices:
         zone_wanted = request.get("AvailabilityZone")
         since = request.get("StartTime")
         rows = [
-            _SpotPrice(instance_type=name, zone=zone, amount=amount, said_at=said_at)
+            _SpotPrice(instance_type=name, zone=zone, amount=amount, changed_at=said_at)
             for name, zones in sorted(self._catalogue.zones().items())
             if not types or name in types
             for zone in sorted(zones)
@@ -185,13 +185,13 @@ class Prices:
         ]
         if products and _LINUX not in products:
             rows = []
-        found = selected(
+        found = filter_items(
             rows,
-            cast("Sequence[Filter]", request.get("Filters", ())),
+            cast("Sequence[RequestFilter]", request.get("Filters", ())),
             values=_SpotPrice.values,
             tags=lambda _: {},
         )
-        shown, token = page(
+        shown, token = slice_page(
             found,
             size=request.get("MaxResults", _HISTORY_PAGE),
             token=request.get("NextToken"),
@@ -204,7 +204,7 @@ class Prices:
                     "AvailabilityZone": row.zone,
                     "ProductDescription": _LINUX,
                     "SpotPrice": f"{row.amount:.6f}",
-                    "Timestamp": row.said_at,
+                    "Timestamp": row.changed_at,
                 }
                 for row in shown
             ],
@@ -228,11 +228,11 @@ class Prices:
                 return
 
     def _sold_as_spot(self, instance_type: str) -> bool:
-        facts = self._catalogue.facts(instance_type)
-        return facts is not None and "spot" in facts.usage_classes
+        type_info = self._catalogue.type_info(instance_type)
+        return type_info is not None and "spot" in type_info.usage_classes
 
     def get_products(self, request: GetProductsRequestTypeDef) -> Mapping[str, object]:
-        """Answer GetProducts: each type once as a shared machine, metal ones as dedicated too."""
+        """Answer GetProducts: each type once as a shared instance, metal ones as dedicated too."""
         wanted = {one["Field"]: one["Value"] for one in request.get("Filters", ())}
         products = [
             attributes
@@ -240,7 +240,7 @@ class Prices:
             for attributes in self._products(name)
             if all(attributes.get(field) == value for field, value in wanted.items())
         ]
-        shown, token = page(
+        shown, token = slice_page(
             products,
             size=request.get("MaxResults", _PRODUCTS_PAGE),
             token=request.get("NextToken"),
@@ -253,10 +253,10 @@ class Prices:
         }
 
     def _products(self, instance_type: str) -> Sequence[Mapping[str, str]]:
-        facts = self._catalogue.facts(instance_type)
-        if facts is None or self.on_demand(instance_type) <= 0:
+        type_info = self._catalogue.type_info(instance_type)
+        if type_info is None or self.on_demand(instance_type) <= 0:
             return ()
-        family = "Compute Instance (bare metal)" if facts.bare_metal else "Compute Instance"
+        family = "Compute Instance (bare metal)" if type_info.bare_metal else "Compute Instance"
         return [
             {
                 "productFamily": family,
@@ -269,8 +269,8 @@ class Prices:
                 "capacitystatus": "Used",
                 "marketoption": "OnDemand",
                 "tenancy": tenancy,
-                "vcpu": str(facts.vcpus),
-                "memory": f"{facts.memory_mib / 1024:g} GiB",
+                "vcpu": str(type_info.vcpus),
+                "memory": f"{type_info.memory_mib / 1024:g} GiB",
             }
             for tenancy in ("Shared", "Dedicated")
         ]

@@ -1,10 +1,10 @@
-"""Instance profiles: moto keeps them, this lists them by path, which moto does not."""
+"""Lists moto's instance profiles by path."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
-from karpenter_simulated_aws.selection import page
+from karpenter_simulated_aws.selection import slice_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from karpenter_simulated_aws.account import Account
 
-__all__ = ["Profile", "Profiles"]
+__all__ = ["SimulatedProfile", "SimulatedProfiles"]
 
 _PAGE: Final = 1000
 _DEFAULT_PAGE: Final = 100
@@ -29,7 +29,7 @@ class _Role(Protocol):
     assume_role_policy_document: str
 
 
-class Profile(Protocol):
+class SimulatedProfile(Protocol):
     """An instance profile."""
 
     id: str
@@ -42,17 +42,17 @@ class Profile(Protocol):
 
 
 class _Backend(Protocol):
-    def get_instance_profiles(self) -> Iterable[Profile]: ...
+    def get_instance_profiles(self) -> Iterable[SimulatedProfile]: ...
 
 
 @final
-class Profiles:
+class SimulatedProfiles:
     """The instance profiles of an account."""
 
     def __init__(self, account: Account) -> None:
         self._account: Final = account
 
-    def all(self) -> dict[str, Profile]:
+    def all(self) -> dict[str, SimulatedProfile]:
         """Return every instance profile by its name."""
         from moto.iam.models import iam_backends
 
@@ -69,7 +69,7 @@ class Profiles:
             (profile for profile in self.all().values() if profile.path.startswith(prefix)),
             key=lambda profile: profile.name,
         )
-        shown, marker = page(
+        shown, marker = slice_page(
             found,
             size=request.get("MaxItems", _DEFAULT_PAGE),
             token=request.get("Marker"),
@@ -82,7 +82,7 @@ class Profiles:
         }
 
 
-def _profile(profile: Profile) -> Mapping[str, object]:
+def _profile(profile: SimulatedProfile) -> Mapping[str, object]:
     return {
         "Path": profile.path,
         "InstanceProfileName": profile.name,

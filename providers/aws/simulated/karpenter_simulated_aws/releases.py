@@ -1,4 +1,4 @@
-"""The images that AWS publishes for nodes of EKS, under their names and parameters."""
+"""The images that AWS publishes for EKS nodes, and their parameters."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from karpenter_simulated_aws.account import Account
-    from karpenter_simulated_aws.images import Images, Parameters
+    from karpenter_simulated_aws.images import Images, SsmParameters
 
-__all__ = ["KUBERNETES_VERSIONS", "Releases"]
+__all__ = ["KUBERNETES_VERSIONS", "ImageReleases"]
 
 KUBERNETES_VERSIONS: Final = ("1.32", "1.33", "1.34", "1.35", "1.36")
 _AL2_UNTIL: Final = 32
@@ -27,7 +27,7 @@ _SECOND: Final = (datetime(2026, 6, 8, tzinfo=UTC), "v20260608", "1.46.0", "2026
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Published:
+class _PublishedImage:
     """One image and the parameters that name it."""
 
     name: str
@@ -41,10 +41,10 @@ class _Published:
 
 
 @final
-class Releases:
-    """What is published; every release of a family replaces the newest one of it."""
+class ImageReleases:
+    """The published images; a release of a family replaces its newest one."""
 
-    def __init__(self, account: Account, images: Images, parameters: Parameters) -> None:
+    def __init__(self, account: Account, images: Images, parameters: SsmParameters) -> None:
         self._account: Final = account
         self._images: Final = images
         self._parameters: Final = parameters
@@ -91,7 +91,7 @@ class Releases:
         return tuple(published)
 
 
-def _images_of(family: str, kubernetes: str, release: str) -> Iterator[_Published]:
+def _images_of(family: str, kubernetes: str, release: str) -> Iterator[_PublishedImage]:
     match family:
         case "al2":
             return _al2(kubernetes, release)
@@ -103,11 +103,11 @@ def _images_of(family: str, kubernetes: str, release: str) -> Iterator[_Publishe
             return _windows(kubernetes, release, year=family.removeprefix("windows"))
 
 
-def _al2(kubernetes: str, release: str) -> Iterator[_Published]:
+def _al2(kubernetes: str, release: str) -> Iterator[_PublishedImage]:
     for variant, architecture in (("", "x86_64"), ("-arm64", "arm64"), ("-gpu", "x86_64")):
         folder = f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2{variant}"
         name = f"amazon-eks{variant}-node-{kubernetes}-{release}"
-        yield _Published(
+        yield _PublishedImage(
             name=name,
             architecture=architecture,
             pinned=f"{folder}/{name}",
@@ -115,7 +115,7 @@ def _al2(kubernetes: str, release: str) -> Iterator[_Published]:
         )
 
 
-def _al2023(kubernetes: str, release: str) -> Iterator[_Published]:
+def _al2023(kubernetes: str, release: str) -> Iterator[_PublishedImage]:
     for architecture, variants in (
         ("x86_64", ("standard", "nvidia", "neuron")),
         ("arm64", ("standard", "nvidia")),
@@ -126,7 +126,7 @@ def _al2023(kubernetes: str, release: str) -> Iterator[_Published]:
                 f"/{architecture}/{variant}"
             )
             name = f"amazon-eks-node-al2023-{architecture}-{variant}-{kubernetes}-{release}"
-            yield _Published(
+            yield _PublishedImage(
                 name=name,
                 architecture=architecture,
                 pinned=f"{folder}/{name}",
@@ -134,11 +134,11 @@ def _al2023(kubernetes: str, release: str) -> Iterator[_Published]:
             )
 
 
-def _bottlerocket(kubernetes: str, release: str) -> Iterator[_Published]:
+def _bottlerocket(kubernetes: str, release: str) -> Iterator[_PublishedImage]:
     for variant in ("", "-nvidia"):
         for architecture in ("x86_64", "arm64"):
             folder = f"/aws/service/bottlerocket/aws-k8s-{kubernetes}{variant}/{architecture}"
-            yield _Published(
+            yield _PublishedImage(
                 name=f"bottlerocket-aws-k8s-{kubernetes}{variant}-{architecture}-v{release}-0f1e2d3c",
                 architecture=architecture,
                 pinned=f"{folder}/{release}",
@@ -147,9 +147,9 @@ def _bottlerocket(kubernetes: str, release: str) -> Iterator[_Published]:
             )
 
 
-def _windows(kubernetes: str, release: str, *, year: str) -> Iterator[_Published]:
+def _windows(kubernetes: str, release: str, *, year: str) -> Iterator[_PublishedImage]:
     name = f"Windows_Server-{year}-English-Core-EKS_Optimized-{kubernetes}"
-    yield _Published(
+    yield _PublishedImage(
         name=f"{name}-{release}",
         architecture="x86_64",
         pinned="",

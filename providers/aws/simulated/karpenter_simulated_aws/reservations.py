@@ -1,4 +1,4 @@
-"""Capacity reservations: on-demand ones, interruptible ones and capacity blocks."""
+"""Capacity reservations: on-demand, interruptible, capacity blocks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast, final
 
+from karpenter_simulated_aws.protocol import AwsError
 from karpenter_simulated_aws.selection import (
     check_tags,
-    listed,
+    list_page,
     tag_list,
     tags_for,
 )
-from karpenter_simulated_aws.types import zone_ids
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.type_catalogue import zone_ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ class Reservation:
     zone: str
     total: int
     match: str = "targeted"
-    """`open`: any machine of the type takes it up; `targeted`: only those that name it."""
+    """`open`: any instance of the type takes it up; `targeted`: only those that name it."""
     kind: str = "default"
     """`default` or `capacity-block`."""
     interruptible: bool = False
@@ -56,7 +56,7 @@ class Reservation:
 
     @property
     def market(self) -> str:
-        """The market on which its machines are bought; empty for on-demand."""
+        """The market on which its instances are bought; empty for on-demand."""
         if self.kind == "capacity-block":
             return "capacity-block"
         return "interruptible-capacity-reservation" if self.interruptible else ""
@@ -90,7 +90,7 @@ class Reservations:
         owner: str = "",
         tags: Mapping[str, str] | None = None,
     ) -> Reservation:
-        """Reserve machines."""
+        """Reserve instances."""
         reservation = Reservation(
             id=self._account.ids.new("cr"),
             owner=owner or self._account.id,
@@ -116,7 +116,7 @@ class Reservations:
         self._reservations.clear()
 
     def open_for(self, instance_type: str, zone: str) -> Reservation | None:
-        """Return an open reservation that a machine takes up without asking."""
+        """Return an open reservation that an instance takes up without asking."""
         now = self._account.clock()
         available = self.available()
         for reservation in self._reservations.values():
@@ -131,7 +131,7 @@ class Reservations:
         return None
 
     def available(self) -> Counter[str]:
-        """Return how many machines of each reservation are free."""
+        """Return how many instances of each reservation are free."""
         free = Counter({each.id: each.total for each in self._reservations.values()})
         free.subtract(
             each.capacity_reservation_id
@@ -166,7 +166,7 @@ class Reservations:
         return {"Return": True}
 
     def cancel(self, request: CancelCapacityReservationRequestTypeDef) -> Mapping[str, object]:
-        """Answer CancelCapacityReservation; machines that run in it become on-demand ones."""
+        """Answer CancelCapacityReservation; instances that run in it become on-demand ones."""
         reservation = self._named(request["CapacityReservationId"])
         reservation.cancelled = True
         for instance in self._instances.living:
@@ -191,7 +191,7 @@ class Reservations:
             }
             return known.get(name)
 
-        shown, token = listed(
+        shown, token = list_page(
             request,
             wanted,
             values=values,

@@ -1,4 +1,4 @@
-"""What every listing of EC2 has in common: filters with wildcards, pages, tags."""
+"""Filters, pages and tags that all listings of EC2 share."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, cast
 
-from karpenter_simulated_aws.wire import AwsError
+from karpenter_simulated_aws.protocol import AwsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
-    "Filter",
+    "RequestFilter",
     "Tag",
     "TagSpecification",
     "check_tags",
     "check_token",
-    "listed",
-    "page",
-    "selected",
+    "filter_items",
+    "list_page",
+    "slice_page",
     "tag_list",
     "tags_for",
 ]
@@ -35,7 +35,7 @@ _VALUE_LENGTH: Final = 256
 _TOKEN_LENGTH: Final = 64
 
 
-class Filter(TypedDict, total=False):
+class RequestFilter(TypedDict, total=False):
     """One filter of a Describe call; its values are alternatives."""
 
     Name: str
@@ -56,7 +56,7 @@ class TagSpecification(TypedDict, total=False):
     Tags: Sequence[Tag]
 
 
-def listed(
+def list_page(
     request: Mapping[str, object],
     items: Iterable[T],
     *,
@@ -66,9 +66,9 @@ def listed(
     minimum: int = 1,
 ) -> tuple[Sequence[T], str | None]:
     """Return the page that a request asks for of what passes its filters, and the next one's token."""
-    filters = cast("Sequence[Filter]", request.get("Filters", ()))
-    return page(
-        selected(items, filters, values=values, tags=tags),
+    filters = cast("Sequence[RequestFilter]", request.get("Filters", ()))
+    return slice_page(
+        filter_items(items, filters, values=values, tags=tags),
         size=cast("int | None", request.get("MaxResults")),
         token=cast("str | None", request.get("NextToken")),
         maximum=maximum,
@@ -76,9 +76,9 @@ def listed(
     )
 
 
-def selected(
+def filter_items(
     items: Iterable[T],
-    filters: Sequence[Filter],
+    filters: Sequence[RequestFilter],
     *,
     values: Callable[[T, str], Sequence[str] | None],
     tags: Callable[[T], Mapping[str, str]],
@@ -103,7 +103,7 @@ def selected(
 
 def _passes(
     item: T,
-    one: Filter,
+    one: RequestFilter,
     *,
     values: Callable[[T, str], Sequence[str] | None],
     tags: Callable[[T], Mapping[str, str]],
@@ -139,7 +139,7 @@ def _pattern(wanted: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL)
 
 
-def page(
+def slice_page(
     items: Sequence[T],
     *,
     size: int | None,

@@ -1,4 +1,4 @@
-"""The endpoint: every call passes faults, throttling and the log, then our handlers, else moto."""
+"""The endpoint: faults, throttling and log, then our handlers or moto."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final, final
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from karpenter_core.provider.kit.simulated.calls import CallLog, LoggedCall
-from karpenter_core.provider.kit.simulated.faults import FaultKind, Faults
+from karpenter_core.provider.kit.simulated.faults import CloudFaultKind, CloudFaults
 from karpenter_simulated_aws.denials import denial
 from karpenter_simulated_aws.model_checks import model_violation
-from karpenter_simulated_aws.throttling import Throttling
-from karpenter_simulated_aws.wire import (
+from karpenter_simulated_aws.protocol import (
     AwsError,
+    HttpReply,
     NoAnswerError,
-    Reply,
     read_call,
     refuse,
     reply,
 )
+from karpenter_simulated_aws.throttling import Throttling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from werkzeug.serving import BaseWSGIServer
 
-    from karpenter_core.provider.kit.simulated.faults import Fault
+    from karpenter_core.provider.kit.simulated.faults import CloudFault
     from karpenter_simulated_aws.account import Account
-    from karpenter_simulated_aws.wire import Call
+    from karpenter_simulated_aws.protocol import ApiCall
 
 __all__ = ["OWNER_ACCESS_KEY", "Application", "Handlers", "Server", "dry_run_success"]
 
@@ -68,7 +68,7 @@ class Application:
 
         self._account: Final = account
         self._moto: Final = DomainDispatcherApplication(create_backend_app)
-        self._answers: Final[dict[tuple[str, bytes], Reply]] = {}
+        self._answers: Final[dict[tuple[str, bytes], HttpReply]] = {}
         self.handlers: Handlers = {}
         """By service and action; what is not here goes to moto."""
         self.unchanging: frozenset[str] = frozenset()
@@ -79,7 +79,7 @@ class Application:
         """Held while a handler reads or changes what the cloud holds."""
         self.changed: Final[set[str]] = set()
         """Services whose state in moto has been changed since somebody emptied this."""
-        self.faults: Final = Faults()
+        self.faults: Final = CloudFaults()
         self.throttling: Final = Throttling(account.clock)
         self.calls: Final = CallLog()
 
@@ -97,37 +97,37 @@ class Application:
         if call.access_key == OWNER_ACCESS_KEY:
             return _send(self._carried_out(call, environ), start_response)
         fault = self.faults.strike(call)
-        if fault is not None and fault.kind is not FaultKind.LOST_REPLY:
+        if fault is not None and fault.kind is not CloudFaultKind.LOST_REPLY:
             return self._struck(call, fault, environ, start_response)
         throttled = self.throttling.refusal(call)
         try:
             answer = refuse(call, throttled) if throttled else self._carried_out(call, environ)
         except NoAnswerError:
-            self._log(call, FaultKind.LOST_REPLY)
+            self._log(call, CloudFaultKind.LOST_REPLY)
             return _cut(environ, start_response)
         if fault is not None:
-            self._log(call, FaultKind.LOST_REPLY)
+            self._log(call, CloudFaultKind.LOST_REPLY)
             return _cut(environ, start_response)
         self._log(call, _outcome(answer))
         return _send(answer, start_response)
 
     def _struck(
         self,
-        call: Call,
-        fault: Fault,
+        call: ApiCall,
+        fault: CloudFault,
         environ: Environ,
         start_response: StartResponse,
     ) -> Iterable[bytes]:
-        if fault.kind is FaultKind.REFUSED:
+        if fault.kind is CloudFaultKind.REFUSED:
             error = fault.error or denial(call)
             self._log(call, error.code)
             return _send(refuse(call, error), start_response)
         self._log(call, fault.kind)
-        if fault.kind is FaultKind.SILENT:
+        if fault.kind is CloudFaultKind.SILENT:
             self.faults.hang(fault, seconds=_LONGEST_SILENCE_SECONDS)
         return _cut(environ, start_response)
 
-    def _carried_out(self, call: Call, environ: Environ) -> Reply:
+    def _carried_out(self, call: ApiCall, environ: Environ) -> HttpReply:
         handler = self.handlers.get(call.name)
         if call.service == "ec2" and handler and (violation := model_violation(call)):
             return refuse(call, violation)
@@ -151,12 +151,12 @@ class Application:
             self._answers[key] = written
         return written
 
-    def _note_change(self, call: Call) -> None:
+    def _note_change(self, call: ApiCall) -> None:
         """Note that moto's state may change; a received message counts, as it is hidden then."""
         if call.service == "sqs" or not call.action.startswith(_READS):
             self.changed.add(call.service)
 
-    def _by_moto(self, call: Call, environ: Environ) -> Reply:
+    def _by_moto(self, call: ApiCall, environ: Environ) -> HttpReply:
         begun: list[tuple[str, list[tuple[str, str]]]] = []
 
         def start(status: str, headers: list[tuple[str, str]], *_: object) -> None:
@@ -172,9 +172,9 @@ class Application:
         if number >= _SERVER_ERROR:  # how moto says that it does not know a service
             return refuse(call, unknown)
         kept = tuple((name, value) for name, value in headers if name.lower() != "content-length")
-        return Reply(status=number, headers=kept, body=body)
+        return HttpReply(status=number, headers=kept, body=body)
 
-    def _log(self, call: Call, outcome: str) -> None:
+    def _log(self, call: ApiCall, outcome: str) -> None:
         self.calls.add(
             LoggedCall(
                 service=call.service,
@@ -195,14 +195,14 @@ def dry_run_success() -> AwsError:
     )
 
 
-def _outcome(answer: Reply) -> str:
+def _outcome(answer: HttpReply) -> str:
     if answer.status < _REFUSED:
         return "ok"
     found = _CODE.search(answer.body)
     return (found[1] or found[2]).decode() if found else str(answer.status)
 
 
-def _send(answer: Reply, start_response: StartResponse) -> Iterable[bytes]:
+def _send(answer: HttpReply, start_response: StartResponse) -> Iterable[bytes]:
     headers = [*answer.headers, ("Content-Length", str(len(answer.body)))]
     start_response(f"{answer.status} ", headers)
     return [answer.body]

@@ -1,11 +1,11 @@
-"""CreateTags and DeleteTags on what is kept here; the rest of the resources is moto's."""
+"""Handles CreateTags and DeleteTags for resources outside of moto."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict, cast, final
 
+from karpenter_simulated_aws.protocol import AwsError
 from karpenter_simulated_aws.selection import check_tags
-from karpenter_simulated_aws.wire import AwsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_aws.instances import Instances
     from karpenter_simulated_aws.selection import Tag
 
-__all__ = ["Tags"]
+__all__ = ["ResourceTags"]
 
 
 class _Call(TypedDict, total=False):
@@ -30,7 +30,7 @@ class _Backend(Protocol):
 
 
 @final
-class Tags:
+class ResourceTags:
     """The tags of everything in EC2."""
 
     def __init__(

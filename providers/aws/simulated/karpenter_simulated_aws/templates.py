@@ -1,4 +1,4 @@
-"""Launch templates."""
+"""Handles launch templates."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_simulated_aws.launch_checks import launch_mistakes
+from karpenter_simulated_aws.protocol import AwsError
 from karpenter_simulated_aws.selection import (
     check_tags,
-    listed,
-    page,
+    list_page,
+    slice_page,
     tag_list,
     tags_for,
 )
 from karpenter_simulated_aws.server import dry_run_success
-from karpenter_simulated_aws.wire import AwsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["USER_DATA_BYTES", "LaunchTemplate", "LaunchTemplates", "check_user_data"]
 
 USER_DATA_BYTES: Final = 16_384
-"""What user data may have at most, before base64."""
+"""Maximum size of user data, before base64."""
 _PAGE: Final = 200
 _NAME: Final = re.compile(r"[a-zA-Z0-9().\-/_]{3,128}")
 
@@ -197,7 +197,7 @@ class LaunchTemplates:
                 "launch-template-id": (template.id,),
             }.get(name)
 
-        shown, token = listed(
+        shown, token = list_page(
             request,
             wanted or ([] if ids or names else self.all),
             values=values,
@@ -218,7 +218,7 @@ class LaunchTemplates:
         numbers: Sequence[str] = request.get("Versions", ()) or [
             str(number + 1) for number in range(len(template.versions))
         ]
-        shown, token = page(
+        shown, token = slice_page(
             [template.version(number) for number in numbers],
             size=request.get("MaxResults"),
             token=request.get("NextToken"),

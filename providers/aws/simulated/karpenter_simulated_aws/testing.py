@@ -1,7 +1,7 @@
-"""The AWS provider as the subject of the conformance kit, over the simulated AWS.
+"""The AWS provider as a subject of the conformance kit.
 
-boto3 is the real one; the simulated AWS is another server on this machine. It lives for one test, so
-that nothing of one is left for the next.
+boto3 is the real one; the simulated AWS is another server in this process. It lives for one test,
+so that no state reaches the next test.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.base import ObjectMeta
-from karpenter_core.testing.subject import Subject, Trouble
+from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
-from karpenter_provider_aws.sdk import Clients, Limits
-from karpenter_simulated_aws.capacity import Pool
+from karpenter_provider_aws.sdk import ClientLimits, CloudClients
+from karpenter_simulated_aws.capacity import InstancePool
 from karpenter_simulated_aws.cloud import SimulatedAws
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _INSTANCE_TYPES: Final = frozenset(
     {"m5.large", "m5.xlarge", "m5.metal", "m6g.large", "c5.large", "t3.large"}
 )
 """Few, as each test reads them anew."""
-_LIMITS: Final = Limits(connect_seconds=1, read_seconds=2, attempts=2)
+_LIMITS: Final = ClientLimits(connect_seconds=1, read_seconds=2, attempts=2)
 _PATIENCE: Final = timedelta(seconds=20)
 """Above what the SDK takes to give up on the calls of one hook, one after the other."""
 
@@ -69,7 +69,7 @@ def node_class_for(aws: SimulatedAws, **spec: object) -> EC2NodeClass:
 
 
 @contextmanager
-def subject() -> Generator[Subject]:
+def subject() -> Generator[ConformanceSubject]:
     """Start a simulated AWS and return the provider on it."""
     with few_types() as aws, simulated_environment(aws):
         yield subject_on(aws)
@@ -80,40 +80,42 @@ def few_types() -> SimulatedAws:
     return SimulatedAws(instance_types=_INSTANCE_TYPES)
 
 
-def subject_on(aws: SimulatedAws, *, shared: SharedClients | None = None) -> Subject:
+def subject_on(aws: SimulatedAws, *, shared: SharedClients | None = None) -> ConformanceSubject:
     """Return the provider on a simulated AWS to which boto3 of this process is led.
 
     Making clients takes longer than most rules: with `shared` those of one rule serve the next.
     """
-    return _Stage(aws, shared=shared).subject()
+    return _CloudControls(aws, shared=shared).subject()
 
 
 @final
-class _Stage:
-    """What a simulated AWS can be made to do."""
+class _CloudControls:
+    """Controls a simulated AWS for the conformance kit."""
 
     def __init__(self, aws: SimulatedAws, *, shared: SharedClients | None) -> None:
         self._aws: Final = aws
         self._shared: Final = shared
-        self._troubles: Final[Mapping[Trouble, Callable[[], AbstractContextManager[object]]]] = {
-            Trouble.STOCK_OUT: self._sold_out,
-            Trouble.QUOTA: self._quota,
-            Trouble.THROTTLING: lambda: aws.fail(
+        self._troubles: Final[
+            Mapping[CloudTrouble, Callable[[], AbstractContextManager[object]]]
+        ] = {
+            CloudTrouble.STOCK_OUT: self._sold_out,
+            CloudTrouble.QUOTA: self._quota,
+            CloudTrouble.THROTTLING: lambda: aws.fail(
                 "CreateFleet", code="RequestLimitExceeded", status=503, times=None
             ),
-            Trouble.AUTH_FAILURE: lambda: aws.deny("CreateFleet"),
-            Trouble.LOST_REPLY: lambda: aws.lose_replies("CreateFleet"),
-            Trouble.TOKEN_IN_PROGRESS: self._token_in_progress,
-            Trouble.PARTIAL_LISTING: self._cut_short,
-            Trouble.OUTAGE: aws.cut_off,
-            Trouble.NO_BOOT: self._pending,
-            Trouble.SILENCE: aws.fall_silent,
+            CloudTrouble.AUTH_FAILURE: lambda: aws.deny("CreateFleet"),
+            CloudTrouble.LOST_REPLY: lambda: aws.lose_replies("CreateFleet"),
+            CloudTrouble.TOKEN_IN_PROGRESS: self._token_in_progress,
+            CloudTrouble.PARTIAL_LISTING: self._cut_short,
+            CloudTrouble.OUTAGE: aws.cut_off,
+            CloudTrouble.NO_BOOT: self._pending,
+            CloudTrouble.SILENCE: aws.fall_silent,
         }
 
-    def subject(self) -> Subject:
+    def subject(self) -> ConformanceSubject:
         """Return the provider under test."""
         aws = self._aws
-        return Subject(
+        return ConformanceSubject(
             name="aws",
             make=lambda: AwsProvider(limits=_LIMITS, shared=self._shared),
             node_class=node_class_for(aws),
@@ -125,15 +127,15 @@ class _Stage:
             trouble=lambda _plugin, wanted: self._troubles[wanted](),
             patience=_PATIENCE,
             node_manifest=lambda _plugin, provider_id: aws.node(provider_id),
-            held=self._held,
-            foreign=lambda _plugin: aws.launch_foreign(),
+            list_resources=self._held,
+            create_foreign_instance=lambda _plugin: aws.launch_foreign(),
             interrupt=lambda _plugin, provider_id: aws.messages.spot_interruption(
                 aws.instance(provider_id)
             ),
             protect=lambda _plugin, provider_id: self._protected(provider_id),
             drift=self._drift,
             changed_node_class=node_class_for(aws, detailedMonitoring=True),
-            unusable={
+            unusable_node_classes={
                 "subnetSelectorTerms": node_class_for(
                     aws, subnetSelectorTerms=[{"tags": {"nobody": "has-this"}}]
                 ),
@@ -151,9 +153,9 @@ class _Stage:
         return self._aws.held().all
 
     def _drift(self, _plugin: object, provider_id: str) -> None:
-        """Move a machine into another security group, as an operator might."""
+        """Move an instance into another security group, as an operator might."""
         instance = self._aws.instance(provider_id)
-        clients = Clients(limits=_LIMITS)
+        clients = CloudClients(limits=_LIMITS)
         group = clients.ec2.create_security_group(
             GroupName="somebody-elses", Description="another", VpcId=instance.vpc_id
         )
@@ -173,7 +175,7 @@ class _Stage:
 
     @contextmanager
     def _sold_out(self) -> Generator[None]:
-        self._aws.capacity.stock(Pool(), 0)
+        self._aws.capacity.stock(InstancePool(), 0)
         try:
             yield
         finally:

@@ -1,7 +1,8 @@
-"""User data read as the software of an image reads it: nodeadm, bootstrap.sh, Bottlerocket, Windows.
+"""Reads user data as the software of each image does.
 
-Written against what those programs document, and knowing nothing of how the provider writes: a
-mistake there is a node that does not come up here.
+The programs are nodeadm, bootstrap.sh, Bottlerocket and the Windows script. Written against their
+documentation, and independent of the provider's writer: a mistake in the writer is a node that does
+not come up here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from email.message import Message
 
-__all__ = ["BootError", "KubeletSettings", "Taint", "read_user_data"]
+__all__ = ["BootError", "KubeletSettings", "UserDataTaint", "read_user_data"]
 
 _NODE_CONFIG: Final = "application/node.eks.aws"
 _BOOTSTRAP: Final = "/etc/eks/bootstrap.sh"
@@ -27,11 +28,11 @@ _POWERSHELL_OPTION: Final = re.compile(
 
 
 class BootError(Exception):
-    """The machine starts, and no kubelet comes up on it; the text says why."""
+    """The instance starts, and no kubelet comes up on it; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
+class UserDataTaint:
     """A taint to register with."""
 
     key: str
@@ -47,7 +48,7 @@ class KubeletSettings:
     endpoint: str
     certificate: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[UserDataTaint, ...] = ()
     max_pods: int | None = None
     pods_per_core: int = 0
     kube_reserved: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -235,7 +236,7 @@ def _bottlerocket(text: str) -> KubeletSettings:
         if not kubernetes.get(needed):
             raise BootError(f"Bottlerocket: settings.kubernetes.{needed} is empty")
     taints = [
-        Taint(key=key, value=value, effect=effect)
+        UserDataTaint(key=key, value=value, effect=effect)
         for key, entries in _mapping(kubernetes.get("node-taints")).items()
         for entry in _sequence(entries)
         for value, _, effect in (str(entry).partition(":"),)
@@ -279,19 +280,19 @@ def _flags(words: Iterable[str]) -> Mapping[str, str]:
     return found
 
 
-def _flag_taints(text: str) -> tuple[Taint, ...]:
-    taints: list[Taint] = []
+def _flag_taints(text: str) -> tuple[UserDataTaint, ...]:
+    taints: list[UserDataTaint] = []
     for entry in filter(None, text.split(",")):
         rest, _, effect = entry.rpartition(":")
         key, _, value = rest.partition("=")
         if not key or not effect:
             raise BootError(f"kubelet: --register-with-taints: {entry!r} is no taint")
-        taints.append(Taint(key=key, value=value, effect=effect))
+        taints.append(UserDataTaint(key=key, value=value, effect=effect))
     return tuple(taints)
 
 
-def _config_taint(taint: Mapping[str, object]) -> Taint:
-    return Taint(
+def _config_taint(taint: Mapping[str, object]) -> UserDataTaint:
+    return UserDataTaint(
         key=str(taint["key"]), value=str(taint.get("value") or ""), effect=str(taint["effect"])
     )
 

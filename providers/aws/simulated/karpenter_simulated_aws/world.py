@@ -1,4 +1,4 @@
-"""A world that is ready for a cluster: network, node role, queue, images, the cluster itself."""
+"""Builds a world that is ready for a cluster."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TRUST: Final = json.dumps(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldPlan:
-    """What the ready world is to be."""
+    """The plan of the ready world."""
 
     cluster: str = "test"
     kubernetes: str = "1.34"
@@ -64,7 +64,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What there is in the ready world."""
+    """The resources of the ready world."""
 
     cluster: str
     network: Network

@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
-from karpenter_core.provider.kit.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-from karpenter_provider_aws.catalogue.catalogue import Catalogue, Situation
-from karpenter_provider_aws.catalogue.fetch import Region, read_offerings
-from karpenter_provider_aws.prices import Prices
+from karpenter_provider_aws.catalogue.instance_types import CatalogueInputs, InstanceTypeCatalogue
+from karpenter_provider_aws.catalogue.region_types import RegionTypes, read_offerings
+from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, read_instance_type
+from karpenter_provider_aws.prices import RegionPrices
 from karpenter_provider_aws.settings import AwsSettings
-from karpenter_provider_aws.type_facts import InstanceTypeInfo, read_instance_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_provider_aws.catalogue.offerings import OfferingResolver
-    from karpenter_provider_aws.kubelet.numbers import Evaluate
+    from karpenter_provider_aws.kubelet.sizing import Evaluate
 
 REGION = "us-east-1"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -69,8 +69,8 @@ def raw_offerings() -> list[Any]:
 
 
 @cache
-def region() -> Region:
-    return Region(
+def region() -> RegionTypes:
+    return RegionTypes(
         types={name: read_instance_type(item) for name, item in raw_types().items()},
         zones=read_offerings(raw_offerings()),
     )
@@ -80,10 +80,10 @@ def info(name: str) -> InstanceTypeInfo:
     return region().types[name]
 
 
-def small_region(*names: str) -> Region:
+def small_region(*names: str) -> RegionTypes:
     """Some types of the region only, which resolve in no time."""
     whole = region()
-    return Region(
+    return RegionTypes(
         types={name: whole.types[name] for name in sorted(names)},
         zones={name: whole.zones[name] for name in sorted(names)},
     )
@@ -128,25 +128,27 @@ class World:
     ) -> None:
         self.region = small_region(*names) if names else region()
         self.revision = 1
-        self.prices = Prices(REGION)
-        self.unavailable = UnavailableOfferings()
+        self.prices = RegionPrices(REGION)
+        self.unavailable_offerings = UnavailableOfferings()
         self.learned = learned or LearnedMemory(Forgetful(), now=NOW)
         self.reserved_left: dict[str, int] = {}
-        self.catalogue = Catalogue(
+        self.catalogue = InstanceTypeCatalogue(
             REGION,
             AwsSettings(cluster_name="test", **(settings or {})),
             source=lambda: (self.region, self.revision),
             prices=self.prices,
-            unavailable=self.unavailable,
+            unavailable_offerings=self.unavailable_offerings,
             learned=self.learned,
             reserved_left=lambda name: self.reserved_left.get(name, 0),
             evaluate=evaluate,
             extensions=extensions,
         )
 
-    def list(self, of: EC2NodeClass | None = None, **situation: Any) -> dict[str, InstanceType]:
+    def list(
+        self, of: EC2NodeClass | None = None, **catalogue_inputs: Any
+    ) -> dict[str, InstanceType]:
         found = self.catalogue.instance_types(
-            of or node_class(), Situation(**{"now": NOW, **situation})
+            of or node_class(), CatalogueInputs(**{"now": NOW, **catalogue_inputs})
         )
         return {it.name: it for it in found}
 
@@ -156,10 +158,10 @@ def resolve(
     of: EC2NodeClass | None = None,
     *,
     settings: Mapping[str, Any] | None = None,
-    **situation: Any,
+    **catalogue_inputs: Any,
 ) -> InstanceType:
     """Return one type as a NodeClass sees it."""
-    return World(name, settings=settings).list(of, **situation)[name]
+    return World(name, settings=settings).list(of, **catalogue_inputs)[name]
 
 
 def labels_of(it: InstanceType) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What nodes hold: acceptance cases 45, 47, 48, 51, 55, 56, 58 and 59."""
+"""Tests node capacity (cases 45, 47, 48, 51, 55, 56, 58 and 59)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from karpenter_provider_aws import labels
 from karpenter_provider_aws.catalogue.capacity import capacity_of, estimated_memory_bytes
 from karpenter_provider_aws.data import network_limits
 from karpenter_provider_aws.families.traits import TRAITS
-from karpenter_provider_aws.kubelet.numbers import kubelet_numbers, read_kubelet_options
+from karpenter_provider_aws.kubelet.sizing import kubelet_sizing, read_kubelet_options
 from providers.aws.tests.catalogue.dump import GIB, MIB, info, node_class
 
 STORAGE = "ephemeral-storage"
@@ -38,7 +38,7 @@ def pods(
     of = node_class(spec, family=family)
     options = read_kubelet_options(of)
     traits = TRAITS[of.ami_family]
-    return kubelet_numbers(info(name), of, options, traits, reserved_enis=reserved_enis).pods
+    return kubelet_sizing(info(name), of, options, traits, reserved_enis=reserved_enis).pods
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from karpenter_core.api.labels import CAPACITY_TYPES, INSTANCE_TYPE
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import Offering, Price, Requirement
 from karpenter_core.provider.kit.learned_memory import image_set
-from karpenter_core.provider.kit.unavailable import OfferingMark
-from karpenter_provider_aws.catalogue.catalogue import Situation
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
+from karpenter_provider_aws.catalogue.instance_types import CatalogueInputs
 from karpenter_provider_aws.kubelet.expressions import evaluate
 from providers.aws.tests.catalogue.dump import (
     MIB,
@@ -28,7 +28,7 @@ from providers.aws.tests.catalogue.dump import (
 )
 
 if TYPE_CHECKING:
-    from karpenter_provider_aws.catalogue.offerings import Market, SoldType
+    from karpenter_provider_aws.catalogue.offerings import MarketState, PurchasableType
 
 KIB = 1024
 
@@ -89,7 +89,7 @@ def test_only_a_node_with_the_image_of_today_teaches(image: str, expected: bool)
     )
     learned = world.catalogue.learn_memory(
         of,
-        Situation(now=NOW),
+        CatalogueInputs(now=NOW),
         instance_type="m5.large",
         image_id=image,
         memory_bytes=7_600_000 * KIB,
@@ -134,7 +134,7 @@ def test_a_kubelet_that_cannot_be_read_fails_the_list_until_it_is_mended():
     with pytest.raises(BadInputError, match="podsPerCore"):
         world.list(broken)
     with pytest.raises(BadInputError, match="podsPerCore"):
-        world.catalogue.numbers(broken, Situation(now=NOW))
+        world.catalogue.sizing(broken, CatalogueInputs(now=NOW))
     assert world.list(node_class({"kubelet": {"podsPerCore": 1}}))["m5.large"].capacity["pods"] == 2
 
 
@@ -152,20 +152,20 @@ def test_numbers_and_capacity_agree():
     world = World("m5.large", "m6g.large", evaluate=evaluate)
     kubelet = {"maxPods": "vcpus * 30", "kubeReserved": {"memory": "max_pods * 11"}}
     of = node_class({"kubelet": kubelet})
-    numbers = world.catalogue.numbers(of, Situation(now=NOW))("m6g.large")
+    sizing = world.catalogue.sizing(of, CatalogueInputs(now=NOW))("m6g.large")
     it = world.list(of)["m6g.large"]
 
-    assert (numbers.max_pods, numbers.pods) == (60, 60)
-    assert numbers.kube_reserved == {"memory": "672Mi"}
+    assert (sizing.max_pods, sizing.pods) == (60, 60)
+    assert sizing.kube_reserved == {"memory": "672Mi"}
     assert it.capacity["pods"] == 60
     assert it.overhead.kube_reserved["memory"] == 672 * MIB
 
 
 def test_a_type_that_is_not_sold_has_no_numbers():
-    numbers = World("m6g.large").catalogue.numbers(node_class(), Situation(now=NOW))
+    sizing = World("m6g.large").catalogue.sizing(node_class(), CatalogueInputs(now=NOW))
 
     with pytest.raises(CloudProviderError, match=r'"m5\.large" is not sold in region us-east-1'):
-        numbers("m5.large")
+        sizing("m5.large")
 
 
 def test_an_unchanged_world_answers_the_very_same():
@@ -173,8 +173,8 @@ def test_an_unchanged_world_answers_the_very_same():
     world = World("m5.large", "m6g.large")
     of = node_class()
 
-    assert world.catalogue.instance_types(of, Situation(now=NOW)) is (
-        world.catalogue.instance_types(of, Situation(now=NOW + timedelta(minutes=30)))
+    assert world.catalogue.instance_types(of, CatalogueInputs(now=NOW)) is (
+        world.catalogue.instance_types(of, CatalogueInputs(now=NOW + timedelta(minutes=30)))
     )
 
 
@@ -237,7 +237,7 @@ def test_a_price_changes_offerings_and_nothing_else():
 
 def test_a_shortage_that_ends_is_seen_at_once():
     world = World("m5.large")
-    world.unavailable.mark(OfferingMark("m5.large", "us-east-1a", "spot"), now=NOW)
+    world.unavailable_offerings.mark(UnavailableOffering("m5.large", "us-east-1a", "spot"), now=NOW)
     during = bought(world.list()["m5.large"])
     after = bought(world.list(now=NOW + timedelta(minutes=3))["m5.large"])
 
@@ -257,7 +257,7 @@ def test_a_type_that_is_new_in_the_region_is_listed():
 
 def test_an_extension_adds_offerings_to_those_of_the_chain():
     def half_price(
-        sold: SoldType, offerings: tuple[Offering, ...], market: Market
+        sold: PurchasableType, offerings: tuple[Offering, ...], market: MarketState
     ) -> tuple[Offering, ...]:
         price = market.prices.on_demand(sold.name)
         assert price is not None

@@ -12,9 +12,13 @@ import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_provider_aws.catalogue import fetch
-from karpenter_provider_aws.catalogue.fetch import Region, RegionCatalogue, fetch_region
-from karpenter_provider_aws.type_facts import InstanceTypeInfo, read_instance_type
+from karpenter_provider_aws.catalogue import region_types
+from karpenter_provider_aws.catalogue.region_types import (
+    RegionTypeReader,
+    RegionTypes,
+    fetch_region_types,
+)
+from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, read_instance_type
 from providers.aws.tests.catalogue.dump import NOW, raw_types, region, small_region
 from providers.aws.tests.stubbed import StubbedClients
 
@@ -66,8 +70,8 @@ def cloud(*names: str, zones: tuple[str, ...] = ("us-east-1b", "us-east-1a")) ->
     return clients
 
 
-def store(clients: StubbedClients, folder: Path, clock: SetClock | None = None) -> RegionCatalogue:
-    return RegionCatalogue(clients, clock or SetClock(), folder)
+def store(clients: StubbedClients, folder: Path, clock: SetClock | None = None) -> RegionTypeReader:
+    return RegionTypeReader(clients, clock or SetClock(), folder)
 
 
 def test_all_pages_are_read_with_the_filters():
@@ -94,7 +98,7 @@ def test_all_pages_are_read_with_the_filters():
         offerings_request(NextToken="on"),
     )
 
-    found = fetch_region(clients)
+    found = fetch_region_types(clients)
 
     assert found.types == {
         name: read_instance_type(raw_types()[name]) for name in ("m5.large", "m6g.large")
@@ -119,7 +123,7 @@ def test_a_region_that_sells_nothing_is_an_error(types: Any, offerings: Any, sai
     clients.page(OFFERINGS, {"InstanceTypeOfferings": offerings}, offerings_request())
 
     with pytest.raises(CloudProviderError, match=said):
-        fetch_region(clients)
+        fetch_region_types(clients)
 
 
 def test_a_refusal_names_the_action(tmp_path: Path):
@@ -152,7 +156,7 @@ def test_a_new_process_reads_the_disk_and_asks_nobody(tmp_path: Path):
 
 
 def test_the_whole_region_survives_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fetch, "fetch_region", lambda _: region())
+    monkeypatch.setattr(region_types, "fetch_region_types", lambda _: region())
     store(StubbedClients(), tmp_path).current()
 
     found, _ = store(StubbedClients(), tmp_path).current()
@@ -248,13 +252,13 @@ def test_who_comes_while_it_is_read_waits_for_the_same_answer(
 ):
     begun, go, reads = Event(), Event(), list[int]()
 
-    def slow(_: object) -> Region:
+    def slow(_: object) -> RegionTypes:
         reads.append(1)
         begun.set()
         assert go.wait(10)
         return small_region("m5.large")
 
-    monkeypatch.setattr(fetch, "fetch_region", slow)
+    monkeypatch.setattr(region_types, "fetch_region_types", slow)
     catalogue = store(StubbedClients(), tmp_path)
     with ThreadPoolExecutor(4) as pool:
         answers = [pool.submit(catalogue.current) for _ in range(4)]

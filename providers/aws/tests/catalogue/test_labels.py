@@ -11,7 +11,7 @@ from karpenter_core.api.labels import WELL_KNOWN as CORE_WELL_KNOWN
 from karpenter_core.provider.catalogue import Requirement
 from karpenter_provider_aws import labels
 from karpenter_provider_aws.catalogue.requirements import instance_labels
-from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
 from providers.aws.tests.catalogue.dump import info, labels_of, node_class, resolve
 
 RESERVATION = {
@@ -155,7 +155,7 @@ def test_a_reservation_makes_its_type_reserved_and_no_other():
 
 
 def test_nodes_of_a_partition_group_have_its_id_and_one_of_its_partitions():
-    group = PlacementGroup(id="pg-1", name="racks", strategy="partition", partitions=3)
+    group = DescribedPlacementGroup(id="pg-1", name="racks", strategy="partition", partitions=3)
 
     found = resolve("m5.large", group=group).requirements
     without = resolve("m5.large").requirements

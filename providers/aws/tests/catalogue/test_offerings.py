@@ -1,4 +1,4 @@
-"""How types can be bought: acceptance cases 60, 61, 70, 71, 74, 80 and 81."""
+"""Tests offerings (cases 60, 61, 70, 71, 74, 80 and 81)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 from karpenter_core.provider.catalogue import InstanceType, Price
-from karpenter_core.provider.kit.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws import labels
-from karpenter_provider_aws.discovery.placement_groups import PlacementGroup
+from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
 from karpenter_provider_aws.type_compatibility import incompatibility
 from providers.aws.tests.catalogue.dump import NOW, ZONES, World, bought, info, node_class, region
 
 PRIMARY = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
-SPREAD = PlacementGroup(id="pg-1", name="apart", strategy="spread")
-RACKS = PlacementGroup(id="pg-2", name="racks", strategy="partition", partitions=2)
+SPREAD = DescribedPlacementGroup(id="pg-1", name="apart", strategy="spread")
+RACKS = DescribedPlacementGroup(id="pg-2", name="racks", strategy="partition", partitions=2)
 
 
 def interface(card: int, device: int, kind: str = "interface") -> dict[str, Any]:
@@ -51,11 +51,16 @@ def reserved(it: InstanceType) -> Any:
         ("m5.large", {"networkInterfaces": [PRIMARY, interface(0, 3)]}, "AL2023", None),
         ("m5.large", {"networkInterfaces": [PRIMARY, interface(0, 1, "efa-only")]}, "AL2", None),
         ("m5.large", {"networkInterfaces": [PRIMARY], "ipPrefixCount": 10}, "AL2", None),
-        ("t3.large", {}, "AL2", PlacementGroup(id="pg-3", name="near", strategy="cluster")),
+        (
+            "t3.large",
+            {},
+            "AL2",
+            DescribedPlacementGroup(id="pg-3", name="near", strategy="cluster"),
+        ),
     ],
 )
 def test_types_that_do_not_go_with_a_node_class_are_listed_as_unavailable(
-    name: str, spec: dict[str, Any], family: str, group: PlacementGroup | None
+    name: str, spec: dict[str, Any], family: str, group: DescribedPlacementGroup | None
 ):
     """Cases 60 and 61."""
     found = World(name).list(node_class(spec, family=family), group=group)[name]
@@ -203,7 +208,7 @@ def test_a_shortage_closes_one_offering_and_all_types_stay():
     """Case 80."""
     world = World("m5.large", "m5.xlarge")
     before = world.list()
-    world.unavailable.mark(OfferingMark("m5.large", "us-east-1a", "spot"), now=NOW)
+    world.unavailable_offerings.mark(UnavailableOffering("m5.large", "us-east-1a", "spot"), now=NOW)
     after = world.list()
 
     assert list(after) == ["m5.large", "m5.xlarge"]
@@ -215,7 +220,7 @@ def test_a_shortage_closes_one_offering_and_all_types_stay():
 
 def test_a_zone_is_closed_when_its_last_subnet_is():
     world = World("m5.large")
-    world.unavailable.mark_subnet("subnet-a1", now=NOW)
+    world.unavailable_offerings.mark_subnet("subnet-a1", now=NOW)
     found = bought(world.list()["m5.large"])
 
     assert not found["us-east-1a", "on-demand"].available
@@ -225,8 +230,8 @@ def test_a_zone_is_closed_when_its_last_subnet_is():
 def test_a_shortage_in_a_placement_group_is_seen_by_its_launches_only():
     """Case 81."""
     world = World("m5.large")
-    world.unavailable.mark(
-        OfferingMark("m5.large", "us-east-1a", "spot", placement_group="pg-1"), now=NOW
+    world.unavailable_offerings.mark(
+        UnavailableOffering("m5.large", "us-east-1a", "spot", placement_group="pg-1"), now=NOW
     )
 
     inside = bought(world.list(group=SPREAD)["m5.large"])
@@ -239,8 +244,10 @@ def test_a_shortage_in_a_placement_group_is_seen_by_its_launches_only():
 
 def test_each_partition_is_offered_on_its_own():
     world = World("m5.large")
-    world.unavailable.mark(
-        OfferingMark("m5.large", "us-east-1a", "spot", placement_group="pg-2", partition="2"),
+    world.unavailable_offerings.mark(
+        UnavailableOffering(
+            "m5.large", "us-east-1a", "spot", placement_group="pg-2", partition="2"
+        ),
         now=NOW,
     )
     found = world.list(node_class(zones=["us-east-1a"]), group=RACKS)["m5.large"]

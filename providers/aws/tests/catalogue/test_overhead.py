@@ -1,4 +1,4 @@
-"""What nodes keep from their pods: acceptance cases 49, 50, 52-54 and 57."""
+"""Tests the overhead of nodes (cases 49, 50, 52 to 54 and 57)."""
 
 from __future__ import annotations
 

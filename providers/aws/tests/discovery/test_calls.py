@@ -1,4 +1,4 @@
-"""How calls fail: refused, or not answered at all."""
+"""Tests the distinction of refused and unanswered calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
-from karpenter_provider_aws.discovery.calls import calling, failure_behind, is_refusal
+from karpenter_provider_aws.discovery.call_errors import core_errors_of, is_refusal, refusal_behind
 
 
 def answered(code, status=400):
@@ -42,7 +42,10 @@ def answered(code, status=400):
 )
 def test_what_aws_answers_for_good_is_a_refusal(raised, kind, refusal):
     """All else may be answered another time; the call is named in any case."""
-    with pytest.raises(kind, match="ec2:DescribeSubnets") as caught, calling("ec2:DescribeSubnets"):
+    with (
+        pytest.raises(kind, match="ec2:DescribeSubnets") as caught,
+        core_errors_of("ec2:DescribeSubnets"),
+    ):
         raise raised
     assert is_refusal(caught.value) is refusal
     assert caught.value.__cause__ is raised
@@ -50,15 +53,15 @@ def test_what_aws_answers_for_good_is_a_refusal(raised, kind, refusal):
 
 def test_what_is_no_answer_of_aws_passes_through():
     """A mistake of ours is not the cloud's."""
-    with pytest.raises(KeyError), calling("ec2:DescribeSubnets"):
+    with pytest.raises(KeyError), core_errors_of("ec2:DescribeSubnets"):
         raise KeyError("Subnets")
 
 
 def test_the_code_of_a_refusal_can_be_read():
     """And there is none where AWS has not answered."""
-    with pytest.raises(CloudProviderError) as caught, calling("ec2:X"):
+    with pytest.raises(CloudProviderError) as caught, core_errors_of("ec2:X"):
         raise answered("InvalidGroup.NotFound")
-    failure = failure_behind(caught.value)
+    failure = refusal_behind(caught.value)
     assert failure is not None
     assert failure.code == "InvalidGroup.NotFound"
-    assert failure_behind(CloudProviderError("x")) is None
+    assert refusal_behind(CloudProviderError("x")) is None

@@ -1,4 +1,4 @@
-"""Which images a NodeClass means (acceptance cases 111-115)."""
+"""Tests the selection of images (cases 111 to 115)."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from karpenter_provider_aws.api.nodeclass import (
     parse_alias,
 )
 from karpenter_provider_aws.discovery.images import (
-    FoundImage,
-    Images,
+    DescribedImage,
+    ImageReader,
     image_queries,
     minor_version,
     select_images,
     unsupported_alias,
 )
-from karpenter_provider_aws.discovery.parameters import Parameters
-from karpenter_provider_aws.discovery.queries import Filter
+from karpenter_provider_aws.discovery.parameters import SsmParameterReader
+from karpenter_provider_aws.discovery.queries import DescribeFilter
 from karpenter_provider_aws.families.images import NEURON, NVIDIA, STANDARD
 from providers.aws.tests.discovery.moto_world import NOON, refused
-from tests.properties import tried
+from tests.properties import with_examples
 
-AVAILABLE = Filter("state", ("available",))
+AVAILABLE = DescribeFilter("state", ("available",))
 ALWAYS = NOON + timedelta(days=900)
 AL2023 = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023"
 
 
 @pytest.fixture
 def images(clients, clock):
-    return Images(
+    return ImageReader(
         clients,
         clock,
-        parameters=Parameters(clients, clock),
+        parameters=SsmParameterReader(clients, clock),
         kubernetes_version=lambda: "v1.34.2-eks-1234",
         refresh_interval=timedelta(minutes=1),
     )
@@ -66,7 +66,7 @@ def node_class(*terms, **spec):
 
 
 def image(image_id, name="", *, day=0, arch="amd64", deprecated=None):
-    return FoundImage(
+    return DescribedImage(
         id=image_id,
         name=name or image_id,
         architecture=arch,
@@ -223,10 +223,10 @@ def test_a_variant_that_cannot_be_asked_for_is_not_left_out(images, clients, cod
 
 def test_no_alias_is_looked_for_while_the_version_is_unknown(clients, clock):
     """Its parameters would all be missing."""
-    images = Images(
+    images = ImageReader(
         clients,
         clock,
-        parameters=Parameters(clients, clock),
+        parameters=SsmParameterReader(clients, clock),
         kubernetes_version=lambda: "",
         refresh_interval=timedelta(minutes=1),
     )
@@ -287,11 +287,11 @@ def test_whose_images_are_asked_for():
     )
 
     assert [(query.owners, query.filters) for query in queries] == [
-        (("self", "amazon"), (AVAILABLE, Filter("name", ("web-*",)))),
-        (("123456789012",), (AVAILABLE, Filter("name", ("web-*",)))),
-        ((), (AVAILABLE, Filter("tag-key", ("team",)))),
-        (("self",), (AVAILABLE, Filter("tag:team", ("x",)))),
-        ((), (AVAILABLE, Filter("image-id", ("ami-1",)))),
+        (("self", "amazon"), (AVAILABLE, DescribeFilter("name", ("web-*",)))),
+        (("123456789012",), (AVAILABLE, DescribeFilter("name", ("web-*",)))),
+        ((), (AVAILABLE, DescribeFilter("tag-key", ("team",)))),
+        (("self",), (AVAILABLE, DescribeFilter("tag:team", ("x",)))),
+        ((), (AVAILABLE, DescribeFilter("image-id", ("ami-1",)))),
     ]
 
 
@@ -306,7 +306,7 @@ def test_ids_and_parameters_share_one_query_and_useless_parameters_are_named():
     )
 
     assert [query.filters for query in queries] == [
-        (AVAILABLE, Filter("image-id", ("ami-1", "ami-2")))
+        (AVAILABLE, DescribeFilter("image-id", ("ami-1", "ami-2")))
     ]
     assert useless == (
         'spec.amiSelectorTerms[2].ssmParameter "/odd" (its value "foo" is no image id)',
@@ -409,7 +409,7 @@ SETS = st.dictionaries(
 
 
 @given(IMAGES, SETS, st.randoms(use_true_random=False))
-@tried(100)
+@with_examples(100)
 def test_the_choice_depends_on_no_order_and_serves_every_kind(found, sets, seed):
     """The newest come first; each kind of machine that any image serves has exactly one."""
     amis = select_images(found, sets, now=NOON)

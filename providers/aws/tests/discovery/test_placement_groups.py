@@ -1,4 +1,4 @@
-"""Which placement group a selector means; moto has none, so answers are made up."""
+"""Tests the selection of placement groups, with stubbed answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from botocore.stub import Stubber
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_aws.api.nodeclass import PlacementGroupSelector
-from karpenter_provider_aws.discovery.placement_groups import PlacementGroup, PlacementGroups
+from karpenter_provider_aws.discovery.placement_groups import (
+    DescribedPlacementGroup,
+    PlacementGroupReader,
+)
 from providers.aws.tests.discovery.moto_world import unreachable
 
 BY_NAME = PlacementGroupSelector(name="racks")
@@ -20,12 +23,12 @@ ITEM = {
     "PartitionCount": 3,
     "State": "available",
 }
-GROUP = PlacementGroup(id="pg-0abc", name="racks", strategy="partition", partitions=3)
+GROUP = DescribedPlacementGroup(id="pg-0abc", name="racks", strategy="partition", partitions=3)
 
 
 @pytest.fixture
 def groups(clients, clock):
-    return PlacementGroups(clients, clock)
+    return PlacementGroupReader(clients, clock)
 
 
 @pytest.fixture

@@ -13,16 +13,16 @@ from karpenter_provider_aws.api.nodeclass import (
     EC2NodeClassSpec,
     EC2NodeClassStatus,
 )
-from karpenter_provider_aws.discovery.calls import is_refusal
+from karpenter_provider_aws.discovery.call_errors import is_refusal
 from karpenter_provider_aws.discovery.profile_names import (
-    Profile,
+    InstanceProfile,
     legacy_profile_name,
     profile_name,
     profile_path,
     role_name,
     unused_profiles,
 )
-from karpenter_provider_aws.discovery.profiles import Profiles
+from karpenter_provider_aws.discovery.profiles import InstanceProfiles
 from providers.aws.tests.discovery.moto_world import call_log, refused
 
 PLACE = {"cluster": "blue", "region": "us-east-1"}
@@ -47,7 +47,7 @@ def make_profiles(clients, clock, iam):
     ids = count()
 
     def make(cluster="blue", **options):
-        return Profiles(
+        return InstanceProfiles(
             clients, clock, cluster=cluster, new_id=lambda: f"id-{next(ids)}", **options
         )
 
@@ -303,11 +303,11 @@ def test_nothing_is_collected_that_is_used_again(profiles, clock):
 def test_a_path_that_is_not_ours_is_never_touched():
     """Whatever the listing had in it."""
     listed = [
-        Profile(name="b", path="/karpenter/us-east-1/blue/uid-1/"),
-        Profile(name="a", path="/karpenter/us-east-1/blue/uid-2/"),
-        Profile(name="kept", path="/karpenter/us-east-1/blue/uid-2/"),
-        Profile(name="foreign", path="/karpenter/us-east-1/blue-2/uid-1/"),
-        Profile(name="root", path="/"),
+        InstanceProfile(name="b", path="/karpenter/us-east-1/blue/uid-1/"),
+        InstanceProfile(name="a", path="/karpenter/us-east-1/blue/uid-2/"),
+        InstanceProfile(name="kept", path="/karpenter/us-east-1/blue/uid-2/"),
+        InstanceProfile(name="foreign", path="/karpenter/us-east-1/blue-2/uid-1/"),
+        InstanceProfile(name="root", path="/"),
     ]
     assert unused_profiles(listed, prefix=profile_path(**PLACE), keep={"kept"}) == ("a", "b")
 

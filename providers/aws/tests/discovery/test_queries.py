@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.discovery.queries import (
-    Filter,
-    Part,
-    Query,
-    absent_parts,
+    DescribeFilter,
+    DiscoveryQuery,
+    QueryTerm,
+    absent_terms,
     tag_filters,
     tag_text,
 )
 from providers.aws.tests.discovery.moto_world import HandClock
-from tests.properties import tried
+from tests.properties import with_examples
 
 
 def absent(wanted, names):
-    query = Query(filters=(), parts=(Part("term", wanted),))
-    return bool(absent_parts([query], [names], keys=lambda name: (name,)))
+    query = DiscoveryQuery(filters=(), terms=(QueryTerm("term", wanted),))
+    return bool(absent_terms([query], [names], keys=lambda name: (name,)))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_term_is_met_by_a_name_that_its_wildcards_match(wanted, names, missing
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text(min_size=1)))
-@tried(100)
+@with_examples(100)
 def test_tags_are_asked_for_in_one_order(tags):
     """So that equal terms have equal queries; each key once."""
     shuffled = dict(reversed(tags.items()))
@@ -59,8 +59,8 @@ def test_tags_are_asked_for_in_one_order(tags):
 def test_a_star_is_no_value_but_the_key_alone():
     """As in the API of selector terms."""
     assert tag_filters({"b": "*", "a": "x*"}) == (
-        Filter("tag:a", ("x*",)),
-        Filter("tag-key", ("b",)),
+        DescribeFilter("tag:a", ("x*",)),
+        DescribeFilter("tag-key", ("b",)),
     )
 
 

@@ -9,9 +9,9 @@ from botocore.stub import Stubber
 
 from karpenter_core.errors import AuthError
 from karpenter_provider_aws.api.nodeclass import CapacityReservationTerm
-from karpenter_provider_aws.discovery.queries import Filter
+from karpenter_provider_aws.discovery.queries import DescribeFilter
 from karpenter_provider_aws.discovery.reservations import (
-    Reservations,
+    ReservationReader,
     current_reservations,
     is_expiring,
     read_reservation,
@@ -19,13 +19,13 @@ from karpenter_provider_aws.discovery.reservations import (
 )
 from providers.aws.tests.discovery.moto_world import NOON
 
-ACTIVE = Filter("state", ("active",))
+ACTIVE = DescribeFilter("state", ("active",))
 ACTIVE_ONLY = [{"Name": "state", "Values": ["active"]}]
 
 
 @pytest.fixture
 def reservations(clients, clock):
-    return Reservations(clients, clock)
+    return ReservationReader(clients, clock)
 
 
 @pytest.fixture
@@ -67,16 +67,16 @@ def test_each_term_is_a_query_and_an_id_stands_alone():
 
     queries = reservation_queries(terms)
 
-    assert [query.part.wanted for query in queries] == ["cr-1", "", ""]
+    assert [query.term.pattern for query in queries] == ["cr-1", "", ""]
     assert [query.filters for query in queries] == [
         (ACTIVE,),
         (
             ACTIVE,
-            Filter("owner-id", ("123456789012",)),
-            Filter("tag-key", ("a",)),
-            Filter("instance-match-criteria", ("open",)),
+            DescribeFilter("owner-id", ("123456789012",)),
+            DescribeFilter("tag-key", ("a",)),
+            DescribeFilter("instance-match-criteria", ("open",)),
         ),
-        (ACTIVE, Filter("instance-match-criteria", ("targeted",))),
+        (ACTIVE, DescribeFilter("instance-match-criteria", ("targeted",))),
     ]
 
 
@@ -103,7 +103,7 @@ def test_all_pages_count_unless_one_id_is_asked_for(reservations, stub):
     )
 
     assert [each.id for each in found.items] == ["cr-1", "cr-2", "cr-3"]
-    assert reservations.availability.left("cr-1") == 7
+    assert reservations.reservation_counts.remaining("cr-1") == 7
     stub.assert_no_pending_responses()
 
 

@@ -1,4 +1,4 @@
-"""Which security groups terms mean."""
+"""Tests the selection of security groups."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from karpenter_core.errors import AuthError
 from karpenter_provider_aws.api.nodeclass import SecurityGroup, SecurityGroupTerm
-from karpenter_provider_aws.discovery.queries import Filter
+from karpenter_provider_aws.discovery.queries import DescribeFilter
 from karpenter_provider_aws.discovery.security_groups import (
-    SecurityGroups,
+    SecurityGroupReader,
     security_group_queries,
 )
 from providers.aws.tests.discovery.moto_world import call_log, refused
@@ -16,7 +16,7 @@ from providers.aws.tests.discovery.moto_world import call_log, refused
 
 @pytest.fixture
 def groups(clients, clock):
-    return SecurityGroups(clients, clock)
+    return SecurityGroupReader(clients, clock)
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_ids_and_names_have_one_query_each_and_tags_one_for_each_term():
     ]
 
     assert [query.filters for query in security_group_queries(terms)] == [
-        (Filter("tag:a", ("1",)), Filter("tag-key", ("b",))),
-        (Filter("group-id", ("sg-1", "sg-2")),),
-        (Filter("group-name", ("nodes", "more-*")),),
+        (DescribeFilter("tag:a", ("1",)), DescribeFilter("tag-key", ("b",))),
+        (DescribeFilter("group-id", ("sg-1", "sg-2")),),
+        (DescribeFilter("group-name", ("nodes", "more-*")),),
     ]
 
 

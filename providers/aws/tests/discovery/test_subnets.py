@@ -1,4 +1,4 @@
-"""Which subnets terms mean (acceptance cases 109, 110)."""
+"""Tests the selection of subnets (cases 109 and 110)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from karpenter_provider_aws.api.nodeclass import (
     Subnet,
     SubnetTerm,
 )
-from karpenter_provider_aws.discovery.calls import is_refusal
-from karpenter_provider_aws.discovery.queries import Filter
-from karpenter_provider_aws.discovery.subnets import Subnets, least_pods, subnet_queries
+from karpenter_provider_aws.discovery.call_errors import is_refusal
+from karpenter_provider_aws.discovery.queries import DescribeFilter
+from karpenter_provider_aws.discovery.subnets import SubnetReader, least_pods, subnet_queries
 from providers.aws.tests.discovery.moto_world import call_log, refused, unreachable
 
 
@@ -31,7 +31,7 @@ def tagged(**tags):
 
 @pytest.fixture
 def subnets(clients, clock):
-    return Subnets(clients, clock, refresh_interval=timedelta(minutes=1))
+    return SubnetReader(clients, clock, refresh_interval=timedelta(minutes=1))
 
 
 @pytest.fixture
@@ -67,11 +67,11 @@ def test_the_fields_of_a_term_hold_together_and_terms_are_alternatives():
     apart = subnet_queries([tagged(a="1"), tagged(b="2")])
 
     assert [query.filters for query in together] == [
-        (Filter("tag:a", ("1",)), Filter("tag:b", ("2",)))
+        (DescribeFilter("tag:a", ("1",)), DescribeFilter("tag:b", ("2",)))
     ]
     assert [query.filters for query in apart] == [
-        (Filter("tag:a", ("1",)),),
-        (Filter("tag:b", ("2",)),),
+        (DescribeFilter("tag:a", ("1",)),),
+        (DescribeFilter("tag:b", ("2",)),),
     ]
 
 
@@ -80,8 +80,8 @@ def test_ids_share_a_query_and_a_star_asks_for_the_key():
     queries = subnet_queries([term(id="subnet-1"), tagged(team="*"), term(id="subnet-2")])
 
     assert [query.filters for query in queries] == [
-        (Filter("tag-key", ("team",)),),
-        (Filter("subnet-id", ("subnet-1", "subnet-2")),),
+        (DescribeFilter("tag-key", ("team",)),),
+        (DescribeFilter("subnet-id", ("subnet-1", "subnet-2")),),
     ]
 
 

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE
 from karpenter_core.api.records import NodeView
-from karpenter_core.provider.kit.unavailable import OfferingMark, UnavailableOfferings
-from karpenter_provider_aws.described import MachineReader
-from karpenter_provider_aws.discovery.reservations import Reservations
-from karpenter_provider_aws.interruption.announcing import Announcing
+from karpenter_core.provider.kit.unavailable_offerings import (
+    UnavailableOffering,
+    UnavailableOfferings,
+)
+from karpenter_provider_aws.described_instances import InstanceReader
+from karpenter_provider_aws.discovery.reservations import ReservationReader
+from karpenter_provider_aws.interruption.sources import InterruptionSources
 from karpenter_provider_aws.settings import AwsSettings
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.provider.contract import Interruption
-    from karpenter_provider_aws.sdk import Clients
+    from karpenter_provider_aws.sdk import CloudClients
     from karpenter_simulated_aws.cloud import SimulatedAws
 
 ZONE_A = "us-east-1a"
@@ -49,7 +52,7 @@ class World:
     """What the parts under test are made of."""
 
     aws: SimulatedAws
-    clients: Clients
+    clients: CloudClients
     queue_name: str | None = None
     nodes: dict[str, NodeView] = field(default_factory=dict[str, NodeView])
     unhealthy: list[str] = field(default_factory=list[str])
@@ -57,18 +60,18 @@ class World:
     def __post_init__(self) -> None:
         self.clock = CloudClock(self.aws)
         self.offerings = UnavailableOfferings()
-        self.reservations = Reservations(self.clients, self.clock)
-        self.machines = MachineReader(self.clients, cluster=self.aws.world.cluster)
-        self.announcing = self.restarted()
+        self.reservations = ReservationReader(self.clients, self.clock)
+        self.machines = InstanceReader(self.clients, cluster=self.aws.world.cluster)
+        self.interruption_sources = self.restarted()
 
-    def restarted(self) -> Announcing:
+    def restarted(self) -> InterruptionSources:
         """Return what a new process starts with."""
         name = self.aws.world.queue if self.queue_name is None else self.queue_name
-        return Announcing(
+        return InterruptionSources(
             self.clients,
             self.clock,
             settings=AwsSettings(cluster_name=self.aws.world.cluster, interruption_queue=name),
-            machines=self.machines,
+            reader=self.machines,
             read_nodes=lambda: MappingProxyType(self.nodes),
             reservations=self.reservations,
             offerings=self.offerings,
@@ -130,19 +133,19 @@ class World:
 
     def poll(self) -> tuple[Interruption, ...]:
         """Ask what is announced, without waiting for it."""
-        queue = self.announcing.queue
+        queue = self.interruption_sources.queue
         said = () if queue is None else queue.poll(wait=False)
-        self.announcing.status.run()
-        self.announcing.blocks.run()
-        return (*self.announcing.standing(), *said)
+        self.interruption_sources.status.run()
+        self.interruption_sources.blocks.run()
+        return (*self.interruption_sources.standing(), *said)
 
     def acknowledge(self, *said: Interruption) -> None:
         """Acknowledge announcements."""
-        self.announcing.acknowledge([each.id for each in said])
+        self.interruption_sources.acknowledge([each.id for each in said])
 
     def is_marked(self, capacity_type: str) -> bool:
         """Whether machines of a capacity type are marked as sold out."""
-        mark = OfferingMark("m5.large", ZONE_A, capacity_type)
+        mark = UnavailableOffering("m5.large", ZONE_A, capacity_type)
         return mark in self.offerings.view(now=self.clock.now()).offerings
 
     def make_visible(self) -> None:

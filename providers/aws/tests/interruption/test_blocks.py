@@ -11,7 +11,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, REGISTERED
 from karpenter_core.errors import NotFoundError
 from karpenter_core.provider.contract import InterruptionKind as Kind
 from karpenter_provider_aws.api.terms import CapacityReservationTerm
-from karpenter_provider_aws.capacity_types import CapacityTypes
+from karpenter_provider_aws.capacity_type_sync import CapacityTypeSync
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
     CAPACITY_RESERVATION_TYPE,
@@ -92,7 +92,7 @@ def test_other_reservations_and_their_machines_stay(world: World):
 def test_without_blocks_no_call_is_made(world: World):
     world.join(world.launch()[0])
 
-    world.announcing.blocks.run()
+    world.interruption_sources.blocks.run()
 
     assert world.aws.calls.count("DescribeCapacityReservations") == 0
 
@@ -112,8 +112,8 @@ class Nodes:
 
 def relabelled(world: World, *, gone=()):
     nodes = Nodes(gone)
-    part = CapacityTypes(
-        directory=world.announcing.directory, read_nodes=lambda: world.nodes, nodes=nodes
+    part = CapacityTypeSync(
+        directory=world.interruption_sources.directory, read_nodes=lambda: world.nodes, nodes=nodes
     )
     asyncio.run(part.run())
     return nodes.patches

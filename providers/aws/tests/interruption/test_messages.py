@@ -1,4 +1,4 @@
-"""What messages of EventBridge say (acceptance cases 144 and 145)."""
+"""Tests the parsing of EventBridge messages (cases 144 and 145)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_spot_instance_has_two_minutes_from_its_warning():
     said = parse_message(message("EC2 Spot Instance Interruption Warning", detail))
 
     assert (said.kind, said.instance_ids) == (Kind.SPOT_RECLAIM, (INSTANCE,))
-    assert (said.said_at, said.deadline) == (SAID_AT, SAID_AT + timedelta(minutes=2))
+    assert (said.sent_at, said.deadline) == (SAID_AT, SAID_AT + timedelta(minutes=2))
 
 
 @pytest.mark.parametrize(
@@ -169,4 +169,4 @@ def test_a_message_without_a_readable_time_has_no_deadline():
 
     said = parse_message(message("EC2 Spot Instance Interruption Warning", detail, time="?"))
 
-    assert (said.kind, said.deadline, said.said_at) == (Kind.SPOT_RECLAIM, None, None)
+    assert (said.kind, said.deadline, said.sent_at) == (Kind.SPOT_RECLAIM, None, None)

@@ -8,8 +8,8 @@ from karpenter_core.api.labels import CAPACITY_TYPE
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.contract import InterruptionKind as Kind
 from karpenter_provider_aws.labels import CAPACITY_RESERVATION_ID
-from karpenter_provider_aws.sdk import Clients, Limits
-from karpenter_simulated_aws.instances import State
+from karpenter_provider_aws.sdk import ClientLimits, CloudClients
+from karpenter_simulated_aws.instances import SimulatedInstanceState
 from providers.aws.tests.interruption.cloud_world import ZONE_A, World
 
 
@@ -43,13 +43,13 @@ def test_a_reservation_that_is_taken_back_has_nothing_left(world: World):
     )
     (reserved,) = world.launch()
     world.join(reserved, **{CAPACITY_RESERVATION_ID: reservation.id, CAPACITY_TYPE: "reserved"})
-    world.reservations.availability.record({reservation.id: 4})
+    world.reservations.reservation_counts.record({reservation.id: 4})
     world.aws.messages.reservation_interruption(world.aws.instance(reserved))
 
     (said,) = world.poll()
 
     assert (said.kind, said.provider_id) == (Kind.RESERVATION_RECLAIM, reserved)
-    assert world.reservations.availability.left(reservation.id) == 0
+    assert world.reservations.reservation_counts.remaining(reservation.id) == 0
     assert not world.is_marked("reserved")
 
 
@@ -84,7 +84,7 @@ def test_after_a_restart_what_was_not_acknowledged_comes_again(world: World):
     (machine,) = world.launch()
     world.aws.messages.rebalance(world.aws.instance(machine))
     first = world.poll()
-    world.announcing = world.restarted()
+    world.interruption_sources = world.restarted()
     assert world.poll() == ()
 
     world.make_visible()
@@ -108,10 +108,10 @@ def test_a_message_that_comes_again_is_deleted_by_its_new_receipt(world: World):
 @pytest.mark.parametrize(
     ("state", "kind"),
     [
-        (State.STOPPING, Kind.INSTANCE_STOPPED),
-        (State.STOPPED, Kind.INSTANCE_STOPPED),
-        (State.SHUTTING_DOWN, Kind.INSTANCE_TERMINATED),
-        (State.TERMINATED, Kind.INSTANCE_TERMINATED),
+        (SimulatedInstanceState.STOPPING, Kind.INSTANCE_STOPPED),
+        (SimulatedInstanceState.STOPPED, Kind.INSTANCE_STOPPED),
+        (SimulatedInstanceState.SHUTTING_DOWN, Kind.INSTANCE_TERMINATED),
+        (SimulatedInstanceState.TERMINATED, Kind.INSTANCE_TERMINATED),
     ],
 )
 def test_changes_of_state_are_announced(world: World, state, kind):
@@ -125,7 +125,7 @@ def test_changes_of_state_are_announced(world: World, state, kind):
 
 def test_an_instance_that_runs_is_no_news_but_its_message_goes(world: World):
     (machine,) = world.launch()
-    world.aws.messages.state_change(world.aws.instance(machine), State.RUNNING)
+    world.aws.messages.state_change(world.aws.instance(machine), SimulatedInstanceState.RUNNING)
 
     said = world.poll()
     world.acknowledge(*said)
@@ -151,7 +151,7 @@ def test_instances_of_others_concern_nobody_and_are_looked_up_once(world: World)
     world.aws.messages.spot_interruption(foreign)
     said = world.poll()
     world.acknowledge(*said)
-    world.aws.messages.state_change(foreign, State.TERMINATED)
+    world.aws.messages.state_change(foreign, SimulatedInstanceState.TERMINATED)
     said += world.poll()
 
     assert [(one.kind, one.provider_id) for one in said] == [(Kind.IRRELEVANT, "")] * 2
@@ -161,7 +161,7 @@ def test_instances_of_others_concern_nobody_and_are_looked_up_once(world: World)
 
 def test_an_instance_of_ours_without_a_node_is_looked_up_once(world: World):
     (machine,) = world.launch()
-    world.aws.messages.state_change(world.aws.instance(machine), State.TERMINATED)
+    world.aws.messages.state_change(world.aws.instance(machine), SimulatedInstanceState.TERMINATED)
 
     assert world.poll() == world.poll()
     assert world.aws.calls.count("DescribeInstances") == 1
@@ -208,7 +208,7 @@ def test_a_hundred_mixed_messages_are_read_and_deleted(world: World):
     for each in spots:
         world.aws.messages.spot_interruption(world.aws.instance(each))
     for each in others[:40]:
-        world.aws.messages.state_change(world.aws.instance(each), State.STOPPING)
+        world.aws.messages.state_change(world.aws.instance(each), SimulatedInstanceState.STOPPING)
     for each in others[40:]:
         world.aws.messages.rebalance(world.aws.instance(each))
     for _ in range(10):
@@ -231,15 +231,15 @@ def test_a_hundred_mixed_messages_are_read_and_deleted(world: World):
 
 def test_a_queue_that_is_missing_is_named(world: World):
     world.queue_name = "no-such-queue"
-    world.announcing = world.restarted()
+    world.interruption_sources = world.restarted()
 
     with pytest.raises(CloudProviderError, match=r"interruption-queue.*no-such-queue"):
-        world.announcing.poll()
+        world.interruption_sources.poll()
 
 
 def test_a_queue_that_was_made_anew_is_found_again(world: World):
     world.poll()
-    queue = world.announcing.queue
+    queue = world.interruption_sources.queue
     assert queue is not None
 
     with (
@@ -255,7 +255,7 @@ def test_a_queue_that_was_made_anew_is_found_again(world: World):
 @pytest.mark.parametrize("action", ["GetQueueUrl", "ReceiveMessage"])
 def test_a_queue_that_may_not_be_read_is_an_error_of_permissions(world: World, action):
     with world.aws.deny(action), pytest.raises(AuthError) as refused:
-        world.announcing.poll()
+        world.interruption_sources.poll()
 
     assert refused.value.action == f"sqs:{action}"
 
@@ -284,7 +284,7 @@ def test_messages_with_a_node_do_not_wait_for_those_that_cannot_be_looked_up(wor
     with world.aws.deny("DescribeInstances"):
         during = world.poll()
         world.acknowledge(*during)
-        queue = world.announcing.queue
+        queue = world.interruption_sources.queue
         assert queue is not None
         with pytest.raises(AuthError):
             queue.poll(wait=False)
@@ -295,23 +295,25 @@ def test_messages_with_a_node_do_not_wait_for_those_that_cannot_be_looked_up(wor
 
 
 def test_acknowledging_what_never_was_is_fine(world: World):
-    world.announcing.acknowledge(["never-was", "status/i-1/SystemStatus/1", "block/i-1/cr-1", ""])
+    world.interruption_sources.acknowledge(
+        ["never-was", "status/i-1/SystemStatus/1", "block/i-1/cr-1", ""]
+    )
 
 
 def test_without_a_queue_nothing_is_asked(world: World):
     world.queue_name = ""
-    world.announcing = world.restarted()
+    world.interruption_sources = world.restarted()
 
-    assert world.announcing.poll() == ()
+    assert world.interruption_sources.poll() == ()
     assert world.aws.calls.count("GetQueueUrl") == 0
 
 
 def test_a_poll_waits_for_messages_but_not_longer_than_the_sdk_reads(world: World):
     """A long poll that the SDK gives up on would be repeated by it, and end in an error."""
     region = world.aws.account.region
-    impatient = World(world.aws, Clients(region=region, limits=Limits(read_seconds=6)))
+    impatient = World(world.aws, CloudClients(region=region, limits=ClientLimits(read_seconds=6)))
 
-    impatient.announcing.poll()
+    impatient.interruption_sources.poll()
 
     asked = world.aws.calls.of("ReceiveMessage")[-1].parameters
     assert asked["WaitTimeSeconds"] == 1

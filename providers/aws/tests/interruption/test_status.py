@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.errors import AuthError
 from karpenter_core.provider.contract import InterruptionKind as Kind
-from karpenter_provider_aws.interruption.status import Category, ailments_of
+from karpenter_provider_aws.interruption.status_checks import UnhealthyCategory, health_findings
 from providers.aws.tests.interruption.cloud_world import World
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -123,7 +123,7 @@ def test_refused_credentials_do_not_turn_the_health_of_instances_off(world: Worl
         world.aws.fail("DescribeInstanceStatus", code=code, times=None),
         pytest.raises(AuthError, match=code),
     ):
-        world.announcing.status.run()
+        world.interruption_sources.status.run()
 
     world.clock.forward(60)
     assert [one.provider_id for one in world.poll()] == [machine]
@@ -137,18 +137,18 @@ def test_a_failure_is_raised_and_leaves_what_stands(world: World):
         world.aws.fail("DescribeInstanceStatus", code="InvalidParameterValue", times=None),
         pytest.raises(Exception, match="InvalidParameterValue"),
     ):
-        world.announcing.status.run()
+        world.interruption_sources.status.run()
 
-    assert world.announcing.standing() == first
+    assert world.interruption_sources.standing() == first
 
 
 def test_a_queue_that_fails_holds_up_no_status_check(world: World):
     (machine,) = world.launch()
     world.aws.schedule_event(machine, "instance-stop")
-    world.announcing.status.run()
+    world.interruption_sources.status.run()
 
     with world.aws.deny("GetQueueUrl"):
-        said = world.announcing.poll()
+        said = world.interruption_sources.poll()
 
     assert [one.provider_id for one in said] == [machine]
 
@@ -158,7 +158,7 @@ def test_events_that_are_over_do_not_count(prefix):
     """EC2 shows them for another week."""
     event = {"Code": "system-reboot", "Description": f"{prefix}The instance is rebooted"}
 
-    assert list(ailments_of({"InstanceId": "i-1", "Events": [event]})) == []
+    assert list(health_findings({"InstanceId": "i-1", "Events": [event]})) == []
 
 
 def test_a_check_without_a_beginning_counts_from_when_it_was_first_seen(world: World, monkeypatch):
@@ -168,7 +168,7 @@ def test_a_check_without_a_beginning_counts_from_when_it_was_first_seen(world: W
         "InstanceId": machine.rpartition("/")[2],
         "SystemStatus": {"Status": "impaired", "Details": [failed]},
     }
-    monkeypatch.setattr(type(world.announcing.status), "_describe", lambda _: [status])
+    monkeypatch.setattr(type(world.interruption_sources.status), "_describe", lambda _: [status])
 
     seen = []
     for _ in range(4):
@@ -184,14 +184,14 @@ def test_checks_that_pass_or_have_too_little_data_are_no_ailment():
         {"Name": "reachability", "Status": "insufficient-data", "ImpairedSince": NOON},
     ]
 
-    assert list(ailments_of({"InstanceId": "i-1", "SystemStatus": {"Details": details}})) == []
+    assert list(health_findings({"InstanceId": "i-1", "SystemStatus": {"Details": details}})) == []
 
 
 def test_an_ailment_says_since_when():
     failed = {"Name": "reachability", "Status": "failed", "ImpairedSince": NOON}
 
-    (one,) = ailments_of({"InstanceId": "i-1", "InstanceStatus": {"Details": [failed]}})
+    (one,) = health_findings({"InstanceId": "i-1", "InstanceStatus": {"Details": [failed]}})
 
-    assert (one.category, one.since) == (Category.INSTANCE, NOON)
+    assert (one.category, one.since) == (UnhealthyCategory.INSTANCE, NOON)
     assert not one.counts(NOON + timedelta(seconds=119))
     assert one.counts(NOON + timedelta(seconds=120))

@@ -1,4 +1,4 @@
-"""What a process launches with, over the simulated AWS, and NodeClasses that fit its ready world."""
+"""Launching processes over the simulated AWS, and NodeClasses for them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
-from karpenter_core.provider.kit.known import Known
-from karpenter_core.provider.kit.known_owners import KnownOwners
+from karpenter_core.provider.kit.instance_owners import InstanceOwners
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
-from karpenter_core.provider.kit.unavailable import UnavailableOfferings
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-from karpenter_provider_aws.catalogue.catalogue import Catalogue
-from karpenter_provider_aws.catalogue.offered import OfferedTypes
-from karpenter_provider_aws.described import MachineReader, instance_id_in
-from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
-from karpenter_provider_aws.discovery.reservations import Reservations
-from karpenter_provider_aws.discovery.subnets import Subnets
+from karpenter_provider_aws.catalogue.current_types import CurrentInstanceTypes
+from karpenter_provider_aws.catalogue.instance_types import InstanceTypeCatalogue
+from karpenter_provider_aws.described_instances import InstanceReader, instance_id_in
+from karpenter_provider_aws.discovery.placement_groups import PlacementGroupReader
+from karpenter_provider_aws.discovery.reservations import ReservationReader
+from karpenter_provider_aws.discovery.subnets import SubnetReader
 from karpenter_provider_aws.drift import DriftDetector
-from karpenter_provider_aws.instances import Instances
+from karpenter_provider_aws.instance_tagger import InstanceTagger
+from karpenter_provider_aws.instances import ClusterInstances
 from karpenter_provider_aws.labels import LABEL_CLASSES
-from karpenter_provider_aws.launch.buying import Buyer, Shelves
-from karpenter_provider_aws.launch.launching import Launching
+from karpenter_provider_aws.launch.executor import Availability, LaunchExecutor
+from karpenter_provider_aws.launch.launcher import CloudInstanceLauncher
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
-from karpenter_provider_aws.launch.templates import LaunchTemplates
+from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
-from karpenter_provider_aws.prices import Prices
+from karpenter_provider_aws.prices import RegionPrices
 from karpenter_provider_aws.settings import AwsSettings
-from karpenter_provider_aws.tagging import Tagging
 from karpenter_provider_aws.zonal_shift import NO_SHIFTS
 from providers.aws.tests.catalogue.dump import Forgetful, small_region
 
@@ -50,56 +50,60 @@ class Process:
         settings = AwsSettings(cluster_name=cluster)
         self.failures: list[Any] = []
         self.shifted = NO_SHIFTS
-        self.prices = Prices(aws.account.region)
-        self.unavailable = UnavailableOfferings()
-        self.reservations = Reservations(clients, clock)
-        self.availability = self.reservations.availability
-        self.subnets = Subnets(clients, clock, refresh_interval=settings.subnet_refresh_interval)
-        self.groups = PlacementGroups(clients, clock)
-        self.templates = LaunchTemplates(
+        self.prices = RegionPrices(aws.account.region)
+        self.unavailable_offerings = UnavailableOfferings()
+        self.reservations = ReservationReader(clients, clock)
+        self.reservation_counts = self.reservations.reservation_counts
+        self.subnets = SubnetReader(
+            clients, clock, refresh_interval=settings.subnet_refresh_interval
+        )
+        self.groups = PlacementGroupReader(clients, clock)
+        self.templates = ClusterLaunchTemplates(
             clients, clock, cluster=cluster, sizes=UserDataSizes(CollectorRegistry())
         )
-        self.catalogue = Catalogue(
+        self.catalogue = InstanceTypeCatalogue(
             aws.account.region,
             settings,
             source=lambda: (small_region(*types), 1),
             prices=self.prices,
-            unavailable=self.unavailable,
+            unavailable_offerings=self.unavailable_offerings,
             learned=LearnedMemory(Forgetful(), now=clock.now()),
-            reserved_left=self.availability.left,
+            reserved_left=self.reservation_counts.remaining,
         )
-        self.offered = OfferedTypes(
+        self.offered = CurrentInstanceTypes(
             self.catalogue,
             clock,
             groups=self.groups,
             shifts=lambda: self.shifted,
-            known=Known(),
+            node_classes=NodeClassRegistry(),
         )
         self.recent = RecentLaunches(clock)
         self.claims: dict[str, NodeClaim] = {}
         self.nodes: tuple[str, ...] = ()
         """Ids of the instances that have a Node."""
-        owners = KnownOwners(instance_id_in, recent=self.recent, read_claims=lambda: self.claims)
-        self.reader = MachineReader(clients, cluster=cluster)
-        shelves = Shelves(
-            subnets=self.subnets, availability=self.availability, unavailable=self.unavailable
+        owners = InstanceOwners(instance_id_in, recent=self.recent, read_claims=lambda: self.claims)
+        self.reader = InstanceReader(clients, cluster=cluster)
+        availability = Availability(
+            subnets=self.subnets,
+            reservation_counts=self.reservation_counts,
+            unavailable_offerings=self.unavailable_offerings,
         )
-        self.buyer = Buyer(
+        self.executor = LaunchExecutor(
             clients,
             clock,
             cluster=cluster,
             templates=self.templates,
-            shelves=shelves,
+            availability=availability,
             recent=self.recent,
             count_failure=lambda **labels: self.failures.append(labels),
         )
-        self.launching = Launching(
+        self.launcher = CloudInstanceLauncher(
             clock,
             reader=self.reader,
-            buyer=self.buyer,
+            executor=self.executor,
             recent=self.recent,
             owners=owners,
-            shelves=shelves,
+            availability=availability,
             types=self.offered,
             prices=self.prices,
             details=details
@@ -113,15 +117,15 @@ class Process:
             ),
             shifts=lambda: self.shifted,
         )
-        self.instances = Instances(
+        self.instances = ClusterInstances(
             clients,
             reader=self.reader,
             recent=self.recent,
             owners=owners,
-            availability=self.availability,
+            reservation_counts=self.reservation_counts,
             shifts=lambda: self.shifted,
         )
-        self.tagging = Tagging(
+        self.tagger = InstanceTagger(
             clients,
             clock,
             cluster=cluster,
@@ -156,7 +160,7 @@ class Process:
             requests.append(
                 LaunchRequest(node_claim=claim, node_class=node_class, instance_types=kept)
             )
-        return self.launching.launch(requests)
+        return self.launcher.launch(requests)
 
     def launch_one(self, claim, node_class):
         (outcome,) = self.launch(claim, node_class=node_class)

@@ -1,4 +1,4 @@
-"""Which types and offerings a launch asks for: acceptance cases 83 to 87 and 96 to 98."""
+"""Tests the filters of types and offerings (cases 83 to 87, 96 to 98)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from karpenter_provider_aws.labels import (
     INSTANCE_SIZE,
     INSTANCE_TENANCY,
 )
-from karpenter_provider_aws.launch.filters import candidates_of, compatible_types, filtered
+from karpenter_provider_aws.launch.filters import (
+    compatible_types,
+    filter_candidates,
+    fitting_candidates,
+)
 from karpenter_provider_aws.launch.fleet import capacity_type_of, is_inflexible, tenancy_of
 
 
@@ -58,7 +62,7 @@ def named(name, *offerings, **options):
 
 def chosen(types, requirements=ANY, requests=None):
     compatible = compatible_types(types, requirements, is_open=lambda *_: True)
-    return filtered(candidates_of(compatible, requests or {}), requirements)
+    return filter_candidates(fitting_candidates(compatible, requests or {}), requirements)
 
 
 def names(candidates):
@@ -188,7 +192,8 @@ def test_types_that_do_not_hold_the_pods_are_left_out():
 
     assert names(chosen([small, large], requests={"cpu": 4000})) == ["m5.4xlarge"]
     assert (
-        candidates_of(compatible_types([small], ANY, is_open=lambda *_: True), {"cpu": 4000}) == ()
+        fitting_candidates(compatible_types([small], ANY, is_open=lambda *_: True), {"cpu": 4000})
+        == ()
     )
 
 
@@ -197,7 +202,7 @@ def test_what_was_sold_out_meanwhile_is_left_out():
 
     (found,) = compatible_types([it], ANY, is_open=lambda _, o: o.zone == "b")
 
-    assert [o.zone for machine in found.machines for o in machine.offerings] == ["b"]
+    assert [o.zone for machine in found.allocatable_offerings for o in machine.offerings] == ["b"]
 
 
 def test_a_launch_that_no_filter_lets_through_names_what_it_asked_for():

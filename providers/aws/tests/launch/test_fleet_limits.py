@@ -9,9 +9,9 @@ from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError, Off
 from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import Subnet
-from karpenter_provider_aws.launch.filters import Candidate
+from karpenter_provider_aws.launch.answers import merged_shortage
+from karpenter_provider_aws.launch.filters import LaunchCandidate
 from karpenter_provider_aws.launch.fleet import MAX_CONFIGS, MAX_OVERRIDES, targets_of
-from karpenter_provider_aws.launch.outcome import short_of_both
 from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 from providers.aws.tests.catalogue.dump import region
 from providers.aws.tests.launch.processes import claim_of, node_class_of
@@ -110,13 +110,13 @@ def test_two_shortages_are_told_as_one():
     first = InsufficientCapacityError("full", offerings=KEYS[:1], scope=ExhaustedScope.FAMILY_QUOTA)
     second = InsufficientCapacityError("empty", offerings=KEYS)
 
-    both = short_of_both(first, second)
+    both = merged_shortage(first, second)
 
     assert str(both) == "full; empty"
     assert both.offerings == tuple(KEYS)
     assert both.scope is ExhaustedScope.FAMILY_QUOTA
-    assert short_of_both(None, second) is second
-    assert short_of_both(first, other := object()) is other
+    assert merged_shortage(None, second) is second
+    assert merged_shortage(first, other := object()) is other
 
 
 def test_of_a_full_subnet_and_a_stock_out_the_stock_out_is_told():
@@ -125,10 +125,10 @@ def test_of_a_full_subnet_and_a_stock_out_the_stock_out_is_told():
     empty = InsufficientCapacityError("empty", offerings=KEYS[1:])
 
     for before, after in ((full, empty), (empty, full)):
-        both = short_of_both(before, after)
+        both = merged_shortage(before, after)
         assert both.scope is ExhaustedScope.OFFERING
         assert both.offerings == tuple(KEYS[1:])
-    assert short_of_both(full, full).scope is ExhaustedScope.NODE_CLASS
+    assert merged_shortage(full, full).scope is ExhaustedScope.NODE_CLASS
 
 
 def test_of_more_choices_than_a_fleet_takes_the_cheapest_stay_in_their_order():
@@ -150,7 +150,7 @@ def test_of_more_choices_than_a_fleet_takes_the_cheapest_stay_in_their_order():
 
     targets = targets_of(
         [template],
-        [Candidate(instance_type=it, offerings=it.offerings) for it in types],
+        [LaunchCandidate(instance_type=it, offerings=it.offerings) for it in types],
         {zone: Subnet(id=f"subnet-{zone}", zone=zone) for zone in zones},
     )
 

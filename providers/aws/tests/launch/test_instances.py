@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError, ThrottledError
-from karpenter_core.provider.contract import Instance, Termination
-from karpenter_provider_aws.described import parse_provider_id
+from karpenter_core.provider.contract import Instance, TerminationStatus
+from karpenter_provider_aws.described_instances import parse_provider_id
 from karpenter_provider_aws.zonal_shift import ShiftedZones
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of, launched_claim, node_of
 
@@ -54,7 +54,7 @@ def test_instances_of_others_are_not_listed(aws, clients, process, node_class):
 
 def test_a_listing_with_pages_missing_says_so(aws, process, node_class, monkeypatch):
     """PC-043."""
-    monkeypatch.setattr("karpenter_provider_aws.described._PAGE_SIZE", 5)
+    monkeypatch.setattr("karpenter_provider_aws.described_instances._PAGE_SIZE", 5)
     launch(process, node_class, *(f"n{n}" for n in range(8)))
     with aws.fail(
         "DescribeInstances",
@@ -106,14 +106,14 @@ def test_termination_is_started_once_and_ends_in_gone(aws, process, node_class):
     (found,) = launch(process, node_class, "ending")
 
     assert process.instances.terminate([found, STRANGER]) == [
-        Termination.STARTED,
-        Termination.GONE,
+        TerminationStatus.STARTED,
+        TerminationStatus.GONE,
     ]
-    assert process.instances.terminate([found]) == [Termination.STARTED]
+    assert process.instances.terminate([found]) == [TerminationStatus.STARTED]
     assert aws.calls.count("TerminateInstances") == 1
 
     aws.behaviour.shutting_down_seconds = 0
-    assert process.instances.terminate([found]) == [Termination.GONE]
+    assert process.instances.terminate([found]) == [TerminationStatus.GONE]
     assert listed(process) == {}
 
 
@@ -129,17 +129,17 @@ def test_one_id_that_ec2_does_not_know_does_not_keep_the_others(aws, process, no
 
     outcomes = process.instances.terminate(found)
 
-    assert outcomes == [Termination.STARTED] * 3
-    assert process.instances.terminate([found[0], found[2]]) == [Termination.GONE] * 2
-    assert process.instances.terminate([found[1]]) == [Termination.STARTED]
+    assert outcomes == [TerminationStatus.STARTED] * 3
+    assert process.instances.terminate([found[0], found[2]]) == [TerminationStatus.GONE] * 2
+    assert process.instances.terminate([found[1]]) == [TerminationStatus.STARTED]
 
 
 def test_an_unknown_id_that_ec2_does_not_name_is_found_one_by_one(aws, process, node_class):
     found = launch(process, node_class, "one", "two")
     aws.fail("TerminateInstances", code="InvalidInstanceID.NotFound", message="no such instance")
 
-    assert process.instances.terminate(found) == [Termination.STARTED] * 2
-    assert process.instances.terminate(found) == [Termination.GONE] * 2
+    assert process.instances.terminate(found) == [TerminationStatus.STARTED] * 2
+    assert process.instances.terminate(found) == [TerminationStatus.GONE] * 2
 
 
 def test_in_a_shifted_zone_nothing_is_ended_and_what_was_known_stands(aws, process, node_class):
@@ -175,8 +175,8 @@ def test_missing_tags_are_added_and_no_others(aws, clients, process, node_class)
     )
     before = len(aws.calls.of("CreateTags"))
 
-    process.tagging.sync(claim, node_of(outcomes[0]))
-    process.tagging.sync(claim, node_of(outcomes[0]))
+    process.tagger.sync(claim, node_of(outcomes[0]))
+    process.tagger.sync(claim, node_of(outcomes[0]))
 
     tags = tags_of(aws, outcomes[0].provider_id)
     assert tags["Name"] == "of the user"
@@ -190,19 +190,19 @@ def test_tags_are_added_once_a_second(aws, process, node_class, clock):
     outcomes = process.launch(*claims, node_class=node_class)
     pairs = [(launched_claim(c, o), node_of(o)) for c, o in zip(claims, outcomes, strict=True)]
 
-    process.tagging.sync(*pairs[0])
+    process.tagger.sync(*pairs[0])
     for number, pair in enumerate(pairs[1:], start=1):
         with pytest.raises(ThrottledError) as raised:
-            process.tagging.sync(*pair)
+            process.tagger.sync(*pair)
         assert raised.value.retry_after.total_seconds() == pytest.approx(number)
     assert aws.calls.count("CreateTags") == 1
 
     clock.forward(seconds=1)
-    process.tagging.sync(*pairs[1])
+    process.tagger.sync(*pairs[1])
     with pytest.raises(ThrottledError):
-        process.tagging.sync(*pairs[2])
+        process.tagger.sync(*pairs[2])
     clock.forward(seconds=1)
-    process.tagging.sync(*pairs[2])
+    process.tagger.sync(*pairs[2])
     assert aws.calls.count("CreateTags") == 3
 
 
@@ -216,17 +216,17 @@ def test_many_fresh_nodes_are_tagged_for_a_handful_of_reads(
         (launched_claim(claim, outcome), node_of(outcome, f"node-of-{claim.name}"))
         for claim, outcome in zip(claims, outcomes, strict=True)
     ]
-    tagging = process.tagging
+    tagger = process.tagger
     if is_restarted:
         other = make_process()
         other.nodes = tuple(parse_provider_id(node.provider_id)[1] for _, node in pairs)
-        tagging = other.tagging
+        tagger = other.tagger
     aws.calls.clear()
 
     for _ in range(len(pairs)):
         for pair in tuple(pairs):
             try:
-                tagging.sync(*pair)
+                tagger.sync(*pair)
                 pairs.remove(pair)
             except ThrottledError:
                 continue
@@ -242,12 +242,12 @@ def test_many_fresh_nodes_are_tagged_for_a_handful_of_reads(
 def test_tagged_instances_cost_a_new_process_no_call(aws, process, make_process, node_class):
     claim = claim_of("tagged", ON_DEMAND)
     outcome = process.launch_one(claim, node_class)
-    process.tagging.sync(launched_claim(claim, outcome), node_of(outcome))
+    process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
     other = make_process()
     other.instances.list()
     aws.calls.clear()
 
-    other.tagging.sync(launched_claim(claim, outcome), node_of(outcome))
+    other.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
 
     assert not aws.calls.all
 
@@ -257,7 +257,7 @@ def test_an_instance_that_is_gone_needs_no_tags(aws, process, node_class):
     outcome = process.launch_one(claim, node_class)
     aws.terminate(outcome.provider_id)
 
-    process.tagging.sync(launched_claim(claim, outcome), node_of(outcome))
+    process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
 
     assert aws.calls.count("CreateTags") == 0
 
@@ -270,11 +270,11 @@ def test_claims_without_a_node_or_that_are_going_are_not_tagged(aws, process, no
     going = launched.metadata.model_copy(update={"deletion_timestamp": process.clock.now()})
     aws.calls.clear()
 
-    process.tagging.sync(launched, node_of(outcome, name=""))
-    process.tagging.sync(launched.model_copy(update={"metadata": going}), node_of(outcome))
+    process.tagger.sync(launched, node_of(outcome, name=""))
+    process.tagger.sync(launched.model_copy(update={"metadata": going}), node_of(outcome))
 
     assert not aws.calls.all
-    process.tagging.sync(launched, node_of(outcome))
+    process.tagger.sync(launched, node_of(outcome))
     assert aws.calls.count("CreateTags") == 1
 
 
@@ -285,4 +285,4 @@ def test_in_a_shifted_zone_nothing_is_tagged(aws, process, node_class):
     process.shifted = ShiftedZones(names=frozenset({outcome.zone}))
 
     with pytest.raises(CloudProviderError, match=outcome.zone):
-        process.tagging.sync(launched_claim(claim, outcome), node_of(outcome))
+        process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))

@@ -1,4 +1,4 @@
-"""What a fleet's errors say is exhausted, as values (acceptance cases 88 to 91 and 103)."""
+"""Tests the shortages that a fleet's errors report (cases 88 to 91, 103)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import pytest
 
 from karpenter_core.testing.builders import offering
 from karpenter_provider_aws.api.nodeclass import Subnet
-from karpenter_provider_aws.launch.fleet import Target
-from karpenter_provider_aws.launch.outcome import FleetFailure, Marks, marks_of
+from karpenter_provider_aws.launch.answers import LaunchShortages, TargetFailure, shortages_of
+from karpenter_provider_aws.launch.fleet import LaunchTarget
 
 ICE = "InsufficientInstanceCapacity"
 FULL_GROUP = "You've reached the limit of instances in this spread placement group."
 
 
 def target(instance_type, zone, capacity_type="on-demand"):
-    return Target(
+    return LaunchTarget(
         instance_type=instance_type,
         offering=offering(zone, capacity_type),
         subnet=Subnet(id=f"subnet-{zone}", zone=zone),
@@ -27,8 +27,8 @@ TARGETS = [target(name, zone) for name in ("m5.large", "c5.large") for zone in (
 
 
 def marks(code, message="", *, of=TARGETS[0], **options):
-    failure = FleetFailure(code=code, message=message, target=of)
-    return marks_of([failure], TARGETS, "on-demand", **options)
+    failure = TargetFailure(code=code, message=message, target=of)
+    return shortages_of([failure], TARGETS, "on-demand", **options)
 
 
 def marked(found):
@@ -57,20 +57,20 @@ def test_a_pool_without_stock_is_marked_alone():
 @pytest.mark.parametrize("code", ["RequestLimitExceeded", "UnauthorizedOperation", "InternalError"])
 def test_what_is_no_shortage_marks_nothing(code):
     """Case 89."""
-    assert marks(code) == Marks()
+    assert marks(code) == LaunchShortages()
 
 
 def test_an_error_of_nothing_that_was_asked_for_marks_nothing():
-    assert marks(ICE, of=None) == Marks()
+    assert marks(ICE, of=None) == LaunchShortages()
 
 
 def test_a_full_subnet_is_marked_and_no_offering():
     """Case 90."""
-    assert marks("InsufficientFreeAddressesInSubnet") == Marks(subnets=("subnet-a",))
+    assert marks("InsufficientFreeAddressesInSubnet") == LaunchShortages(subnets=("subnet-a",))
 
 
 def test_without_a_role_for_spot_all_of_spot_is_marked():
     """Case 89."""
     found = marks("AuthFailure.ServiceLinkedRoleCreationNotPermitted")
 
-    assert found == Marks(capacity_types=("spot",))
+    assert found == LaunchShortages(capacity_types=("spot",))

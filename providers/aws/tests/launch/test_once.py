@@ -1,4 +1,4 @@
-"""One instance for each claim: rules PC-030 to PC-037, PC-084 and PC-086, acceptance case 149."""
+"""Tests one instance per claim (PC-030 to PC-037, PC-084, PC-086, case 149)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from karpenter_core.errors import (
     LaunchFailedError,
     ThrottledError,
 )
-from karpenter_core.provider.contract import LaunchedInstance, Termination
+from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
 from karpenter_simulated_aws.throttling import AWS_RATES
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of, node_class_of
 
@@ -191,7 +191,7 @@ def test_a_call_that_never_arrived_is_made_when_it_is_repeated(aws, process, nod
 def test_a_token_whose_instance_is_gone_is_refused(aws, process, make_process, node_class):
     claim = claim_of("gone", ON_DEMAND)
     first = process.launch_one(claim, node_class)
-    while process.instances.terminate([first.provider_id]) != [Termination.GONE]:
+    while process.instances.terminate([first.provider_id]) != [TerminationStatus.GONE]:
         pass
 
     for each in (process, make_process()):
@@ -230,7 +230,7 @@ def test_claims_of_two_versions_of_a_node_class_are_launched_from_their_own(
         process.request(claim_of("after", ON_DEMAND), changed),
     )
 
-    outcomes = process.launching.launch([before, after])
+    outcomes = process.launcher.launch([before, after])
 
     assert [o.image_id for o in outcomes] == [node_class.status.amis[0].id, images[-1]]
 
@@ -319,7 +319,7 @@ def test_throttling_does_nothing_and_leaves_the_wait_to_the_core(aws, process, n
 
     assert isinstance(outcome, ThrottledError)
     assert outcome.retry_after is None, "EC2 names no time"
-    assert not process.unavailable.view(now=process.clock.now()).offerings
+    assert not process.unavailable_offerings.view(now=process.clock.now()).offerings
     assert isinstance(process.launch_one(claim, node_class), LaunchedInstance)
 
 

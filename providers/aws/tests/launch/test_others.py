@@ -10,9 +10,9 @@ from karpenter_core.errors import (
     LaunchFailedError,
     TerminationRefusedError,
 )
-from karpenter_core.provider.contract import LaunchedInstance, Termination
-from karpenter_provider_aws.described import parse_provider_id
-from karpenter_simulated_aws.capacity import Pool
+from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
+from karpenter_provider_aws.described_instances import parse_provider_id
+from karpenter_simulated_aws.capacity import InstancePool
 from providers.aws.tests.launch.processes import (
     ON_DEMAND,
     SPOT,
@@ -32,7 +32,7 @@ def tags(aws, outcome):
 
 
 def marked(process):
-    offerings = process.unavailable.view(now=process.clock.now()).offerings
+    offerings = process.unavailable_offerings.view(now=process.clock.now()).offerings
     return {(each.instance_type, each.zone, each.capacity_type) for each in offerings}
 
 
@@ -41,7 +41,7 @@ def test_tags_of_others_stay_when_ours_are_added(aws, process, node_class):
     outcome = process.launch_one(claim, node_class)
     aws.tag(outcome.provider_id, {"Name": "theirs", "cost-center": "42"})
 
-    process.tagging.sync(launched_claim(claim, outcome), node_of(outcome))
+    process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
 
     found = tags(aws, outcome)
     assert (found["Name"], found["cost-center"]) == ("theirs", "42")
@@ -52,12 +52,12 @@ def test_a_tag_that_others_remove_is_added_again_once_it_was_read(aws, process, 
     claim = claim_of("web", ON_DEMAND)
     outcome = process.launch_one(claim, node_class)
     for _ in range(2):
-        process.tagging.sync(launched_claim(claim, outcome), node_of(outcome))
+        process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
     aws.untag(outcome.provider_id, "Name")
     clock.forward(seconds=301)
 
     process.instances.list()
-    process.tagging.sync(launched_claim(claim, outcome), node_of(outcome))
+    process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
 
     assert tags(aws, outcome)["Name"] == "ip-10-0-0-1"
 
@@ -91,7 +91,7 @@ def test_an_instance_without_the_clusters_tag_is_listed_no_more_and_fetched_all_
     assert restarted.instances.list().instances == ()
     (found,) = restarted.instances.fetch([outcome.provider_id])
     assert found.provider_id == outcome.provider_id
-    assert restarted.instances.terminate([outcome.provider_id]) == [Termination.STARTED]
+    assert restarted.instances.terminate([outcome.provider_id]) == [TerminationStatus.STARTED]
 
 
 def test_protection_that_others_set_is_told_and_ends_with_it(aws, clients, process, node_class):
@@ -105,12 +105,16 @@ def test_protection_that_others_set_is_told_and_ends_with_it(aws, clients, proce
     protect["DisableApiTermination"] = {"Value": False}
     clients.ec2.modify_instance_attribute(**protect)
 
-    assert process.instances.terminate([outcome.provider_id]) == [Termination.STARTED]
+    assert process.instances.terminate([outcome.provider_id]) == [TerminationStatus.STARTED]
 
 
 @pytest.mark.parametrize(
     "wanted",
-    [Pool(instance_type="m5.large", zone=A), Pool(zone=A), Pool(instance_type="m5.large")],
+    [
+        InstancePool(instance_type="m5.large", zone=A),
+        InstancePool(zone=A),
+        InstancePool(instance_type="m5.large"),
+    ],
 )
 def test_a_lack_of_one_type_or_zone_leaves_the_others_to_be_had(aws, process, node_class, wanted):
     aws.capacity.limit(wanted, 0, code="InsufficientInstanceCapacity")
@@ -120,10 +124,13 @@ def test_a_lack_of_one_type_or_zone_leaves_the_others_to_be_had(aws, process, no
 
     assert isinstance(outcome, LaunchedInstance)
     assert not wanted.holds(
-        Pool(capacity_type="on-demand", instance_type=outcome.instance_type, zone=outcome.zone)
+        InstancePool(
+            capacity_type="on-demand", instance_type=outcome.instance_type, zone=outcome.zone
+        )
     )
     assert all(
-        wanted.holds(Pool(instance_type=name, zone=zone)) for name, zone, _ in marked(process)
+        wanted.holds(InstancePool(instance_type=name, zone=zone))
+        for name, zone, _ in marked(process)
     )
     assert {capacity_type for *_, capacity_type in marked(process)} == {"on-demand"}
 

@@ -1,4 +1,4 @@
-"""What comes of launches over the simulated AWS: acceptance cases 83, 87 to 95 and 99 to 104."""
+"""Tests outcomes of launches (cases 83, 87 to 95 and 99 to 104)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_core.provider.kit.unavailable import OfferingMark
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws.api.nodeclass import CapacityReservationTerm
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
@@ -37,7 +37,7 @@ ANY_TYPE = (CAPACITY_TYPE, "spot", "on-demand")
 
 
 def marks(process):
-    return process.unavailable.view(now=process.clock.now())
+    return process.unavailable_offerings.view(now=process.clock.now())
 
 
 def fleet(aws):
@@ -71,7 +71,7 @@ def test_a_stock_out_marks_each_pool(aws, process, node_class):
     assert outcome.offerings == (
         OfferingKey(instance_type="m5.large", zone="us-east-1a", capacity_type="on-demand"),
     )
-    assert marks(process).offerings == {OfferingMark("m5.large", "us-east-1a", "on-demand")}
+    assert marks(process).offerings == {UnavailableOffering("m5.large", "us-east-1a", "on-demand")}
     assert process.failures == [
         {
             "zone": "us-east-1a",
@@ -147,7 +147,7 @@ def test_throttling_says_nothing_about_capacity(aws, clients, process, whole_cal
     ]
 
     assert [type(outcome) for outcome in outcomes] == [ThrottledError] * 2
-    assert process.availability.left(reservation.id) == 5
+    assert process.reservation_counts.remaining(reservation.id) == 5
     assert not marks(process).offerings
     assert not marks(process).capacity_types
     assert not marks(process).subnets
@@ -173,7 +173,7 @@ def test_a_full_subnet_masks_nothing_for_other_node_classes(aws, process, node_c
     aws.fail_overrides(code="InsufficientFreeAddressesInSubnet")
 
     refused = process.launch_one(claim_of("full", *wish), node_class)
-    (again,) = process.launching.launch([planned_before])
+    (again,) = process.launcher.launch([planned_before])
 
     assert aws.calls.count("CreateFleet") == 1
     key = OfferingKey(instance_type="m5.large", zone="us-east-1a", capacity_type="on-demand")
@@ -191,7 +191,7 @@ def test_beside_a_stock_out_a_full_subnet_is_not_told(aws, process, node_class):
     aws.capacity.sell_out()
 
     refused = process.launch_one(claim_of("none", *wish), node_class)
-    (again,) = process.launching.launch([planned_before])
+    (again,) = process.launcher.launch([planned_before])
 
     key = OfferingKey(instance_type="m5.large", zone="us-east-1b", capacity_type="on-demand")
     for outcome in (refused, again):
@@ -509,10 +509,10 @@ def test_a_reserved_launch_counts_and_a_terminated_one_counts_back(aws, clients,
     assert outcome.capacity_type == "reserved"
     assert outcome.labels[CAPACITY_RESERVATION_ID] == reservation.id
     assert fleet(aws)["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "on-demand"
-    assert process.availability.left(reservation.id) == 4
+    assert process.reservation_counts.remaining(reservation.id) == 4
     for _ in range(2):
         process.instances.terminate([outcome.provider_id])
-    assert process.availability.left(reservation.id) == 5
+    assert process.reservation_counts.remaining(reservation.id) == 5
 
 
 def test_a_used_up_reservation_is_counted_as_empty(aws, clients, process):
@@ -525,7 +525,7 @@ def test_a_used_up_reservation_is_counted_as_empty(aws, clients, process):
 
     assert sum(isinstance(o, LaunchedInstance) for o in outcomes) == 2
     assert sum(isinstance(o, InsufficientCapacityError) for o in outcomes) == 1
-    assert process.availability.left(reservation.id) == 0
+    assert process.reservation_counts.remaining(reservation.id) == 0
     assert not marks(process).offerings
 
 
@@ -534,7 +534,7 @@ def test_nothing_is_launched_into_a_zone_that_is_shifted_away_from(process, node
     request = process.request(claim_of("shifted", ON_DEMAND, M5, ZONE_A), node_class)
     process.shifted = ShiftedZones(ids=frozenset({"use1-az1"}), names=frozenset({"us-east-1a"}))
 
-    (outcome,) = process.launching.launch([request])
+    (outcome,) = process.launcher.launch([request])
 
     assert isinstance(outcome, InsufficientCapacityError)
 
@@ -548,7 +548,7 @@ def test_prices_that_are_not_ec2s_decide_by_priority(aws, process, node_class):
     (it,) = request.instance_types
     own = replace(it, offerings=tuple(replace(o, price=Price(0.001)) for o in it.offerings))
 
-    process.launching.launch([replace(request, instance_types=(own,))])
+    process.launcher.launch([replace(request, instance_types=(own,))])
 
     assert fleet(aws)["OnDemandOptions"]["AllocationStrategy"] == "prioritized"
 

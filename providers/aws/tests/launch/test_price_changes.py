@@ -52,7 +52,7 @@ def test_types_listed_before_a_price_refresh_are_chosen_by_the_prices_of_ec2(
         aws.prices.set_on_demand("m5.large", 2 * amount)
         refresh(process)
 
-    process.launching.launch([request])
+    process.launcher.launch([request])
 
     assert strategy(aws) == expected
 
@@ -63,7 +63,7 @@ def test_prices_that_the_cloud_never_asked_still_decide_after_a_refresh(aws, pro
     own = replace(it, offerings=tuple(replace(o, price=Price(0.001)) for o in it.offerings))
     refresh(process)
 
-    process.launching.launch([replace(request, instance_types=(own,))])
+    process.launcher.launch([replace(request, instance_types=(own,))])
 
     assert strategy(aws) == "prioritized"
 
@@ -76,7 +76,7 @@ def test_prices_that_move_between_two_reads_are_still_those_of_ec2(aws, process,
         aws.prices.move()
         assert process.prices.refresh(process.clients, now=process.clock.now())
 
-    process.launching.launch([request])
+    process.launcher.launch([request])
 
     assert strategy(aws) == "price-capacity-optimized"
     spot, listed = (

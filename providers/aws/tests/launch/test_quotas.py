@@ -25,7 +25,7 @@ def test_the_spot_quota_of_a_class_leaves_the_spot_of_others(aws, process, node_
     claim = claim_of("full", SPOT, (INSTANCE_TYPE, "m5.large", "c5.large"))
     request = process.request(claim, node_class)
 
-    (outcome,) = process.launching.launch([request])
+    (outcome,) = process.launcher.launch([request])
 
     assert isinstance(outcome, InsufficientCapacityError)
     masked = exhausted_offerings(

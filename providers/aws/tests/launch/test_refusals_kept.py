@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import TerminationRefusedError
-from karpenter_core.provider.contract import Termination
-from karpenter_provider_aws.instances import Instances
+from karpenter_core.provider.contract import TerminationStatus
+from karpenter_provider_aws.instances import ClusterInstances
 from karpenter_provider_aws.zonal_shift import ShiftedZones
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of
 
@@ -15,7 +15,7 @@ A = "us-east-1a"
 
 @pytest.fixture(autouse=True)
 def small_pages(aws, monkeypatch):
-    monkeypatch.setattr("karpenter_provider_aws.described._PAGE_SIZE", 5)
+    monkeypatch.setattr("karpenter_provider_aws.described_instances._PAGE_SIZE", 5)
     aws.behaviour.shutting_down_seconds = 3600
 
 
@@ -52,7 +52,7 @@ def test_a_refusal_is_remembered_through_a_listing_with_pages_missing(aws, proce
 
     outcomes = process.instances.terminate(found)
 
-    assert outcomes[:-1] == [Termination.STARTED] * 7
+    assert outcomes[:-1] == [TerminationStatus.STARTED] * 7
     assert isinstance(outcomes[-1], TerminationRefusedError)
     assert terminations(aws) == ["ok", "OperationNotPermitted"]
 
@@ -89,12 +89,12 @@ def test_what_was_shown_stands_through_a_listing_with_pages_missing(aws, process
 def test_each_termination_that_is_refused_is_counted_where_it_is(aws, process, node_class):
     found = launched(process, node_class, 3)
     counted = []
-    instances = Instances(
+    instances = ClusterInstances(
         process.clients,
         reader=process.reader,
         recent=process.recent,
         owners=dict,
-        availability=process.availability,
+        reservation_counts=process.reservation_counts,
         count_failure=lambda **labels: counted.append(labels),
     )
     aws.protect(found[1])

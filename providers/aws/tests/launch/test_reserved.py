@@ -11,7 +11,7 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
 from karpenter_core.errors import InsufficientCapacityError
-from karpenter_core.provider.contract import DriftFinding, LaunchedInstance, Termination
+from karpenter_core.provider.contract import DriftFinding, LaunchedInstance, TerminationStatus
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
     CAPACITY_RESERVATION_INTERRUPTIBLE,
@@ -112,7 +112,7 @@ def test_a_machine_of_each_kind_is_what_was_asked_for(
         labels[CAPACITY_RESERVATION_TYPE],
         labels[CAPACITY_RESERVATION_INTERRUPTIBLE],
     ) == told
-    assert process.availability.left(reservation.id) == 1
+    assert process.reservation_counts.remaining(reservation.id) == 1
 
 
 @KINDS
@@ -167,7 +167,7 @@ def test_a_terminated_machine_leaves_its_place_to_the_next(
     then = process.launch_one(claim_of("third", RESERVED), node_class)
 
     assert isinstance(refused, InsufficientCapacityError)
-    assert answers == [Termination.STARTED, Termination.GONE]
+    assert answers == [TerminationStatus.STARTED, TerminationStatus.GONE]
     assert isinstance(then, LaunchedInstance)
 
 
@@ -186,9 +186,9 @@ def test_what_somebody_else_took_is_not_asked_for_again(
 
     assert isinstance(outcome, InsufficientCapacityError)
     assert isinstance(again, InsufficientCapacityError)
-    assert process.availability.left(reservation.id) == 0
+    assert process.reservation_counts.remaining(reservation.id) == 0
     assert aws.calls.count("CreateFleet") == 1
-    assert not process.unavailable.view(now=process.clock.now()).offerings
+    assert not process.unavailable_offerings.view(now=process.clock.now()).offerings
 
 
 def test_several_claims_share_a_fleet_into_a_block(aws, process, reserve, class_of):

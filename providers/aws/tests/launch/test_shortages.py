@@ -15,15 +15,15 @@ from karpenter_core.errors import (
 )
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import Subnet
-from karpenter_provider_aws.launch.fleet import Target
-from karpenter_provider_aws.launch.outcome import (
-    Bought,
-    FleetAnswer,
-    FleetFailure,
-    marks_of,
+from karpenter_provider_aws.launch.answers import (
+    LaunchAnswer,
+    NewInstance,
+    TargetFailure,
     read_answer,
-    why_unserved,
+    shortages_of,
+    unserved_outcome,
 )
+from karpenter_provider_aws.launch.fleet import LaunchTarget
 
 ICE = "InsufficientInstanceCapacity"
 ADDRESSES = "InsufficientFreeAddressesInSubnet"
@@ -32,7 +32,7 @@ TYPES, ZONES = ("m5.large", "m5.xlarge", "g5.xlarge"), ("a", "b")
 
 
 def target(name, zone, capacity_type="spot"):
-    return Target(
+    return LaunchTarget(
         instance_type=name,
         offering=offering(zone, capacity_type),
         subnet=Subnet(id=f"subnet-{zone}", zone=zone),
@@ -50,8 +50,8 @@ def found(name, zone):
 
 
 def told(*failures, offered=()):
-    answer = FleetAnswer(bought=(), failures=tuple(failures))
-    return why_unserved(answer, TARGETS, offered)
+    answer = LaunchAnswer(instances=(), failures=tuple(failures))
+    return unserved_outcome(answer, TARGETS, offered)
 
 
 def places(error):
@@ -65,13 +65,13 @@ def places(error):
     "code", [ICE, "UnfulfillableCapacity", "Unsupported", "ReservationCapacityExceeded"]
 )
 def test_a_stock_out_of_one_override_is_about_its_type_and_zone_alone(code, name, zone):
-    failure = FleetFailure(code=code, message="none", target=found(name, zone))
+    failure = TargetFailure(code=code, message="none", target=found(name, zone))
 
     error = told(failure)
 
     assert places(error) == {(name, zone)}
     assert error.scope is ExhaustedScope.OFFERING
-    marks = marks_of([failure], TARGETS, "spot")
+    marks = shortages_of([failure], TARGETS, "spot")
     assert {(m.instance_type, m.zone, m.capacity_type) for m in marks.offerings} == {
         (name, zone, "spot")
     }
@@ -79,22 +79,22 @@ def test_a_stock_out_of_one_override_is_about_its_type_and_zone_alone(code, name
 
 def test_two_stock_outs_are_about_their_own_offerings():
     error = told(
-        FleetFailure(code=ICE, message="x", target=found("m5.large", "b")),
-        FleetFailure(code=ICE, message="y", target=found("g5.xlarge", "a")),
+        TargetFailure(code=ICE, message="x", target=found("m5.large", "b")),
+        TargetFailure(code=ICE, message="y", target=found("g5.xlarge", "a")),
     )
 
     assert places(error) == {("m5.large", "b"), ("g5.xlarge", "a")}
 
 
 def test_a_full_subnet_is_about_all_types_there_and_about_no_other_zone():
-    error = told(FleetFailure(code=ADDRESSES, message="full", target=found("m5.large", "b")))
+    error = told(TargetFailure(code=ADDRESSES, message="full", target=found("m5.large", "b")))
 
     assert places(error) == {(name, "b") for name in TYPES}
     assert error.scope is ExhaustedScope.NODE_CLASS
 
 
 def test_a_full_spread_group_is_about_all_types_of_its_zone_and_about_no_other_zone():
-    error = told(FleetFailure(code=ICE, message=FULL_GROUP, target=found("m5.large", "a")))
+    error = told(TargetFailure(code=ICE, message=FULL_GROUP, target=found("m5.large", "a")))
 
     assert places(error) == {(name, "a") for name in TYPES}
 
@@ -102,7 +102,7 @@ def test_a_full_spread_group_is_about_all_types_of_its_zone_and_about_no_other_z
 @pytest.mark.parametrize("code", ["VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"])
 def test_a_quota_is_about_its_class_of_types_in_every_zone_and_about_its_capacity_type(code):
     offered = [instance_type(name, zones=ZONES) for name in (*TYPES, "c5.large", "p5.48xlarge")]
-    failure = FleetFailure(code=code, message="quota", target=found("m5.large", "a"))
+    failure = TargetFailure(code=code, message="quota", target=found("m5.large", "a"))
 
     error = told(failure, offered=offered)
 
@@ -111,7 +111,7 @@ def test_a_quota_is_about_its_class_of_types_in_every_zone_and_about_its_capacit
 
 
 def test_a_shortage_of_the_whole_call_is_about_all_that_was_asked_for():
-    error = told(FleetFailure(code="MaxFleetCountExceeded", message="fleets"))
+    error = told(TargetFailure(code="MaxFleetCountExceeded", message="fleets"))
 
     assert places(error) == ALL
     assert error.scope is ExhaustedScope.REGION
@@ -126,15 +126,15 @@ def test_a_fleet_that_brings_nothing_and_says_nothing_is_a_shortage_of_what_was_
 
 
 def test_a_fleet_that_brings_too_few_and_says_nothing_tells_of_no_shortage():
-    answer = FleetAnswer(bought=(Bought(id="i-1", target=TARGETS[0]),), failures=())
+    answer = LaunchAnswer(instances=(NewInstance(id="i-1", target=TARGETS[0]),), failures=())
 
-    assert type(why_unserved(answer, TARGETS)) is CloudProviderError
+    assert type(unserved_outcome(answer, TARGETS)) is CloudProviderError
 
 
 def test_throttling_beside_a_shortage_is_a_reason_to_wait_and_a_mistake_beside_both_a_failure():
-    shortage = FleetFailure(code=ICE, message="none", target=TARGETS[0])
-    throttled = FleetFailure(code="RequestLimitExceeded", message="slow", target=TARGETS[1])
-    mistake = FleetFailure(code="InvalidAMIID.NotFound", message="gone", target=TARGETS[2])
+    shortage = TargetFailure(code=ICE, message="none", target=TARGETS[0])
+    throttled = TargetFailure(code="RequestLimitExceeded", message="slow", target=TARGETS[1])
+    mistake = TargetFailure(code="InvalidAMIID.NotFound", message="gone", target=TARGETS[2])
 
     assert isinstance(told(shortage, throttled), ThrottledError)
     failed = told(shortage, throttled, mistake)
@@ -144,7 +144,7 @@ def test_throttling_beside_a_shortage_is_a_reason_to_wait_and_a_mistake_beside_b
 
 @pytest.mark.parametrize("answer", [{}, {"FleetId": "fleet-1"}, {"Instances": [], "Errors": []}])
 def test_an_answer_without_anything_is_read_as_nothing_bought(answer):
-    assert read_answer(answer, TARGETS) == FleetAnswer(bought=(), failures=())
+    assert read_answer(answer, TARGETS) == LaunchAnswer(instances=(), failures=())
 
 
 @pytest.mark.parametrize("place", [{"SubnetId": "subnet-b"}, {"AvailabilityZone": "b"}])
@@ -161,7 +161,7 @@ def test_what_ec2_says_is_matched_by_subnet_or_by_zone(place):
         TARGETS,
     )
 
-    assert answer.bought == (Bought(id="i-1", target=found("m5.xlarge", "b")),)
+    assert answer.instances == (NewInstance(id="i-1", target=found("m5.xlarge", "b")),)
     assert answer.failures[0].target is found("m5.xlarge", "b")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_provider_aws.described import MachineReader
+from karpenter_provider_aws.described_instances import InstanceReader
 from providers.aws.tests.launch.processes import ON_DEMAND, Process, claim_of
 
 MINUTE = 60
@@ -89,7 +89,7 @@ def test_a_process_that_knows_the_answer_of_a_fleet_launches_the_rest_at_once(
     process = start()
     process.launch(*claims, node_class=node_class)
     aws.capacity.limit_vcpus(64)
-    process.unavailable.flush()
+    process.unavailable_offerings.flush()
 
     outcomes = process.launch(*claims, node_class=node_class)
 
@@ -120,7 +120,7 @@ def test_an_unknown_launch_time_counts_as_old(aws, start, node_class, monkeypatc
     def undated(_reader, uids):
         return tuple(replace(each, launched_at=None) for each in of_claims(uids))
 
-    monkeypatch.setattr(MachineReader, "of_claims", undated)
+    monkeypatch.setattr(InstanceReader, "of_claims", undated)
 
     outcomes = restarted.launch(*claims, node_class=node_class)
 

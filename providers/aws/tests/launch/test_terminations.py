@@ -1,22 +1,22 @@
-"""One instance that may not be terminated keeps none of its batch alive; calls stay few."""
+"""Tests that a protected instance holds back no other of its batch."""
 
 from __future__ import annotations
 
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError, TerminationRefusedError
-from karpenter_core.provider.contract import Termination
-from karpenter_provider_aws.described import parse_provider_id
-from karpenter_provider_aws.sdk import Clients, Limits
+from karpenter_core.provider.contract import TerminationStatus
+from karpenter_provider_aws.described_instances import parse_provider_id
+from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of
 
-STARTED = Termination.STARTED
+STARTED = TerminationStatus.STARTED
 
 
 @pytest.fixture
 def clients(aws):
     """Clients that try once: a call that is refused is not throttled."""
-    made = Clients(region=aws.account.region, limits=Limits(read_seconds=10, attempts=1))
+    made = CloudClients(region=aws.account.region, limits=ClientLimits(read_seconds=10, attempts=1))
     yield made
     made.close()
 

@@ -12,9 +12,14 @@ from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
 from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_aws.api.nodeclass import Subnet
-from karpenter_provider_aws.launch.fleet import FleetOptions, Target, client_token, fleet_request
+from karpenter_provider_aws.launch.fleet import (
+    FleetOptions,
+    LaunchTarget,
+    client_token,
+    fleet_request,
+)
 from karpenter_provider_aws.launch.template_data import template_name
-from tests.properties import tried
+from tests.properties import with_examples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +66,7 @@ OF_RESERVATIONS = {"reservation_type", "interruptible"}
 def request(wish):
     requirements = Requirements.from_labels({ZONE: wish.zone, CAPACITY_TYPE: wish.capacity_type})
     targets = [
-        Target(
+        LaunchTarget(
             instance_type=name,
             offering=Offering(requirements=requirements, price=Price(wish.price), available=True),
             subnet=Subnet(id=wish.subnet, zone=wish.zone),
@@ -102,7 +107,7 @@ def test_every_single_change_of_what_is_asked_gives_another_token():
 
 
 @given(some=st.sets(st.sampled_from(NAMES)), others=st.sets(st.sampled_from(NAMES)))
-@tried(100)
+@with_examples(100)
 def test_tokens_are_equal_where_calls_and_attempts_are_and_nowhere_else(some, others):
     one, two = with_changes(some, of=Wish()), with_changes(others, of=Wish())
     asked = [{**request(wish), "ClientToken": ""} for wish in (one, two)]
@@ -112,7 +117,7 @@ def test_tokens_are_equal_where_calls_and_attempts_are_and_nowhere_else(some, ot
 
 
 @given(st.permutations(Wish().claims), st.permutations([("a", "1"), ("b", "2"), ("c", "3")]))
-@tried(100)
+@with_examples(100)
 def test_the_order_of_claims_and_tags_changes_no_token(claims, tags):
     in_order = Wish(tags=(("a", "1"), ("b", "2"), ("c", "3")))
 

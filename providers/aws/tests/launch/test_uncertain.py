@@ -10,7 +10,7 @@ from karpenter_core.errors import (
     LaunchFailedError,
     TerminationRefusedError,
 )
-from karpenter_core.provider.contract import LaunchedInstance, Termination
+from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of
 
 SERVER_FAULTS = [
@@ -104,10 +104,10 @@ def test_refusals_of_a_repeated_call_do_not_keep_it_in_memory(aws, process, cloc
         for _ in range(2):
             clock.forward(minutes=2)
             process.launch_one(claim, node_class)
-            assert process.buyer.unanswered(claim.uid) is not None
+            assert process.executor.unanswered_call(claim.uid) is not None
     clock.forward(minutes=2)
 
-    assert process.buyer.unanswered(claim.uid) is None
+    assert process.executor.unanswered_call(claim.uid) is None
 
 
 def test_a_refusal_after_a_lost_reply_within_one_call_is_not_taken_for_nothing_launched(
@@ -193,4 +193,4 @@ def test_a_fault_of_the_server_ends_no_instance_and_blames_none(
     assert {type(outcome) for outcome in outcomes} == {CloudProviderError}
     assert not any(isinstance(outcome, TerminationRefusedError) for outcome in outcomes)
     assert calls == 3, "the SDK's attempts, and no halving"
-    assert process.instances.terminate(found) == [Termination.STARTED] * 3
+    assert process.instances.terminate(found) == [TerminationStatus.STARTED] * 3

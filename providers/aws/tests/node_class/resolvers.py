@@ -12,22 +12,22 @@ from karpenter_core.controllers.nodeclass.controller import resolved_status
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
-from karpenter_provider_aws.discovery.images import Images
-from karpenter_provider_aws.discovery.parameters import Parameters
-from karpenter_provider_aws.discovery.placement_groups import PlacementGroups
-from karpenter_provider_aws.discovery.profiles import Profiles
-from karpenter_provider_aws.discovery.reservations import Reservations
-from karpenter_provider_aws.discovery.security_groups import SecurityGroups
-from karpenter_provider_aws.discovery.subnets import Subnets
-from karpenter_provider_aws.kubelet.numbers import KubeletNumbers
+from karpenter_provider_aws.discovery.images import ImageReader
+from karpenter_provider_aws.discovery.parameters import SsmParameterReader
+from karpenter_provider_aws.discovery.placement_groups import PlacementGroupReader
+from karpenter_provider_aws.discovery.profiles import InstanceProfiles
+from karpenter_provider_aws.discovery.reservations import ReservationReader
+from karpenter_provider_aws.discovery.security_groups import SecurityGroupReader
+from karpenter_provider_aws.discovery.subnets import SubnetReader
+from karpenter_provider_aws.kubelet.sizing import KubeletSizing
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
-from karpenter_provider_aws.launch.templates import LaunchTemplates
+from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
-from karpenter_provider_aws.node_class.dry_runs import DryRuns
-from karpenter_provider_aws.node_class.finalization import Finalizer
-from karpenter_provider_aws.node_class.resolution import Discovery, NodeClassResolver
+from karpenter_provider_aws.node_class.dry_runs import LaunchDryRuns
+from karpenter_provider_aws.node_class.finalization import NodeClassFinalizer
+from karpenter_provider_aws.node_class.resolution import NodeClassDiscovery, NodeClassResolver
 from karpenter_provider_aws.node_class.static_checks import early_checks, late_checks
-from karpenter_provider_aws.node_class.validation import Validator
+from karpenter_provider_aws.node_class.validation import NodeClassValidator
 from karpenter_provider_aws.settings import AwsSettings
 
 
@@ -53,8 +53,8 @@ class ThreeTypes:
             raise self.error
         return self.types
 
-    def numbers_of(self, _node_class):
-        told = KubeletNumbers(max_pods=29, pods=29, kube_reserved={}, system_reserved={})
+    def sizing_of(self, _node_class):
+        told = KubeletSizing(max_pods=29, pods=29, kube_reserved={}, system_reserved={})
         return lambda _instance_type: told
 
     def node_pools(self, _node_class):
@@ -105,34 +105,34 @@ class Parts:
         read = AwsSettings(cluster_name=cluster, **settings)
         ids = count()
         self.catalogue = ThreeTypes()
-        self.subnets = Subnets(clients, clock, refresh_interval=read.subnet_refresh_interval)
-        self.profiles = Profiles(
+        self.subnets = SubnetReader(clients, clock, refresh_interval=read.subnet_refresh_interval)
+        self.profiles = InstanceProfiles(
             clients,
             clock,
             cluster=cluster,
             new_id=lambda: f"{id(self)}-{next(ids)}",
             isolated=read.isolated_vpc,
         )
-        groups = PlacementGroups(clients, clock)
-        discovery = Discovery(
+        groups = PlacementGroupReader(clients, clock)
+        discovery = NodeClassDiscovery(
             subnets=self.subnets,
-            security_groups=SecurityGroups(clients, clock),
-            images=Images(
+            security_groups=SecurityGroupReader(clients, clock),
+            images=ImageReader(
                 clients,
                 clock,
-                parameters=Parameters(clients, clock),
+                parameters=SsmParameterReader(clients, clock),
                 kubernetes_version=lambda: version,
                 refresh_interval=read.ami_refresh_interval,
             ),
             placement_groups=groups,
             profiles=self.profiles,
-            reservations=Reservations(clients, clock) if uses_reservations else None,
+            reservations=ReservationReader(clients, clock) if uses_reservations else None,
         )
         network = ServiceNetwork(clients, cluster=cluster, known=lambda: cidrs)
-        self.templates = LaunchTemplates(
+        self.templates = ClusterLaunchTemplates(
             clients, clock, cluster=cluster, sizes=UserDataSizes(CollectorRegistry())
         )
-        self.validator = Validator(
+        self.validator = NodeClassValidator(
             clock=clock,
             network=network,
             checks=early_checks(read),
@@ -145,10 +145,10 @@ class Parts:
                 service_cidr=network.cidr,
             ),
             find_group=lambda nc: groups.find(nc.spec.placement_group_selector),
-            dry_runs=None if read.disable_dry_run else DryRuns(clients, self.templates),
+            dry_runs=None if read.disable_dry_run else LaunchDryRuns(clients, self.templates),
         )
         self.resolver = NodeClassResolver(discovery, self.validator, clock)
-        self.finalizer = Finalizer(
+        self.finalizer = NodeClassFinalizer(
             profiles=self.profiles,
             templates=self.templates,
             resolver=self.resolver,

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from karpenter_core.api.conditions import Condition
 from karpenter_core.errors import AuthError, CloudProviderError
-from karpenter_provider_aws.node_class.findings import (
-    Part,
-    known_condition,
-    met,
+from karpenter_provider_aws.node_class.conditions import (
+    ResolutionPart,
+    condition_met,
+    condition_unmet,
+    current_condition,
     ready_condition,
     refusal_reason,
-    refused,
-    unasked,
-    unmet,
+    refused_condition,
+    unanswered_condition,
 )
-from tests.properties import tried
+from tests.properties import with_examples
 
 STATUS = st.sampled_from(["True", "False", "Unknown"])
 
@@ -34,7 +34,7 @@ def condition(condition_type, status, message="", generation=1):
 
 
 @given(st.lists(STATUS, max_size=6))
-@tried(100)
+@with_examples(100)
 def test_ready_is_what_the_worst_condition_is(found):
     """False before Unknown before True; those at fault are named, and no others."""
     conditions = [condition(f"Part{i}", status, f"m{i}") for i, status in enumerate(found)]
@@ -60,9 +60,11 @@ def test_ready_is_what_the_worst_condition_is(found):
 )
 def test_what_was_found_stands_while_aws_does_not_answer(old, stands):
     """If it was about the same spec."""
-    part = unasked("SubnetsReady", "spec.subnetSelectorTerms", CloudProviderError("no route"))
+    part = unanswered_condition(
+        "SubnetsReady", "spec.subnetSelectorTerms", CloudProviderError("no route")
+    )
 
-    known, is_news = known_condition(part, [old], generation=1)
+    known, is_news = current_condition(part, [old], generation=1)
 
     assert is_news is not stands
     assert (known == old) is stands
@@ -73,11 +75,13 @@ def test_what_was_found_stands_while_aws_does_not_answer(old, stands):
         )
 
 
-@pytest.mark.parametrize("part", [met("SubnetsReady"), unmet("SubnetsReady", "Gone", "x")])
+@pytest.mark.parametrize(
+    "part", [condition_met("SubnetsReady"), condition_unmet("SubnetsReady", "Gone", "x")]
+)
 def test_what_is_found_replaces_what_was(part):
     """In any case."""
     old = condition("SubnetsReady", "Unknown")
-    assert known_condition(part, [old], generation=1) == (part.condition, True)
+    assert current_condition(part, [old], generation=1) == (part.condition, True)
 
 
 class ClientError(Exception):
@@ -112,10 +116,10 @@ def test_a_reason_is_a_word_that_the_api_takes(error, reason):
 def test_no_message_is_longer_than_the_api_takes():
     """However much is missing."""
     text = "x" * 40_000
-    parts: list[Part] = [
-        met("A", text),
-        unmet("B", "Gone", text),
-        refused("C", "spec", CloudProviderError(text)),
+    parts: list[ResolutionPart] = [
+        condition_met("A", text),
+        condition_unmet("B", "Gone", text),
+        refused_condition("C", "spec", CloudProviderError(text)),
     ]
     for part in parts:
         assert len(part.condition.message) == 32_768

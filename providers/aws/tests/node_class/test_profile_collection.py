@@ -1,4 +1,4 @@
-"""Which profiles may go, over the simulated AWS (acceptance case 142)."""
+"""Tests the deletion of unused instance profiles (case 142)."""
 
 from __future__ import annotations
 

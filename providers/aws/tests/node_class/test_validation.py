@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.errors import BadInputError, CloudProviderError
-from karpenter_provider_aws.catalogue.catalogue import Situation
+from karpenter_provider_aws.catalogue.instance_types import CatalogueInputs
 from providers.aws.tests.catalogue.dump import NOW, World
 from providers.aws.tests.node_class.resolvers import (
     conditions,
@@ -371,10 +371,10 @@ class RealTypes:
         self.pools = (node_pool("every"),)
 
     def instance_types(self, node_class):
-        return self.world.catalogue.instance_types(node_class, Situation(now=NOW))
+        return self.world.catalogue.instance_types(node_class, CatalogueInputs(now=NOW))
 
-    def numbers_of(self, node_class):
-        return self.world.catalogue.numbers(node_class, Situation(now=NOW))
+    def sizing_of(self, node_class):
+        return self.world.catalogue.sizing(node_class, CatalogueInputs(now=NOW))
 
     def node_pools(self, _node_class):
         return self.pools

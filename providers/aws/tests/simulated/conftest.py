@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from karpenter_provider_aws.sdk import Clients
+from karpenter_provider_aws.sdk import CloudClients
 from karpenter_simulated_aws.cloud import SimulatedAws
 
 TEMPLATE = "karpenter.k8s.aws/nodes"
@@ -52,7 +52,7 @@ class Launch:
     """Makes templates and fleets."""
 
     aws: SimulatedAws
-    clients: Clients
+    clients: CloudClients
 
     def image(self, *, variant="standard", architecture="x86_64"):
         name = f"/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/{architecture}/{variant}"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import BotoCoreError
 
-from karpenter_simulated_aws.capacity import Pool
+from karpenter_simulated_aws.capacity import InstancePool
 
 A, B = "us-east-1a", "us-east-1b"
 
@@ -15,9 +15,9 @@ A, B = "us-east-1a", "us-east-1b"
 @pytest.fixture
 def impatient(aws):
     """Clients that ask once."""
-    from karpenter_provider_aws.sdk import Clients, Limits
+    from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 
-    made = Clients(region=aws.account.region, limits=Limits(read_seconds=20, attempts=1))
+    made = CloudClients(region=aws.account.region, limits=ClientLimits(read_seconds=20, attempts=1))
     yield made
     made.close()
 
@@ -60,7 +60,7 @@ def test_some_instances_of_a_fleet_are_described_later_than_others(aws, clients,
     ["VcpuLimitExceeded", "InsufficientInstanceCapacity", "MaxSpotInstanceCountExceeded"],
 )
 def test_a_limit_holds_for_all_pools_of_a_pattern_together(aws, launch, code):
-    aws.capacity.limit(Pool(zone=A), 3, code=code)
+    aws.capacity.limit(InstancePool(zone=A), 3, code=code)
 
     first = launch.fleet("m5.large", "c5.large", count=4, zones=[A])
     elsewhere = launch.fleet("m5.large", zones=[B])
@@ -73,7 +73,7 @@ def test_a_limit_holds_for_all_pools_of_a_pattern_together(aws, launch, code):
 
 
 def test_a_limit_of_one_type_leaves_the_others(aws, launch):
-    aws.capacity.limit(Pool(instance_type="m5.large"), 0, code="VcpuLimitExceeded")
+    aws.capacity.limit(InstancePool(instance_type="m5.large"), 0, code="VcpuLimitExceeded")
 
     fleet = launch.fleet("m5.large", "m5.xlarge", zones=[A])
 

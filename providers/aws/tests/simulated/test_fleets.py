@@ -52,9 +52,9 @@ def test_a_pool_that_is_sold_out_is_an_error_beside_the_next_choice(aws, launch)
 
 
 def test_a_fleet_takes_what_is_left_and_goes_on_to_the_next_pool(aws, launch):
-    from karpenter_simulated_aws.capacity import Pool
+    from karpenter_simulated_aws.capacity import InstancePool
 
-    aws.capacity.stock(Pool(capacity_type="on-demand", instance_type="m5.large"), 2)
+    aws.capacity.stock(InstancePool(capacity_type="on-demand", instance_type="m5.large"), 2)
 
     fleet = launch.fleet("m5.large", count=5)
 
@@ -63,9 +63,9 @@ def test_a_fleet_takes_what_is_left_and_goes_on_to_the_next_pool(aws, launch):
 
 
 def test_what_ends_goes_back_into_stock(aws, launch):
-    from karpenter_simulated_aws.capacity import Pool
+    from karpenter_simulated_aws.capacity import InstancePool
 
-    aws.capacity.stock(Pool(instance_type="m5.large", zone=A), 1)
+    aws.capacity.stock(InstancePool(instance_type="m5.large", zone=A), 1)
     first = launch.fleet("m5.large", zones=[A])
     assert launch.fleet("m5.large", zones=[A]).ids == []
 
@@ -301,10 +301,10 @@ def test_more_launch_templates_or_choices_than_a_fleet_takes_are_refused(clients
 def test_fleets_at_the_same_time_never_get_more_than_there_is(aws, launch):
     from concurrent.futures import ThreadPoolExecutor
 
-    from karpenter_simulated_aws.capacity import Pool
+    from karpenter_simulated_aws.capacity import InstancePool
 
     launch.template()
-    aws.capacity.stock(Pool(instance_type="m5.large", zone=A), 25)
+    aws.capacity.stock(InstancePool(instance_type="m5.large", zone=A), 25)
     with ThreadPoolExecutor(8) as threads:
         fleets = list(threads.map(lambda _: launch.fleet("m5.large", zones=[A]), range(40)))
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from karpenter_simulated_aws.instances import State
+from karpenter_simulated_aws.instances import SimulatedInstanceState
 
 
 def _states(launch, *ids):
@@ -180,7 +180,7 @@ def test_health_rebalance_and_reservation_events_have_their_own_shapes(aws, laun
     instance = aws.instance(instance_id)
     aws.messages.rebalance(instance)
     aws.messages.reservation_interruption(instance)
-    aws.messages.state_change(instance, State.STOPPING)
+    aws.messages.state_change(instance, SimulatedInstanceState.STOPPING)
     aws.messages.scheduled_change([instance], starts_at=datetime(2026, 1, 1, tzinfo=UTC))
     messages = {each["detail-type"]: each for each in _messages(aws, clients)}
 

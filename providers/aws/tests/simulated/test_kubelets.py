@@ -9,7 +9,7 @@ import pytest
 from karpenter_core.api.nodeclaim import TaintSpec
 from karpenter_core.api.quantities import parse_quantity
 from karpenter_provider_aws.api.families import AmiFamily
-from karpenter_provider_aws.families.bootstrap import UNREGISTERED, Bootstrap
+from karpenter_provider_aws.families.bootstrap import UNREGISTERED, BootstrapInput
 from karpenter_provider_aws.families.family import user_data
 from karpenter_simulated_aws.user_data import BootError, read_user_data
 
@@ -19,7 +19,7 @@ IMAGES = {
     AmiFamily.BOTTLEROCKET: "bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-0f1e2d3c",
     AmiFamily.WINDOWS2022: "Windows_Server-2022-English-Core-EKS_Optimized-1.34-2026.06.08",
 }
-WANTED = Bootstrap(
+WANTED = BootstrapInput(
     cluster_name="test",
     cluster_endpoint="https://example.eks.amazonaws.com",
     ca_bundle="Y2VydGlmaWNhdGU=",

@@ -1,4 +1,4 @@
-"""What a region has: types, prices, networks, images, parameters, profiles, the cluster, its zones."""
+"""Tests the resources of a region in the simulated AWS."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What goes wrong in the simulated AWS on demand, and what its log says of it."""
+"""Tests faults of the simulated AWS, and its log."""
 
 from __future__ import annotations
 
 import pytest
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError  # noqa: A004
 
-from karpenter_core.provider.kit.simulated.rates import Rate
-from karpenter_provider_aws.sdk import Clients, Limits
+from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 from karpenter_simulated_aws.throttling import AWS_RATES
 
 
@@ -77,7 +77,7 @@ def test_a_lost_reply_is_of_a_call_that_was_carried_out(aws, clients):
 
 
 def test_a_silent_cloud_lets_the_caller_wait_for_its_own_limit(aws, clients):
-    impatient = Clients(limits=Limits(read_seconds=0.2, attempts=1))
+    impatient = CloudClients(limits=ClientLimits(read_seconds=0.2, attempts=1))
     with aws.fall_silent("DescribeSubnets"), pytest.raises(HTTPClientError):
         impatient.ec2.describe_subnets()
     impatient.close()
@@ -86,14 +86,14 @@ def test_a_silent_cloud_lets_the_caller_wait_for_its_own_limit(aws, clients):
 
 
 def test_calls_are_throttled_by_buckets_that_fill_again(aws, clients, code):
-    aws.throttling.set({"ec2:DescribeSubnets": Rate(bucket=2, refill=0)})
+    aws.throttling.set({"ec2:DescribeSubnets": CallRate(bucket=2, refill=0)})
     for _ in range(2):
         clients.ec2_without_retries.describe_subnets()
 
     assert code(clients.ec2_without_retries.describe_subnets) == "RequestLimitExceeded"
     assert clients.ec2_without_retries.describe_security_groups()["SecurityGroups"]
 
-    aws.throttling.set({"ec2:DescribeSubnets": Rate(bucket=2, refill=1)})
+    aws.throttling.set({"ec2:DescribeSubnets": CallRate(bucket=2, refill=1)})
     for _ in range(2):
         clients.ec2_without_retries.describe_subnets()
     aws.time.advance(2)
@@ -103,7 +103,7 @@ def test_calls_are_throttled_by_buckets_that_fill_again(aws, clients, code):
 
 def test_terminations_take_a_token_for_each_instance(aws, launch, clients, code):
     ids = launch.fleet("m5.large", count=3).ids
-    aws.throttling.set({"ec2:TerminateInstances#instances": Rate(bucket=2, refill=0)})
+    aws.throttling.set({"ec2:TerminateInstances#instances": CallRate(bucket=2, refill=0)})
     once = clients.ec2_without_retries
 
     assert code(once.terminate_instances, InstanceIds=ids) == "RequestLimitExceeded"
@@ -111,7 +111,7 @@ def test_terminations_take_a_token_for_each_instance(aws, launch, clients, code)
 
 
 def test_each_action_of_a_pattern_has_a_bucket_of_its_own(aws, clients, code):
-    aws.throttling.set({**AWS_RATES, "ec2:Describe*": Rate(bucket=3, refill=0)})
+    aws.throttling.set({**AWS_RATES, "ec2:Describe*": CallRate(bucket=3, refill=0)})
     for _ in range(3):
         clients.ec2_without_retries.describe_subnets()
 

@@ -1,0 +1,111 @@
+"""Makes a scheduling problem of objects, by the code that serves a live cluster.
+
+Objects are folded into the state as if a watch had shown them, catalogues come from the providers.
+Where the objects are from, files or a cluster, makes no difference from here on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from karpenter_core.api.records import TopologySpread
+    from karpenter_core.cli.catalogues import CatalogueSource
+    from karpenter_core.provider.contract import LabelClasses
+    from karpenter_core.scheduling.problem import SolveOptions
+    from karpenter_core.state.events import StateObject
+    from karpenter_core.state.provisioning_input import ProblemSettings, ProvisioningInput
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["ClusterInput", "LocatedObject", "build_cluster"]
+
+
+class LocatedObject(NamedTuple):
+    """An object, and where it was read, for messages."""
+
+    where: str
+    found: StateObject
+    is_implied: bool = False
+    """Nobody wrote it: a cluster would have made it of what somebody wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ClusterInput:
+    """What is to be solved, and how.
+
+    Has no `repr`: asyncio writes down the result of a task more than once, and this one is large.
+    """
+
+    input: ProvisioningInput
+    snapshot: Snapshot
+    options: SolveOptions
+    now: datetime
+    problem_settings: ProblemSettings
+    unusable_pools: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Pools that nothing is bought from now, and why."""
+    notes: tuple[str, ...] = ()
+    """What was left out or taken for granted; people should know, programs need not."""
+
+
+async def build_cluster(
+    objects: Sequence[LocatedObject],
+    catalogue_source: CatalogueSource,
+    *,
+    now: datetime,
+    options: SolveOptions,
+    labels: LabelClasses,
+    default_spread: tuple[TopologySpread, ...] = (),
+    is_lenient: bool = False,
+    notes: Sequence[str] = (),
+) -> ClusterInput:
+    """Ask what may be bought, and state the problem.
+
+    A lenient reading goes on without the pools whose catalogue cannot be had.
+
+    Raises:
+        BadInputError: a pool refers to a NodeClass that nobody can make anything of.
+        CloudProviderError: a provider cannot say what it sells.
+    """
+    from karpenter_core.api.labels import ALIASES
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.cli.plan_notes import plan_notes, unusable_pools
+    from karpenter_core.state.builder import StateBuilder
+    from karpenter_core.state.events import CataloguePublished, InformersSynced, ObjectObserved
+    from karpenter_core.state.pod_volumes import UnsupportedVolumes
+    from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
+
+    pools = [
+        (placed.where, placed.found) for placed in objects if isinstance(placed.found, NodePool)
+    ]
+    classes = [placed.found for placed in objects if isinstance(placed.found, NodeClass)]
+    catalogues, problems = await catalogue_source.catalogues(pools, classes, is_lenient=is_lenient)
+    builder = StateBuilder(catalogue_source.owners(pool for _, pool in pools))
+    for placed in objects:
+        builder.apply_event(ObjectObserved(placed.found))
+    for pool, catalogue in sorted(catalogues.items()):
+        builder.apply_event(CataloguePublished(pool, catalogue))
+    builder.apply_event(InformersSynced())
+    snapshot = builder.snapshot()
+    problem_settings = ProblemSettings(
+        well_known=labels.well_known,
+        aliases={**ALIASES, **labels.aliases},
+        default_spread=default_spread,
+        unsupported_volumes=UnsupportedVolumes(
+            topology_keys=labels.unsupported_topology_keys,
+            provisioners=labels.unsupported_provisioners,
+        ),
+    )
+    return ClusterInput(
+        input=build_provisioning_input(snapshot, now=now, problem_settings=problem_settings),
+        snapshot=snapshot,
+        options=options,
+        now=now,
+        problem_settings=problem_settings,
+        unusable_pools=unusable_pools(snapshot, problems),
+        notes=(*notes, *plan_notes(snapshot)),
+    )

@@ -1,0 +1,185 @@
+"""Lists once every kind of a live cluster that scheduling reads.
+
+Only GET is ever sent, and no watch: a role that may list is enough. Files lie over what the
+cluster holds, as if somebody had applied them; so a change can be looked at before it is made.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn, final
+
+from karpenter_core.cli.cluster_input import LocatedObject
+from karpenter_core.errors import ApiError, FencedError, GoneError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.kube.api import ClusterApis
+    from karpenter_core.kube.resources import ResourceKind
+    from karpenter_core.kube.transport import ApiRequest, ApiResponse, Transport
+    from karpenter_core.kube.wire.codecs import Codec, Codecs
+    from karpenter_core.operator.settings import Settings
+    from karpenter_core.state.events import StateObject
+
+__all__ = ["ClusterListing", "connected", "list_cluster", "overlay_objects"]
+
+CLUSTER: Final = "the cluster"
+"""Where objects are from that no file holds, for messages."""
+
+_FORBIDDEN: Final = 403
+_NEEDED: Final = frozenset({"Pod", "Node", "NodePool", "NodeClaim"})
+"""Without these a plan would be wrong; what else may not be read is left out, with a note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClusterListing:
+    """What a cluster holds, and what could not be read of it."""
+
+    objects: tuple[StateObject, ...]
+    notes: tuple[str, ...]
+
+
+@asynccontextmanager
+async def connected(
+    settings: Settings, clock: Clock, *, node_class_groups: frozenset[str]
+) -> AsyncGenerator[ClusterApis]:
+    """Open the cluster, or the two clusters, that the settings name; nothing can be written there.
+
+    Raises:
+        SettingsError: no cluster is found, or a kubeconfig cannot be used.
+    """
+    from karpenter_core.kube.api import ClusterApis, KubeApi
+    from karpenter_core.kube.client import connect
+
+    transports: list[Transport] = []
+    try:
+        transports.append(
+            await connect(
+                kubeconfig=settings.kubeconfig or None,
+                context=settings.context or None,
+                clock=clock,
+            )
+        )
+        if settings.workload_kubeconfig:
+            transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
+        apis = [KubeApi(_ReadOnlyTransport(transport), clock=clock) for transport in transports]
+        yield ClusterApis(*apis, node_class_groups=node_class_groups)
+    finally:
+        for transport in transports:
+            await transport.close()
+
+
+@final
+class _ReadOnlyTransport:
+    """A way to an API server on which nothing but questions passes."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport: Final = transport
+
+    async def request(self, request: ApiRequest) -> ApiResponse:
+        if request.method != "GET" or "watch" in request.query:
+            _refuse(request)
+        return await self._transport.request(request)
+
+    def stream(
+        self, request: ApiRequest
+    ) -> AbstractAsyncContextManager[tuple[ApiResponse, AsyncIterator[bytes]]]:
+        _refuse(request)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def _refuse(request: ApiRequest) -> NoReturn:
+    raise FencedError(f"planning only reads: {request.method} {request.path}")
+
+
+# -- listing ---------------------------------------------------------------------------------------
+
+
+async def list_cluster(apis: ClusterApis, codecs: Codecs) -> ClusterListing:
+    """List every kind that scheduling reads.
+
+    Raises:
+        ApiError: pods, nodes, NodePools or NodeClaims cannot be listed.
+    """
+    objects: list[StateObject] = []
+    notes: list[str] = []
+    for kind in codecs.kinds:
+        try:
+            found, broken = await _list_kind(apis, kind, codecs.for_kind(kind))
+        except NotFoundError:
+            if kind.kind in _NEEDED:
+                notes.append(f"the cluster does not know {kind.plural} ({kind.api_version})")
+            continue
+        except ApiError as error:
+            if error.status != _FORBIDDEN or kind.kind in _NEEDED:
+                raise
+            notes.append(f"{error}; planned as if there were none")
+            continue
+        objects += found
+        notes += (f"left out: {text}" for text in broken)
+    return ClusterListing(objects=tuple(objects), notes=tuple(notes))
+
+
+async def _list_kind(
+    apis: ClusterApis, kind: ResourceKind, codec: Codec
+) -> tuple[list[StateObject], list[str]]:
+    """List one kind page by page; once more from the start when a page has expired."""
+    try:
+        return await _list_pages(apis, kind, codec)
+    except GoneError:
+        return await _list_pages(apis, kind, codec)
+
+
+async def _list_pages(
+    apis: ClusterApis, kind: ResourceKind, codec: Codec
+) -> tuple[list[StateObject], list[str]]:
+    objects: list[StateObject] = []
+    broken: list[str] = []
+    async for body in apis.api_for(kind).list_pages(kind):
+        page = codec.decode_list(body)
+        objects += page.objects
+        broken += (str(invalid) for invalid in page.invalid)
+    return objects, broken
+
+
+# -- what if ---------------------------------------------------------------------------------------
+
+
+def overlay_objects(
+    objects: Iterable[StateObject], additions: Sequence[LocatedObject]
+) -> list[LocatedObject]:
+    """Return the cluster's objects with those of files in place of, or beside, them.
+
+    An object of a file takes over the UID of the one it replaces: what belongs to it still does.
+    What nobody wrote (a namespace, say) gives way to what is really there.
+    """
+    placed = {_identity(found): LocatedObject(CLUSTER, found) for found in objects}
+    for addition in additions:
+        identity = _identity(addition.found)
+        before = placed.get(identity)
+        if before is None:
+            placed[identity] = addition
+        elif not addition.is_implied:
+            placed[identity] = addition._replace(found=_with_uid(addition.found, before.found.uid))
+    return list(placed.values())
+
+
+def _identity(found: StateObject) -> tuple[str, str, str]:
+    return type(found).__name__, str(getattr(found, "namespace", "")), found.name
+
+
+def _with_uid(found: StateObject, uid: str) -> StateObject:
+    import msgspec
+
+    from karpenter_core.api.base import KubernetesObject
+
+    if isinstance(found, KubernetesObject):
+        metadata = found.metadata.model_copy(update={"uid": uid})
+        return found.model_copy(update={"metadata": metadata})
+    return msgspec.structs.replace(found, uid=uid)

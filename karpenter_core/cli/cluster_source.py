@@ -1,0 +1,272 @@
+"""Reads a command's cluster from files, a live cluster, or files laid over one.
+
+What `karpenter plan` and `karpenter explain` have in common: their options, and the way from these
+to the cluster that is planned for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from karpenter_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from karpenter_core.api.records import TopologySpread
+    from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.operator.settings import Settings
+    from karpenter_core.provider.host.manager import Plugins
+    from karpenter_core.scheduling.problem import SolveOptions
+
+__all__ = [
+    "ClusterSource",
+    "CommandInput",
+    "Context",
+    "DefaultSpread",
+    "Files",
+    "IgnorePreferences",
+    "InstanceTypesFile",
+    "Kubeconfig",
+    "Output",
+    "PackingMode",
+    "help_of",
+]
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILE",
+        help="YAML or JSON files with Kubernetes objects, folders of such files, or - for the "
+        "standard input.",
+        show_default=False,
+    ),
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(help="Kubeconfig of the cluster; as for `karpenter run` if left out."),
+]
+Context = Annotated[
+    str | None, typer.Option(help="Context within the kubeconfig; its current one if left out.")
+]
+InstanceTypesFile = Annotated[
+    Path | None,
+    typer.Option(help="Catalogue of instance types (JSON) in place of the providers' own."),
+]
+IgnorePreferences = Annotated[
+    bool, typer.Option("--ignore-preferences", help="Do not try preferences of pods.")
+]
+DefaultSpread = Annotated[
+    str | None,
+    typer.Option(help="Default topology spread, as for `karpenter run`.", show_default=False),
+]
+
+
+class Output(StrEnum):
+    """How results are shown."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class PackingMode(StrEnum):
+    """Values of `--packing`, as `scheduling.problem.Packing` has them."""
+
+    VALUE = "value"
+    FIRST_FIT = "first-fit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CommandInput:
+    """The cluster that is asked about, and without the files if they lie over a live one."""
+
+    cluster: ClusterInput
+    before: ClusterInput | None = None
+    is_live: bool = False
+    spot_to_spot: bool = False
+    """Whether consolidation replaces spot machines by others, as the settings say."""
+    is_paused: bool = False
+    """Whether the settings pause all disruption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSource:
+    """The options of a command that say what is planned for, and how."""
+
+    files: tuple[Path, ...] = ()
+    offline: bool = False
+    kubeconfig: Path | None = None
+    context: str | None = None
+    instance_types_file: Path | None = None
+    ignore_preferences: bool = False
+    packing: PackingMode | None = None
+    scheduler_config: str | None = None
+
+    async def read(self) -> CommandInput:
+        """Read what the options name.
+
+        Raises:
+            BadInputError: a file or an object in it cannot be used.
+            SettingsError: options that exclude each other, or no cluster is found.
+            ApiError: the cluster does not answer, or not to us.
+        """
+        _log_to_stderr()
+        if not self.offline:
+            return await self._read_live()
+        if self.kubeconfig is not None or self.context is not None:
+            raise SettingsError("--offline reads files only: leave out --kubeconfig and --context")
+        if not self.files:
+            raise SettingsError("--offline needs at least one FILE (- is the standard input)")
+        return CommandInput(cluster=await self._read_offline())
+
+    async def _read_offline(self) -> ClusterInput:
+        """Read files; settings are the defaults, so that nothing else has a say."""
+        from karpenter_core.cli.catalogues import (
+            CatalogueSource,
+            max_instance_types,
+            open_providers,
+        )
+        from karpenter_core.cli.cluster_input import build_cluster
+        from karpenter_core.cli.manifests import read_files
+        from karpenter_core.cli.object_reader import ObjectReader, latest_creation
+        from karpenter_core.operator.settings import Settings
+        from karpenter_core.provider.host.manager import load_plugins
+
+        spread = self._default_spread(Settings())
+        manifests = read_files(self.files)
+        opening = open_providers(
+            load_plugins(),
+            settings=Settings(cluster_name="offline"),  # no machine is looked for under this name
+            instance_types_file=self.instance_types_file,
+        )
+        async with opening as providers:
+            labels = providers.label_classes()
+            reader = ObjectReader(
+                providers.node_class_models(), labels, with_selectors=bool(spread)
+            )
+            objects = reader.read_all(manifests.entries)
+            return await build_cluster(
+                objects,
+                CatalogueSource(providers, with_file=self.instance_types_file is not None),
+                now=latest_creation(manifests.entries),
+                options=self._options(Settings(), max_instance_types(providers)),
+                labels=labels,
+                default_spread=spread,
+                notes=(*manifests.notes, *reader.notes()),
+            )
+
+    async def _read_live(self) -> CommandInput:
+        """Read the cluster; settings are those that `karpenter run` would find around it."""
+        from karpenter_core.cli.catalogues import (
+            CatalogueSource,
+            max_instance_types,
+            open_providers,
+        )
+        from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
+        from karpenter_core.cli.cluster_listing import (
+            CLUSTER,
+            connected,
+            list_cluster,
+            overlay_objects,
+        )
+        from karpenter_core.cli.manifests import read_files
+        from karpenter_core.cli.object_reader import ObjectReader
+        from karpenter_core.operator.clock import SystemClock
+
+        manifests = read_files(self.files)
+        plugins, settings = self._plugins_and_settings()
+        spread = self._default_spread(settings)
+        clock = SystemClock()
+        opening = open_providers(
+            plugins, settings=settings, instance_types_file=self.instance_types_file
+        )
+        async with opening as providers:
+            labels, models = providers.label_classes(), providers.node_class_models()
+            reader = ObjectReader(models, labels, with_selectors=bool(spread))
+            additions = reader.read_all(manifests.entries)
+            groups = frozenset(group for group, _ in models)
+            async with connected(settings, clock, node_class_groups=groups) as apis:
+                listing = await list_cluster(apis, reader.codecs)
+
+            async def build(objects: list[LocatedObject], *notes: str) -> ClusterInput:
+                return await build_cluster(
+                    objects,
+                    CatalogueSource(providers, with_file=self.instance_types_file is not None),
+                    now=clock.now(),
+                    options=self._options(settings, max_instance_types(providers)),
+                    labels=labels,
+                    default_spread=spread,
+                    is_lenient=True,
+                    notes=(*listing.notes, *notes),
+                )
+
+            plain = await build([LocatedObject(CLUSTER, found) for found in listing.objects])
+            command_input = CommandInput(
+                cluster=plain,
+                is_live=True,
+                spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
+                is_paused=settings.pause_disruption,
+            )
+            if not self.files:
+                return command_input
+            changed = await build(
+                overlay_objects(listing.objects, additions), *manifests.notes, *reader.notes()
+            )
+            return replace(command_input, cluster=changed, before=plain)
+
+    def _plugins_and_settings(self) -> tuple[Plugins, Settings]:
+        from karpenter_core.operator.settings_loader import load_settings, selected_plugins
+        from karpenter_core.provider.host.manager import load_plugins
+
+        plugins = load_plugins(selected=selected_plugins((), os.environ))
+        specs = [spec for specs in plugins.settings().values() for spec in specs]
+        settings = load_settings((), os.environ, plugin_options=specs)
+        if self.kubeconfig is not None:
+            settings = replace(settings, kubeconfig=str(self.kubeconfig))
+        if self.context is not None:
+            settings = replace(settings, context=self.context)
+        return plugins, settings
+
+    def _default_spread(self, settings: Settings) -> tuple[TopologySpread, ...]:
+        """Return the spread of pods without any; the command's option wins over the settings."""
+        from karpenter_core.operator.scheduler_config import parse_scheduler_config
+
+        if self.scheduler_config is None:
+            return settings.scheduler_config
+        return parse_scheduler_config(self.scheduler_config)
+
+    def _options(self, settings: Settings, max_instance_types: int) -> SolveOptions:
+        """Return how to solve; options of the command win over settings."""
+        from karpenter_core.operator.wiring import solve_options
+        from karpenter_core.scheduling.problem import PackingPolicy, PreferencePolicy
+
+        options = solve_options(settings, max_instance_types=max_instance_types)
+        if self.ignore_preferences:
+            options = replace(options, preferences=PreferencePolicy.IGNORE)
+        if self.packing is not None:
+            options = replace(options, packing=PackingPolicy(self.packing.value))
+        return options
+
+
+def help_of(command: Callable[..., None]) -> str:
+    """Return a command's docstring with each paragraph on one line, to be wrapped when shown."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _log_to_stderr() -> None:
+    """Keep what providers log away from results."""
+    import structlog
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )

@@ -1,0 +1,174 @@
+"""The story of a cloud: spread over zones, sold out, interrupted, given a newer image, and left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.cli.demo.demo_scenario import DemoStep
+from karpenter_core.cli.demo.processes import DemoFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics
+    from karpenter_core.cli.demo.demo_cluster import DemoCluster
+    from karpenter_core.clock import Clock
+    from karpenter_core.errors import OfferingKey
+    from karpenter_core.provider.kit.demo_cloud import DemoCloud
+
+__all__ = ["BUDGET", "CAPACITY_TYPES", "CloudScenario"]
+
+BUDGET: Final = 2
+"""Nodes that may be disrupted at once."""
+CAPACITY_TYPES: Final = (SPOT, ON_DEMAND)
+_FEW: Final = 50
+_MANY: Final = 75
+
+
+class CloudScenario:
+    """What happens in a cloud, and what must come of it."""
+
+    def __init__(
+        self,
+        cloud: DemoCloud,
+        demo_cluster: DemoCluster,
+        cluster_statistics: ClusterStatistics,
+        clock: Clock,
+    ) -> None:
+        self._cloud: Final = cloud
+        self._demo_cluster: Final = demo_cluster
+        self._cluster_statistics: Final = cluster_statistics
+        self._clock: Final = clock
+        self._purchases_before = 0
+        self._interrupted = ""
+        self._deadline: datetime | None = None
+        self._old = frozenset[str]()
+
+    def steps(self) -> Sequence[DemoStep]:
+        """Return its acts."""
+        return [
+            DemoStep(
+                title=f"scale nginx to {_FEW}, spread over zones",
+                replicas=_FEW,
+                begin=lambda: self._demo_cluster.scale(_FEW),
+                is_done=lambda: self._cluster_statistics.is_settled_at(_FEW),
+                report=self._report_zones,
+            ),
+            DemoStep(
+                title=f"sell that out, scale nginx to {_MANY}",
+                replicas=_MANY,
+                begin=self._sell_out,
+                is_done=lambda: self._cluster_statistics.is_settled_at(_MANY),
+                report=self._report_launch_calls,
+            ),
+            DemoStep(
+                title="interrupt a spot instance",
+                replicas=_MANY,
+                begin=self._interrupt,
+                is_done=self._has_left,
+                report=self._report_interruption,
+            ),
+            DemoStep(
+                title=f"a newer image, budget: {BUDGET} nodes",
+                replicas=_MANY,
+                begin=self._change_image,
+                is_done=self._has_new_image,
+                report=self._report_new_image,
+            ),
+            DemoStep(
+                title="delete everything",
+                replicas=0,
+                begin=self._demo_cluster.retire,
+                is_done=self._is_empty,
+                report=lambda: ["the cloud's own dump: nothing of this cluster is left"],
+            ),
+        ]
+
+    # -- zones ---------------------------------------------------------------------------------
+
+    def _report_zones(self) -> Sequence[str]:
+        zones = self._cluster_statistics.running_by_zone
+        if max(zones.values()) - min(zones.values()) > 1:
+            raise DemoFailedError(f"pods are not spread evenly: {dict(zones)}")
+        return [", ".join(f"{count} pods in {zone}" for zone, count in zones.items())]
+
+    # -- stock ---------------------------------------------------------------------------------
+
+    async def _sell_out(self) -> None:
+        self._purchases_before = len(self._cloud.launch_calls())
+        for offering in {instance.offering for instance in self._cloud.instances().values()}:
+            self._cloud.sell_out(offering)
+        await self._demo_cluster.scale(_MANY)
+
+    def _report_launch_calls(self) -> Sequence[str]:
+        new = self._cloud.launch_calls()[self._purchases_before :]
+        if not any(purchase.sold_out and purchase.bought for purchase in new):
+            raise DemoFailedError("no call met a sold-out offering and bought the next one")
+        return [
+            f"{purchase.action}: "
+            + "".join(f"{_shown(offering)} sold out, " for offering in purchase.sold_out)
+            + "bought "
+            + ", ".join(f"{count} x {_shown(key)}" for key, count in purchase.bought.items())
+            for purchase in new
+            if purchase.bought
+        ]
+
+    # -- interruption --------------------------------------------------------------------------
+
+    async def _interrupt(self) -> None:
+        spot = sorted(
+            provider_id
+            for provider_id, instance in self._cloud.instances().items()
+            if instance.offering.capacity_type == SPOT
+        )
+        if not spot:
+            raise DemoFailedError("there is no spot instance to interrupt")
+        self._interrupted = spot[0]
+        self._deadline = self._cloud.interrupt(self._interrupted)
+
+    def _has_left(self) -> bool:
+        return (
+            self._interrupted not in self._cloud.instances()
+            and self._interrupted not in self._cluster_statistics.provider_ids
+            and self._cluster_statistics.is_settled_at(_MANY)
+        )
+
+    def _report_interruption(self) -> Sequence[str]:
+        if self._deadline is None:
+            raise DemoFailedError("nothing was interrupted")
+        left = (self._deadline - self._clock.now()).total_seconds()
+        if left <= 0:
+            raise DemoFailedError(f"{self._interrupted} was not drained before it was taken")
+        return [f"{self._interrupted}: drained and replaced {left:.0f} s before its deadline"]
+
+    # -- images --------------------------------------------------------------------------------
+
+    async def _change_image(self) -> None:
+        self._old = frozenset(self._cloud.instances())
+        self._cluster_statistics.most_leaving = 0
+        await self._demo_cluster.change_node_class(dict(self._cloud.newer_image))
+
+    def _has_new_image(self) -> bool:
+        return (
+            self._old.isdisjoint(self._cloud.instances())
+            and self._old.isdisjoint(self._cluster_statistics.provider_ids)
+            and self._cluster_statistics.is_settled_at(_MANY)
+        )
+
+    def _report_new_image(self) -> Sequence[str]:
+        most = self._cluster_statistics.most_leaving
+        if most > BUDGET:
+            raise DemoFailedError(f"{most} nodes were disrupted at once, {BUDGET} may be")
+        images = sorted({instance.image for instance in self._cloud.instances().values()})
+        return [f"{len(self._old)} nodes replaced, {most} at once at most; image {images[0]}"]
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _is_empty(self) -> bool:
+        return self._cluster_statistics.is_settled_at(0) and not self._cloud.list_resources()
+
+
+def _shown(offering: OfferingKey) -> str:
+    return f"{offering.instance_type} {offering.zone} {offering.capacity_type}"

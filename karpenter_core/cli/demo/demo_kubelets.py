@@ -1,0 +1,103 @@
+"""Registers instances of the demo's simulated cloud as Nodes of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from karpenter_core.errors import ApiError, ConflictError, NotFoundError, SettingsError
+from karpenter_core.provider.markers import PROJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from karpenter_core.kube.api import KubeApi
+    from karpenter_core.provider.kit.demo_cloud import DemoCloud
+
+__all__ = ["GROUP", "SELF_SIMULATED", "DemoKubelets", "find_simulated_cloud"]
+
+GROUP: Final = "karpenter.simulations"
+SELF_SIMULATED: Final = "kwok"
+"""The provider whose machines only pretend, and which needs no cloud."""
+
+_POLL_SECONDS: Final = 0.25
+_FAKE: Final = {"kwok.x-k8s.io/node": "fake"}
+"""On a real control plane, kwok runs what is bound to nodes with this annotation."""
+
+
+def find_simulated_cloud(provider: str) -> AbstractContextManager[DemoCloud]:
+    """Return the simulated cloud of a provider, which its context starts and ends.
+
+    Raises:
+        SettingsError: the provider has none, or lacks what that needs.
+    """
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if provider not in found:
+        names = ", ".join(sorted({SELF_SIMULATED, *found}))
+        if entry_points(group=PROJECT, name=provider):
+            raise SettingsError(
+                f"--provider {provider}: its simulated cloud is not installed; install "
+                f"karpenter-provider-{provider}[demo], or choose one of: {names}"
+            )
+        raise SettingsError(
+            f"--provider {provider}: there is no simulated cloud of that name; there are: {names}"
+        )
+    try:
+        return found[provider].load()()
+    except ImportError as error:
+        raise SettingsError(
+            f"--provider {provider}: the simulated cloud needs more than the provider does "
+            f"({error}); install karpenter-provider-{provider}[demo]"
+        ) from error
+
+
+class DemoKubelets:
+    """Lets machines join the cluster, and takes Nodes away whose machine is gone.
+
+    The first is what kubelets do, the second what the cloud's controller manager does.
+    """
+
+    def __init__(self, cloud: DemoCloud, api: KubeApi) -> None:
+        self._cloud: Final = cloud
+        self._api: Final = api
+        self._names: Final[dict[str, str]] = {}
+        """Of the Nodes that were registered, by provider id."""
+
+    async def run(self) -> None:
+        """Follow the cloud until cancelled."""
+        while True:
+            # A cluster that does not answer for a moment is asked again.
+            with contextlib.suppress(ApiError):
+                await self._follow()
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _follow(self) -> None:
+        booted = await asyncio.to_thread(self._cloud.nodes)
+        for provider_id, manifest in booted.items():
+            if provider_id not in self._names:
+                await self._register(provider_id, manifest)
+        living = await asyncio.to_thread(self._cloud.instances)
+        for provider_id in self._names.keys() - living.keys():
+            await self._remove(provider_id)
+
+    async def _register(self, provider_id: str, manifest: Mapping[str, object]) -> None:
+        from karpenter_core.kube.resources import NODES
+
+        metadata = cast("Mapping[str, Any]", manifest["metadata"])
+        annotations = {**metadata.get("annotations", {}), **_FAKE}
+        node = {**manifest, "metadata": {**metadata, "annotations": annotations}}
+        try:
+            await self._api.create(NODES, node)
+        except ConflictError:
+            return  # the last machine of that name is still on its way out
+        self._names[provider_id] = metadata["name"]
+
+    async def _remove(self, provider_id: str) -> None:
+        from karpenter_core.kube.resources import NODES
+
+        with contextlib.suppress(NotFoundError):
+            await self._api.delete(NODES, self._names[provider_id])
+        del self._names[provider_id]

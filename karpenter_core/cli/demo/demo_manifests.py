@@ -1,0 +1,139 @@
+"""Builds the manifests that the demo applies to a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from karpenter_core.api.labels import API_VERSION, CAPACITY_TYPE, NODE_POOL, ON_DEMAND, ZONE
+from karpenter_core.errors import PluginError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.nodeclass import NodeClass
+
+__all__ = ["DEPLOYMENT", "NAME", "DemoManifests", "find_node_class"]
+
+NAME: Final = "karpenter-demo"
+"""Of the namespace, the NodePool, the NodeClass, the taint and the lease: all that is ours."""
+
+DEPLOYMENT: Final = "nginx"
+
+
+def find_node_class(provider: str) -> type[NodeClass]:
+    """Return the default NodeClass of a provider.
+
+    Raises:
+        SettingsError: that provider is not installed.
+    """
+    from karpenter_core.provider.host.manager import load_plugins
+
+    try:
+        return load_plugins(selected=[provider]).providers[provider].info.node_classes[0]
+    except (PluginError, LookupError) as error:
+        raise SettingsError(
+            f"the demo needs the provider {provider} (karpenter-core[{provider}]): {error}"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoManifests:
+    """The objects of the demo.
+
+    The pool is tainted and the pods select it, so that on a cluster with other work neither takes
+    part in the other.
+    """
+
+    node_class: type[NodeClass]
+    node_class_spec: Mapping[str, object] = field(default_factory=dict[str, object])
+    capacity_types: tuple[str, ...] = (ON_DEMAND,)
+    instance_cpu: Mapping[str, object] = field(
+        default_factory=lambda: {"operator": "Gt", "values": ["7"]}
+    )
+    """How many CPUs machines are to have: operator and values of a requirement."""
+    budget: str = "100%"
+    """How many nodes may be disrupted at once."""
+    pod_cpu: str = "1"
+    is_spread: bool = False
+    """Whether the pods are spread evenly over zones."""
+
+    def namespace(self) -> dict[str, Any]:
+        """Return the namespace."""
+        return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAME}}
+
+    def node_class_manifest(self) -> dict[str, Any]:
+        """Return the NodeClass."""
+        resource = self.node_class.resource
+        return {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": NAME},
+            "spec": dict(self.node_class_spec),
+        }
+
+    def node_pool(self) -> dict[str, Any]:
+        """Return the NodePool: machines that hold several pods, gone as soon as they are empty."""
+        resource = self.node_class.resource
+        reference = {"group": resource.group, "kind": resource.kind, "name": NAME}
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "NodePool",
+            "metadata": {"name": NAME},
+            "spec": {
+                "template": {
+                    "spec": {
+                        "nodeClassRef": reference,
+                        "requirements": [
+                            {
+                                "key": CAPACITY_TYPE,
+                                "operator": "In",
+                                "values": list(self.capacity_types),
+                            },
+                            {"key": f"{resource.group}/instance-cpu", **self.instance_cpu},
+                        ],
+                        "taints": [{"key": NAME, "effect": "NoSchedule"}],
+                        "expireAfter": "Never",
+                    }
+                },
+                "disruption": {
+                    "consolidationPolicy": "WhenEmpty",
+                    "consolidateAfter": "0s",
+                    "budgets": [{"nodes": self.budget}],
+                },
+            },
+        }
+
+    def deployment(self) -> dict[str, Any]:
+        """Return the Deployment, without replicas at first."""
+        labels = {"app": DEPLOYMENT}
+        container = {
+            "name": DEPLOYMENT,
+            "image": "nginx",
+            "resources": {"requests": {"cpu": self.pod_cpu, "memory": "1Gi"}},
+        }
+        pod: dict[str, Any] = {
+            "nodeSelector": {NODE_POOL: NAME},
+            "tolerations": [{"key": NAME, "operator": "Exists"}],
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+        }
+        if self.is_spread:
+            pod["topologySpreadConstraints"] = [
+                {
+                    "topologyKey": ZONE,
+                    "maxSkew": 1,
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": labels},
+                }
+            ]
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": DEPLOYMENT, "namespace": NAME},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+        }

@@ -1,0 +1,331 @@
+"""Completes objects from files as an API server and its controllers would.
+
+Who writes a pod by hand leaves out what a cluster fills in: its status, the ports of a host
+network, the claim of an ephemeral volume, the label of its namespace. What is written stays; only
+gaps are filled, and always in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from karpenter_core.cli.manifests import BOUND_PODS, DAEMON_SET_PODS, ManifestEntry
+from karpenter_core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["complete_entries"]
+
+_NODE_POOL: Final = "karpenter.sh/nodepool"
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_CORDONED: Final = "node.kubernetes.io/unschedulable"
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+_SERVERS_OWN: Final = frozenset({"resourceVersion", "managedFields"})
+_INSTANTS: Final = ("creationTimestamp", "deletionTimestamp")
+
+
+def complete_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """Fill the gaps of objects that were written by hand.
+
+    Raises:
+        BadInputError: something that nobody can fill in is missing, or a time cannot be read.
+    """
+    entries = [_with_metadata(entry) for entry in entries]
+    gaps = _EntryCompleter(entries)
+    filled = [gaps.fill(entry) for entry in entries if not gaps.is_replaced(entry)]
+    return [*filled, *gaps.missing_namespaces(), *gaps.missing_volume_claims()]
+
+
+def _with_metadata(entry: ManifestEntry) -> ManifestEntry:
+    """Drop what only a server may say, and refuse times that are none."""
+    metadata = {
+        name: value
+        for name, value in entry.metadata.items()
+        if name not in _SERVERS_OWN and not (name == "uid" and not value)
+    }
+    for name in _INSTANTS:
+        value = metadata.get(name)
+        if value is not None and not _is_instant(value):
+            raise BadInputError(
+                f"{entry.where}: {entry.title}: metadata.{name}: must be a time with its zone, "
+                f"such as 2024-01-31T12:00:00Z, not {value!r}"
+            )
+    return _changed(entry, metadata=metadata)
+
+
+def _is_instant(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _changed(entry: ManifestEntry, **fields: Any) -> ManifestEntry:
+    return replace(entry, manifest={**entry.manifest, **fields})
+
+
+class _EntryCompleter:
+    """What the objects of one input know of each other."""
+
+    def __init__(self, entries: Sequence[ManifestEntry]) -> None:
+        self._entries: Final = entries
+        self._nodes: Final = {entry.name for entry in _of(entries, "", "Node")}
+        self._class: Final = _default_class(_of(entries, "storage.k8s.io", "StorageClass"))
+        self._sampled: Final = {
+            (_namespace(entry), owner)
+            for entry in entries
+            if entry.key == DAEMON_SET_PODS
+            for owner in (entry.name, *_daemon_set_owners(entry))
+        }
+        self._claims: Final = {_key(entry) for entry in _of(entries, "", "PersistentVolumeClaim")}
+        self._machines: Final = _ProviderIds(entries)
+        self._node_class_refs: Final = {
+            entry.name: _template_spec(entry).get("nodeClassRef")
+            for entry in _of(entries, "karpenter.sh", "NodePool")
+        }
+
+    def is_replaced(self, entry: ManifestEntry) -> bool:
+        """Tell whether a DaemonSet is described by a pod of it, as the cluster runs it."""
+        return (entry.group, entry.kind) == ("apps", "DaemonSet") and _key(entry) in self._sampled
+
+    def fill(self, entry: ManifestEntry) -> ManifestEntry:
+        """Return the object with its gaps filled."""
+        match entry.group, entry.kind:
+            case "", "Pod" if entry.key == DAEMON_SET_PODS:
+                return _daemon_set(entry)
+            case "", "Pod":
+                return self._pod(entry)
+            case "", "Node":
+                return self._machines.joined(_node(entry))
+            case "karpenter.sh", "NodeClaim":
+                return self._machines.joined(self._node_claim(entry))
+            case "", "PersistentVolumeClaim":
+                return self._volume_claim(entry)
+            case "", "Namespace":
+                labels = {_NAMESPACE_NAME: entry.name, **_mapping(entry.metadata, "labels")}
+                return _changed(entry, metadata={**entry.metadata, "labels": labels})
+            case _:
+                return entry
+
+    def _pod(self, entry: ManifestEntry) -> ManifestEntry:
+        spec = _mapping(entry.manifest, "spec")
+        if entry.key == BOUND_PODS and not spec.get("nodeName"):
+            raise BadInputError(
+                f"{entry.where}: {entry.title}: spec.nodeName: missing; a bound pod names its node"
+            )
+        entry = _with_host_ports(entry, spec)
+        status = _mapping(entry.manifest, "status")
+        if spec.get("nodeName") or str(status.get("phase")) in _FINISHED:
+            return entry
+        nominated = status.get("nominatedNodeName")
+        kept = {name: value for name, value in status.items() if name != "nominatedNodeName"}
+        if isinstance(nominated, str) and nominated in self._nodes:
+            kept["nominatedNodeName"] = nominated
+        conditions = [
+            condition
+            for condition in _objects(status, "conditions")
+            if condition.get("type") != "PodScheduled"
+        ]
+        if not spec.get("schedulingGates"):
+            # The scheduler has seen the pod and found no node for it.
+            conditions.append(
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            )
+        return _changed(entry, status={**kept, "phase": "Pending", "conditions": conditions})
+
+    def _node_claim(self, entry: ManifestEntry) -> ManifestEntry:
+        """Let a claim leave out requirements, and the NodeClass of its pool."""
+        spec = dict(_mapping(entry.manifest, "spec"))
+        pool = _mapping(entry.metadata, "labels").get(_NODE_POOL)
+        if not spec.get("nodeClassRef") and isinstance(pool, str):
+            spec["nodeClassRef"] = self._node_class_refs.get(pool)
+        spec["requirements"] = spec.get("requirements") or []
+        return _changed(entry, spec=spec, status=_with_amounts(entry))
+
+    def _volume_claim(self, entry: ManifestEntry) -> ManifestEntry:
+        spec = dict(_mapping(entry.manifest, "spec"))
+        status = dict(_mapping(entry.manifest, "status"))
+        metadata = dict(entry.metadata)
+        if spec.get("storageClassName") is None and self._class:
+            spec["storageClassName"] = self._class
+        if spec.get("volumeName") and "phase" not in status:
+            status["phase"] = "Bound"
+        if status.get("phase") == "Bound":
+            metadata["annotations"] = {_BIND_COMPLETED: "yes", **_mapping(metadata, "annotations")}
+        return _changed(entry, metadata=metadata, spec=spec, status=status)
+
+    def missing_namespaces(self) -> Iterator[ManifestEntry]:
+        """Yield the namespaces that pods are in and nobody described."""
+        known = {entry.name for entry in _of(self._entries, "", "Namespace")}
+        for entry in _of(self._entries, "", "Pod"):
+            name = _namespace(entry)
+            if name not in known:
+                known.add(name)
+                labels = {_NAMESPACE_NAME: name}
+                yield _made(entry, "v1", "Namespace", {"name": name, "labels": labels})
+
+    def missing_volume_claims(self) -> Iterator[ManifestEntry]:
+        """Yield the claims that a cluster makes of the ephemeral volumes of pods."""
+        known = set(self._claims)
+        for entry in _of(self._entries, "", "Pod"):
+            if entry.key == DAEMON_SET_PODS:
+                continue
+            for volume in _objects(_mapping(entry.manifest, "spec"), "volumes"):
+                template = _mapping(_mapping(volume, "ephemeral"), "volumeClaimTemplate")
+                name = f"{entry.name}-{volume.get('name', '')}"
+                if not template or (_namespace(entry), name) in known:
+                    continue
+                known.add((_namespace(entry), name))
+                metadata = {"name": name, "namespace": _namespace(entry)}
+                claim = _made(
+                    entry, "v1", "PersistentVolumeClaim", metadata, spec=template.get("spec") or {}
+                )
+                yield self._volume_claim(claim)
+
+
+class _ProviderIds:
+    """Nodes and NodeClaims of one instance: what joins them is the provider id.
+
+    A Node without one is a machine nevertheless; a claim that names its Node shares the id.
+    """
+
+    def __init__(self, entries: Iterable[ManifestEntry]) -> None:
+        self._ids: Final = dict[str, str]()
+        for entry in entries:
+            if (entry.group, entry.kind) == ("karpenter.sh", "NodeClaim"):
+                status = _mapping(entry.manifest, "status")
+                if status.get("nodeName") and status.get("providerID"):
+                    self._ids[str(status["nodeName"])] = str(status["providerID"])
+        for entry in entries:
+            if (entry.group, entry.kind) == ("", "Node"):
+                written = _mapping(entry.manifest, "spec").get("providerID")
+                self._ids[entry.name] = str(
+                    written or self._ids.get(entry.name) or f"node://{entry.name}"
+                )
+
+    def joined(self, entry: ManifestEntry) -> ManifestEntry:
+        """Return a Node or NodeClaim with its provider id, where it can be told."""
+        part = "spec" if entry.kind == "Node" else "status"
+        fields = _mapping(entry.manifest, part)
+        node = entry.name if entry.kind == "Node" else str(fields.get("nodeName") or "")
+        if fields.get("providerID") or node not in self._ids:
+            return entry
+        return _changed(entry, **{part: {**fields, "providerID": self._ids[node]}})
+
+
+def _template_spec(pool: ManifestEntry) -> Mapping[str, Any]:
+    return _mapping(_mapping(_mapping(pool.manifest, "spec"), "template"), "spec")
+
+
+def _node(entry: ManifestEntry) -> ManifestEntry:
+    """Fill in amounts, and let a cordon be a taint."""
+    spec, status = _mapping(entry.manifest, "spec"), _with_amounts(entry)
+    taints = _objects(spec, "taints")
+    if spec.get("unschedulable") is True and not any(t.get("key") == _CORDONED for t in taints):
+        spec = {**spec, "taints": [*taints, {"key": _CORDONED, "effect": "NoSchedule"}]}
+    return _changed(entry, spec=spec, status=status)
+
+
+def _with_amounts(entry: ManifestEntry) -> dict[str, Any]:
+    """Return the status of a machine, in which capacity and allocatable stand for each other."""
+    status = _mapping(entry.manifest, "status")
+    capacity, allocatable = _mapping(status, "capacity"), _mapping(status, "allocatable")
+    return {**status, "capacity": capacity or allocatable, "allocatable": allocatable or capacity}
+
+
+def _daemon_set(entry: ManifestEntry) -> ManifestEntry:
+    """Make the DaemonSet whose pods look like this one."""
+    labels = _mapping(entry.metadata, "labels")
+    spec = dict(
+        _mapping(_with_host_ports(entry, _mapping(entry.manifest, "spec")).manifest, "spec")
+    )
+    spec.pop("nodeName", None)
+    manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": entry.name, "namespace": entry.metadata.get("namespace")},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {
+                    "labels": labels,
+                    "annotations": _mapping(entry.metadata, "annotations"),
+                },
+                "spec": spec,
+            },
+        },
+    }
+    return ManifestEntry(where=entry.where, key=entry.key, manifest=manifest)
+
+
+def _with_host_ports(entry: ManifestEntry, spec: Mapping[str, Any]) -> ManifestEntry:
+    """Let a pod in its node's network hold every port that its containers name."""
+    if spec.get("hostNetwork") is not True:
+        return entry
+    containers = [
+        {
+            **container,
+            "ports": [
+                {**port, "hostPort": port.get("hostPort") or port.get("containerPort", 0)}
+                for port in _objects(container, "ports")
+            ],
+        }
+        for container in _objects(spec, "containers")
+    ]
+    return _changed(entry, spec={**spec, "containers": containers})
+
+
+def _default_class(classes: Iterable[ManifestEntry]) -> str:
+    """Return the StorageClass of claims that name none: the newest of those marked as default."""
+    defaults = [
+        (str(entry.metadata.get("creationTimestamp") or ""), entry.name)
+        for entry in classes
+        if _mapping(entry.metadata, "annotations").get(_DEFAULT_CLASS) == "true"
+    ]
+    newest = max((created for created, _ in defaults), default="")
+    return min((name for created, name in defaults if created == newest), default="")
+
+
+def _daemon_set_owners(entry: ManifestEntry) -> Iterator[str]:
+    for owner in _objects(entry.metadata, "ownerReferences"):
+        if owner.get("kind") == "DaemonSet":
+            yield str(owner.get("name") or "")
+
+
+def _made(
+    entry: ManifestEntry, api_version: str, kind: str, metadata: Mapping[str, Any], **fields: Any
+) -> ManifestEntry:
+    manifest = {"apiVersion": api_version, "kind": kind, "metadata": dict(metadata), **fields}
+    return ManifestEntry(where=entry.where, manifest=manifest, is_implied=True)
+
+
+def _of(entries: Iterable[ManifestEntry], group: str, kind: str) -> Iterator[ManifestEntry]:
+    return (entry for entry in entries if (entry.group, entry.kind) == (group, kind))
+
+
+def _key(entry: ManifestEntry) -> tuple[str, str]:
+    return _namespace(entry), entry.name
+
+
+def _namespace(entry: ManifestEntry) -> str:
+    return entry.namespace or "default"
+
+
+def _mapping(parent: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """Return a field that should be an object; what is something else is refused when decoded."""
+    value: Any = parent.get(field)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _objects(parent: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    """Return a field that should be a list of objects."""
+    value: Any = parent.get(field)
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]

@@ -1,0 +1,303 @@
+"""Explains the decision of a plan for one pod.
+
+Where it goes and why it is not there yet; or for each pool the first constraint that fails, the
+instance type that misses least, and what would have to change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from karpenter_core.api.conditions import find_condition
+from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
+from karpenter_core.cli.document import constraint_of_ignored, hold_reason, offering
+from karpenter_core.cli.tables import counted
+from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.isolation import solve_isolated
+from karpenter_core.scheduling.problem import PoolConstraint, PoolRejection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.scheduling.problem import (
+        PlannedNodeClaim,
+        SchedulingPlan,
+    )
+
+__all__ = ["find_pod", "pod_explanation"]
+
+_NEAR: Final = 5
+
+_REMEDIES: Final = {
+    PoolConstraint.TAINT: "add a toleration to the pod, or take the taint off the NodePool",
+    PoolConstraint.REQUIREMENT: "change the pod's node selector or affinity, or the NodePool's "
+    "requirements and labels",
+    PoolConstraint.RESOURCE: "ask for less, or let the NodePool use larger instance types",
+    PoolConstraint.PORT: "use another host port",
+    PoolConstraint.VOLUME: "mend the volume claim, or let the NodePool reach where the volume is",
+    PoolConstraint.TOPOLOGY: "relax the pod's topology spread, or let the NodePool reach more domains",
+    PoolConstraint.AFFINITY: "relax the pod's affinity to other pods",
+    PoolConstraint.LIMIT: "raise the limits of the NodePool",
+    PoolConstraint.MIN_VALUES: "lower minValues of the NodePool, or let it use more instance types",
+    PoolConstraint.RESERVATION: "wait for the next pass, or ask for other capacity types than reserved",
+    PoolConstraint.OFFERING: "allow more zones or capacity types, or wait for stock",
+    PoolConstraint.DAEMON: "let DaemonSets ask for less, or the NodePool use larger instance types",
+}
+"""What helps in general, where the reason itself says nothing closer."""
+
+
+def find_pod(cluster: ClusterInput, key: str) -> PodView:
+    """Return the pod of this `namespace/name`.
+
+    Raises:
+        BadInputError: there is none; names those that are spelled nearly so.
+    """
+    by_key = {pod.key: pod for pod in cluster.snapshot.pods.values()}
+    if key not in by_key:
+        raise BadInputError(f'no pod "{key}"{_hint(key, sorted(by_key))}')
+    return by_key[key]
+
+
+def _hint(key: str, known: Sequence[str]) -> str:
+    """Name pods that may be meant: of this name elsewhere, else of a name like it here.
+
+    The name of a workload is like those of its pods.
+    """
+    namespace, _, name = key.rpartition("/")
+    here = [other.rpartition("/")[2] for other in known if other.startswith(f"{namespace}/")]
+    alike = [other for other in here if name and other.startswith(f"{name}-")]
+    alike = alike or get_close_matches(name, here, n=_NEAR)
+    near = [other for other in known if other.endswith(f"/{name}")]
+    near = near or [f"{namespace}/{other}" for other in alike]
+    if near:
+        more = len(near) - _NEAR
+        return f"; near: {', '.join(near[:_NEAR])}{f' and {more} more' if more > 0 else ''}"
+    if here:
+        return ""
+    namespaces = sorted({other.rpartition("/")[0] for other in known})
+    return f"; namespaces with pods: {', '.join(namespaces) or 'none'}"
+
+
+def pod_explanation(
+    cluster: ClusterInput, pod: PodView, plan: SchedulingPlan, *, is_live: bool
+) -> dict[str, Any]:
+    """Return what is to be said of a pod, as the JSON of `karpenter explain pod` has it."""
+    fate = _pod_outcome(cluster, pod, plan, is_live=is_live)
+    return {
+        "pod": pod.key,
+        "state": fate.state,
+        "message": fate.message,
+        "placement": fate.placement,
+        "pools": dict(fate.pools),
+        "unusablePools": dict(cluster.unusable_pools),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PodOutcome:
+    """What becomes of a pod, where it goes, and what each pool says of it."""
+
+    state: str
+    message: str
+    placement: Mapping[str, Any] | None = None
+    pools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
+
+
+def _pod_outcome(
+    cluster: ClusterInput, pod: PodView, plan: SchedulingPlan, *, is_live: bool
+) -> _PodOutcome:
+    if pod.is_terminal:
+        return _PodOutcome(state="ended", message=f"it has run to its end ({pod.phase})")
+    why = plan.unschedulable.get(pod.uid)
+    if why is not None:
+        pools = {name: _rejected(reason) for name, reason in why.pools.items()}
+        message = why.message if pools else f"{why.message}: {_no_pools(cluster)}"
+        return _PodOutcome(state="unschedulable", message=message, pools=pools)
+    ignored = next((item for item in cluster.input.ignored if item.pod.uid == pod.uid), None)
+    if ignored is not None:
+        reason = PoolRejection(
+            constraint=constraint_of_ignored(cluster, ignored), detail=ignored.reason
+        )
+        pools = {pool.name: _rejected(reason) for pool in cluster.input.problem.pools}
+        return _PodOutcome(state="unschedulable", message=ignored.reason, pools=pools)
+    # A pod whose node is going is planned for as well.
+    going = f'its node "{pod.node_name}" is going; ' if pod.node_name else ""
+    claim = _claim_of(pod, plan)
+    if claim is not None:
+        return _PodOutcome(
+            state="launch",
+            message=going + _launch_message(claim, is_live=is_live),
+            placement=_launch(claim, pod),
+            pools=_pools_around(cluster, pod, claim),
+        )
+    target = _existing_target(cluster, pod, plan)
+    if target:
+        return _PodOutcome(
+            state="existing",
+            message=going + _existing_message(cluster, pod, target, is_live=is_live),
+            placement=_existing(cluster, target),
+        )
+    return _unplanned_pod_outcome(cluster, pod)
+
+
+def _unplanned_pod_outcome(cluster: ClusterInput, pod: PodView) -> _PodOutcome:
+    """Say of a pod that nobody plans for why that is so."""
+    if pod.node_name:
+        message = f'it is on node "{pod.node_name}"'
+        state_node = cluster.snapshot.state_nodes_by_node.get(pod.node_name)
+        if state_node is not None and state_node.pool:
+            message += f' of NodePool "{state_node.pool}"'
+        if pod.node_name not in cluster.snapshot.nodes:
+            message += ", which is not there"
+        elif pod.is_terminating:
+            message += " and being deleted"
+        elif state_node is not None and state_node.marked_for_deletion:
+            message += ", which is going; nothing is planned for the pod"
+        return _PodOutcome(
+            state="bound", message=message, placement=_existing(cluster, pod.node_name)
+        )
+    if pod.is_terminating:
+        return _PodOutcome(state="ended", message="it is being deleted")
+    return _PodOutcome(state="held", message=hold_reason(pod) or "it was not reached in this pass")
+
+
+def _claim_of(pod: PodView, plan: SchedulingPlan) -> PlannedNodeClaim | None:
+    """Return the claim that is planned for a pod; what is planned may be a copy with defaults."""
+    return next(
+        (claim for claim in plan.claims if any(other.uid == pod.uid for other in claim.pods)), None
+    )
+
+
+def _no_pools(cluster: ClusterInput) -> str:
+    unusable = cluster.unusable_pools
+    if not unusable:
+        return "there is no NodePool"
+    return "; ".join(f'NodePool "{name}": {why}' for name, why in unusable.items())
+
+
+# -- new machines ----------------------------------------------------------------------------------
+
+
+def _launch(claim: PlannedNodeClaim, pod: PodView) -> dict[str, Any]:
+    return {
+        "nodePool": claim.pool,
+        "instanceTypes": list(claim.instance_types),
+        "cheapest": offering(claim.cheapest),
+        "pods": [other.key for other in claim.pods if other.uid != pod.uid],
+    }
+
+
+def _launch_message(claim: PlannedNodeClaim, *, is_live: bool) -> str:
+    cheapest = claim.cheapest
+    message = (
+        f'a node of NodePool "{claim.pool}" is to be launched for it: '
+        f"{cheapest.instance_type} {cheapest.zone} {cheapest.capacity_type}"
+    )
+    others = len(claim.instance_types) - 1
+    if others:
+        message += f", or {counted(others, 'other instance type')}"
+    if is_live:
+        message += (
+            ". No NodeClaim has been made yet: pods are gathered for some seconds before each "
+            "pass; if this lasts, see whether `karpenter run` leads and what it logs"
+        )
+    return message
+
+
+def _pools_around(cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim) -> dict[str, Any]:
+    """Say of every pool whether it could take a pod that one of them does take.
+
+    Each is asked alone. Pods that are bound to others by topology or affinity are asked about
+    together with the whole batch, since the others may not be placed yet.
+    """
+    problem = cluster.input.problem
+    asked_about = tuple(item for item in problem.pods if item.uid == pod.uid)
+    shapes = [item.shape for item in asked_about]
+    if any(s.topology_spread or s.pod_affinity or s.pod_anti_affinity for s in shapes):
+        asked_about = problem.pods
+    nodes = tuple(replace(node, closed=True) for node in problem.nodes)
+    answers: dict[str, Any] = {}
+    for pool in sorted(problem.pools, key=lambda pool: pool.name):
+        if pool.name == chosen.pool:
+            answers[pool.name] = _accepted(chosen)
+            continue
+        asked = replace(problem, pods=asked_about, pools=(pool,), nodes=nodes)
+        plan = solve_isolated(asked, cluster.options)
+        claim = _claim_of(pod, plan)
+        why = plan.unschedulable.get(pod.uid)
+        if claim is not None:
+            answers[pool.name] = _accepted(claim)
+        elif why is not None and pool.name in why.pools:
+            answers[pool.name] = _rejected(why.pools[pool.name])
+    return answers
+
+
+def _accepted(claim: PlannedNodeClaim) -> dict[str, Any]:
+    return {"fits": True, "cheapest": offering(claim.cheapest)}
+
+
+def _rejected(reason: PoolRejection) -> dict[str, Any]:
+    return {
+        "fits": False,
+        "constraint": reason.constraint.value,
+        "detail": reason.detail,
+        "closest": reason.closest,
+        "remedy": reason.remedy or _REMEDIES[reason.constraint],
+    }
+
+
+# -- machines that are there -----------------------------------------------------------------------
+
+
+def _existing_target(cluster: ClusterInput, pod: PodView, plan: SchedulingPlan) -> str:
+    """Return the machine that a pod is to go to; empty when none of those that are there."""
+    places: tuple[Mapping[str, tuple[PodView, ...]], ...] = (
+        plan.existing,
+        cluster.input.placed_pods,
+    )
+    return next((name for place in places for name, pods in place.items() if pod in pods), "")
+
+
+def _existing(cluster: ClusterInput, name: str) -> dict[str, Any]:
+    state_node = cluster.snapshot.state_node(name)
+    if state_node is None:
+        return {"node": name, "nodeClaim": "", "nodePool": ""}
+    return {
+        "node": "" if state_node.node is None else state_node.node.name,
+        "nodeClaim": "" if state_node.claim is None else state_node.claim.name,
+        "nodePool": state_node.pool,
+    }
+
+
+def _existing_message(cluster: ClusterInput, pod: PodView, name: str, *, is_live: bool) -> str:
+    state_node = cluster.snapshot.state_node(name)
+    if state_node is not None and state_node.claim is not None and not state_node.initialized:
+        return f'it waits for NodeClaim "{state_node.claim.name}", which {_stage(cluster, name)}'
+    message = f'node "{name}" has room for it'
+    if pod.nominated_node_name == name:
+        message = f'node "{name}" is kept for it (status.nominatedNodeName)'
+    if is_live:
+        message += "; the Kubernetes scheduler is expected to bind it there"
+    return message
+
+
+def _stage(cluster: ClusterInput, name: str) -> str:
+    """Say how far a claim has come."""
+    state_node = cluster.snapshot.state_node(name)
+    conditions = (
+        () if state_node is None or state_node.claim is None else state_node.claim.status.conditions
+    )
+    for type_, text in (
+        (LAUNCHED, "has no instance yet"),
+        (REGISTERED, "has an instance whose Node has not joined yet"),
+        (INITIALIZED, "has a Node that is not ready for pods yet"),
+    ):
+        condition = find_condition(conditions, type_)
+        if condition is None or condition.status != "True":
+            said = "" if condition is None else condition.message
+            return f"{text} ({said})" if said and said != type_ else text
+    return "is ready"

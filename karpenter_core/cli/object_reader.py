@@ -1,0 +1,269 @@
+"""Completes objects from files, validates them by their CRDs and decodes them.
+
+Nothing of a cluster is needed. The same files give the same objects in any process: "now" is when
+the newest of them was made.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+from karpenter_core.cli.admission import decoding_error, quantity_error, shape_error, value_error
+from karpenter_core.cli.cluster_input import LocatedObject
+from karpenter_core.cli.entry_completion import complete_entries
+from karpenter_core.cli.manifests import DAEMON_SET_PODS, ManifestEntry
+from karpenter_core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import PodShape
+    from karpenter_core.api.schema import SchemaValidator
+    from karpenter_core.kube.wire.codecs import Codecs
+    from karpenter_core.provider.contract import LabelClasses
+    from karpenter_core.state.events import StateObject
+
+__all__ = ["ObjectReader", "latest_creation"]
+
+_CORE_GROUP: Final = "karpenter.sh"
+_NOT_READ_YET: Final = frozenset({"NodeOverlay"})
+"""Kinds of the core group that users have and this version does not act on."""
+_WORKLOADS: Final = frozenset(
+    {"CronJob", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
+)
+_TEMPLATE_SPEC: Final = ("spec", "template", "spec")
+
+
+def latest_creation(entries: Iterable[ManifestEntry]) -> datetime:
+    """Return when the newest object was made: the "now" of files, the same on every run."""
+    stamps = [
+        datetime.fromisoformat(stamp)
+        for entry in entries
+        if isinstance(stamp := entry.metadata.get("creationTimestamp"), str)
+    ]
+    return max(stamps, default=datetime.fromtimestamp(0, tz=UTC))
+
+
+@final
+class ObjectReader:
+    """Judges and decodes objects, and refuses two of one name."""
+
+    def __init__(
+        self,
+        models: Mapping[tuple[str, str], type[NodeClass]],
+        labels: LabelClasses,
+        *,
+        with_selectors: bool = False,
+    ) -> None:
+        """`with_selectors` reads Services and what controls pods too, for their default spread."""
+        from karpenter_core.api.crd import core_models
+        from karpenter_core.kube.wire.codecs import Codecs
+
+        self.codecs: Final[Codecs] = Codecs(models.values(), with_selectors=with_selectors)
+        self._labels: Final = labels
+        self._models: Final = {
+            (model.resource.group, model.resource.kind): model
+            for model in (*core_models(), *models.values())
+        }
+        self._validators: Final = dict[tuple[str, str], "SchemaValidator"]()
+        self._skipped: Final = dict[str, int]()
+        self._unknown: Final = list[str]()
+        self._sound: Final = dict[int, "PodShape"]()
+
+    def read_all(self, entries: Sequence[ManifestEntry]) -> list[LocatedObject]:
+        """Return the objects that scheduling reads, completed and judged.
+
+        Raises:
+            BadInputError: one cannot be used; names file, object and field.
+        """
+        known = [entry for entry in entries if self._is_read(entry)]
+        _refuse_duplicates(known)
+        placed = [
+            LocatedObject(entry.where, self._read(entry), entry.is_implied)
+            for entry in complete_entries(known)
+        ]
+        _refuse_shared_uids(placed)
+        return placed
+
+    def notes(self) -> tuple[str, ...]:
+        """Say which objects and fields were not looked at."""
+        notes = [
+            f"ignored: {count} of kind {kind}"
+            for kind, count in sorted(self._skipped.items())
+            if kind not in _WORKLOADS
+        ]
+        workloads = [
+            f"{count} of kind {kind}"
+            for kind, count in sorted(self._skipped.items())
+            if kind in _WORKLOADS
+        ]
+        if workloads:
+            ignored = f"ignored: {', '.join(workloads)}"
+            notes.append(f"{ignored}; no pods are made of them, those in the files are planned for")
+        return (*notes, *self._unknown)
+
+    def _is_read(self, entry: ManifestEntry) -> bool:
+        if self.codecs.find(entry.group, entry.kind) is not None:
+            return True
+        if entry.group == _CORE_GROUP and entry.kind not in _NOT_READ_YET:
+            raise BadInputError(
+                f'{entry.where}: field "kind": unknown kind "{entry.kind}" of {entry.group}'
+            )
+        self._skipped[entry.kind] = self._skipped.get(entry.kind, 0) + 1
+        return False
+
+    def _read(self, entry: ManifestEntry) -> StateObject:
+        from karpenter_core.api.nodepool import NodePool
+        from karpenter_core.api.records import DaemonSetView, PodView
+        from karpenter_core.kube.objects import view_from_manifest
+
+        try:
+            found = view_from_manifest(self._validated(entry), self.codecs)
+        except BadInputError as error:
+            raise BadInputError(f"{entry.where}: {_located(error, entry)}") from error
+        except RecursionError as error:
+            text = f"{entry.title}: is nested too deeply"
+            raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            text = f"{entry.title}: {value_error(entry.manifest)}"
+            raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error
+        if isinstance(found, PodView):
+            self._check_shape(found.shape, entry, "")
+        elif isinstance(found, DaemonSetView):
+            self._check_shape(found.template, entry, "spec.template.")
+        return self._ready(found) if isinstance(found, NodePool) else found
+
+    def _check_shape(self, shape: PodShape, entry: ManifestEntry, path: str) -> None:
+        """Refuse a pod that an API server would refuse; pods alike are judged once."""
+        if id(shape) in self._sound:
+            return
+        error = shape_error(shape)
+        error = error and f"{path}{error}"
+        if not error and min(shape.requests.values()) < 0:
+            error = quantity_error(entry.manifest)
+        if error:
+            title = f'{entry.kind} "{entry.namespace or "default"}/{entry.name}"'
+            raise BadInputError(f"{entry.where}: {_as_written(f'{title}: {error}', entry)}")
+        self._sound[id(shape)] = shape
+
+    def _validated(self, entry: ManifestEntry) -> dict[str, Any]:
+        """Default and judge an object of our own kinds as the API server would."""
+        model = self._models.get((entry.group, entry.kind))
+        if model is None or entry.manifest["apiVersion"] != model.resource.api_version:
+            return entry.manifest
+        error = value_error(entry.manifest)
+        if error:
+            raise BadInputError(f"{entry.title}: {error}")
+        from karpenter_core.api.crd import render_crd
+        from karpenter_core.api.field_errors import describe_errors
+        from karpenter_core.api.schema import SchemaValidator
+
+        validator = self._validators.get((entry.group, entry.kind))
+        if validator is None:
+            version = render_crd(model)["spec"]["versions"][0]
+            validator = SchemaValidator(version["schema"]["openAPIV3Schema"])
+            self._validators[entry.group, entry.kind] = validator
+        judged = validator.default(_with_empty_requirements(entry.manifest))
+        errors = validator.validate(judged)
+        if errors:
+            raise BadInputError(f"{entry.title}: {describe_errors(errors)}")
+        self._unknown.extend(
+            f"{entry.where}: {entry.title}: {field}: unknown field, ignored"
+            for field in _dropped(entry.manifest, judged, "")
+        )
+        return judged
+
+    def _ready(self, pool: NodePool) -> NodePool:
+        """Take a pool for ready unless its status or its own fields say otherwise."""
+        from karpenter_core.api.conditions import READY, TRUE, find_condition
+        from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
+        from karpenter_core.api.nodepool import NODE_CLASS_READY
+        from karpenter_core.lifecycle.nodepool.status import with_condition
+        from karpenter_core.lifecycle.nodepool.validation import LabelRules, with_validation
+
+        if find_condition(pool.status.conditions, READY) is not None:
+            return pool
+        beginning = datetime.fromtimestamp(0, tz=UTC)
+        rules = LabelRules(
+            well_known=WELL_KNOWN | self._labels.well_known,
+            restricted_domains=self._labels.restricted_domains | {RESTRICTED_DOMAIN},
+            aliases={**ALIASES, **self._labels.aliases},
+            known_values=self._labels.known_values,
+        )
+        pool = with_condition(
+            pool, type=NODE_CLASS_READY, status=TRUE, reason=NODE_CLASS_READY, now=beginning
+        )
+        return with_validation(pool, now=beginning, rules=rules)
+
+
+def _located(error: BadInputError, entry: ManifestEntry) -> str:
+    """Say what is wrong with an object, the field first."""
+    title, separator, text = str(error).partition('": ')
+    if separator:
+        text = quantity_error(entry.manifest) or decoding_error(text, entry.manifest)
+    return _as_written(f"{title}{separator}{text}", entry)
+
+
+def _as_written(text: str, entry: ManifestEntry) -> str:
+    """Speak of the pod that stands for a DaemonSet, not of the DaemonSet made of it."""
+    if entry.key != DAEMON_SET_PODS:
+        return text
+    return text.replace("DaemonSet", "Pod", 1).replace("spec.template.", "", 1)
+
+
+def _dropped(given: Any, kept: Any, path: str) -> Iterator[str]:
+    """Name the fields that were given and are not known."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        known = cast("dict[str, Any]", kept)
+        for name, value in cast("dict[str, Any]", given).items():
+            inner = f"{path}.{name}" if path else name
+            if name in known:
+                yield from _dropped(value, known[name], inner)
+            elif value is not None:
+                yield inner
+    elif isinstance(given, list) and isinstance(kept, list):
+        pairs = zip(cast("list[Any]", given), cast("list[Any]", kept), strict=False)
+        for number, (item, known_item) in enumerate(pairs):
+            yield from _dropped(item, known_item, f"{path}[{number}]")
+
+
+def _refuse_duplicates(entries: Iterable[ManifestEntry]) -> None:
+    seen: dict[tuple[str, str, str, str], str] = {}
+    for entry in entries:
+        if not entry.name:
+            raise BadInputError(f'{entry.where}: {entry.kind}: field "metadata.name": missing')
+        role = entry.key if entry.key == DAEMON_SET_PODS else entry.kind
+        identity = (entry.group, role, entry.namespace, entry.name)
+        other = seen.setdefault(identity, entry.where)
+        if other != entry.where:
+            raise BadInputError(f"{entry.where}: {entry.title}: is already in {other}")
+
+
+def _refuse_shared_uids(placed: Iterable[LocatedObject]) -> None:
+    """Two objects with one UID would be one object, and the other one lost without a word."""
+    seen: dict[tuple[str, str], str] = {}
+    for where, found, _ in placed:
+        other = seen.setdefault((type(found).__name__, found.uid), where)
+        if other != where:
+            raise BadInputError(
+                f'{where}: field "metadata.uid": "{found.uid}" is that of another object: {other}'
+            )
+
+
+def _with_empty_requirements(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Let a pool leave out `requirements`, which the CRD wants to be there though empty."""
+    if manifest["kind"] != "NodePool":
+        return manifest
+    levels = [manifest]
+    for name in _TEMPLATE_SPEC:
+        inner: Any = levels[-1].get(name)
+        if not isinstance(inner, dict):
+            return manifest
+        levels.append(cast("dict[str, Any]", inner))
+    rebuilt: dict[str, Any] = {**levels[-1], "requirements": levels[-1].get("requirements") or []}
+    for level, name in zip(levels[-2::-1], _TEMPLATE_SPEC[::-1], strict=True):
+        rebuilt = {**level, name: rebuilt}
+    return rebuilt

@@ -1,0 +1,122 @@
+"""Notes beside a plan what it did not take into account, and why.
+
+Nothing here changes a decision. A pool that is not used, pods on nodes that nobody described, a
+node on which nothing can fit: each looks like a mistake of the planner to who does not know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import READY, TRUE, find_condition
+from karpenter_core.api.labels import PODS
+from karpenter_core.api.nodepool import NODE_CLASS_READY, VALIDATION_SUCCEEDED
+from karpenter_core.lifecycle.nodepool.launches_held_back import LAUNCHES_HELD_BACK
+from karpenter_core.state.provisioning_input import usable_pools
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["plan_notes", "unusable_pools"]
+
+_SHOWN: Final = 5
+
+
+def unusable_pools(snapshot: Snapshot, problems: Mapping[str, str]) -> dict[str, str]:
+    """Return the pools that nothing is bought from now, and why.
+
+    `problems` are those of catalogues that could not be had.
+    """
+    usable = {pool.name for pool in usable_pools(snapshot)}
+    return {
+        name: _why_unusable(pool, snapshot, problems.get(name, ""))
+        for name, pool in sorted(snapshot.node_pools.items())
+        if name not in usable
+    }
+
+
+def plan_notes(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return what a reader of the plan may stumble over, one line each."""
+    return (
+        *_pods_on_unknown_nodes(snapshot),
+        *_nodes_left_out(snapshot),
+        *_nodes_without_room_for_pods(snapshot),
+        *_pools_held_back(snapshot),
+    )
+
+
+def _why_unusable(pool: NodePool, snapshot: Snapshot, problem: str) -> str:
+    ref = pool.spec.template.spec.node_class_ref
+    if pool.is_deleting:
+        return "it is being deleted"
+    if pool.spec.replicas is not None:
+        return "it is static (spec.replicas): its nodes do not follow pods"
+    if not snapshot.manages(ref):
+        return f"no loaded provider serves {ref.kind}.{ref.group}"
+    conditions = [
+        find_condition(pool.status.conditions, name)
+        for name in (VALIDATION_SUCCEEDED, NODE_CLASS_READY, READY)
+    ]
+    for condition in conditions:
+        if condition is not None and condition.status != "True":
+            said = condition.message or condition.reason
+            return f"{condition.type} is {condition.status}{f': {said}' if said else ''}"
+    if conditions[-1] is None:
+        return "it has no condition Ready yet"
+    return problem or "its NodeClass sells no instance type"
+
+
+def _pods_on_unknown_nodes(snapshot: Snapshot) -> Iterator[str]:
+    unknown = {name: len(pods) for name, pods in snapshot.pods_by_node.items()
+               if name not in snapshot.nodes}  # fmt: skip
+    if unknown:
+        yield (
+            f"{_count(sum(unknown.values()), 'pod')} bound to nodes that are not there: "
+            f"{_names(unknown)}; they count nowhere"
+        )
+
+
+def _nodes_left_out(snapshot: Snapshot) -> Iterator[str]:
+    """Name the nodes of pools that are not taken for capacity yet, as the controller does not."""
+    left_out = [
+        name
+        for name, node in snapshot.nodes.items()
+        if name not in snapshot.state_nodes_by_node
+        and not node.is_deleting
+        and not snapshot.claims_of(node)
+    ]
+    if left_out:
+        yield (
+            f"{_count(len(left_out), 'node')} not taken for capacity (of a NodePool without "
+            f"providerID, or with the providerID of another node): {_names(left_out)}"
+        )
+
+
+def _nodes_without_room_for_pods(snapshot: Snapshot) -> Iterator[str]:
+    silent = [name for name, node in snapshot.nodes.items() if PODS not in node.allocatable]
+    if silent:
+        yield (
+            f"{_count(len(silent), 'node')} whose status.allocatable says nothing of {PODS}: "
+            f"{_names(silent)}; nothing fits there"
+        )
+
+
+def _pools_held_back(snapshot: Snapshot) -> Iterator[str]:
+    """Name the pools that the controller launches nothing, or little, for; a plan does not know."""
+    for name, pool in sorted(snapshot.node_pools.items()):
+        held = find_condition(pool.status.conditions, LAUNCHES_HELD_BACK)
+        if held is not None and held.status == TRUE:
+            yield f'nodepool "{name}" is held back: {held.message}'
+
+
+def _names(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = len(ordered) - _SHOWN
+    return ", ".join(ordered[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

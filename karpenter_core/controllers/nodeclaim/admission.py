@@ -1,0 +1,251 @@
+"""Admits the nodes of a plan together, after nominating their pods.
+
+As soon as the first node of a plan is admitted (its unregistered taint is removed), the scheduler fills
+it with any pods that fit, and the pods planned for the later nodes may not fit there any more. So the
+nodes of one plan that come up together are admitted together, and before that their names are written
+into `status.nominatedNodeName` of the pods planned for them.
+
+This guarantees nothing: nodes wait only for seconds, nominations are rate-limited, and the scheduler
+binds a pod without a nomination wherever it fits. `docs/design/binding.md` has the reasons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.api.conditions import is_unknown
+from karpenter_core.api.nodeclaim import REGISTERED
+from karpenter_core.controllers.provisioning.new_claims import DECISION
+from karpenter_core.errors import ApiError
+from karpenter_core.kube.rate_limits import AsyncTokenBucket
+from karpenter_core.kube.resources import PODS
+from karpenter_core.lifecycle.nodeclaim.nomination import (
+    choose_nominations,
+    depends_on_other_pods,
+    planned_pods,
+    pods_compete,
+)
+from karpenter_core.state.events import PodsDecided
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView, PodView
+    from karpenter_core.controllers.cluster_state import ClusterState
+    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.kube.writer import KubeWriter
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["NodeAdmission"]
+
+IDLE_SECONDS: Final = 3.0
+"""How long a node waits for the next node of its plan."""
+MAXIMUM_SECONDS: Final = 10.0
+"""How long it waits for all nodes of its plan."""
+POLL_SECONDS: Final = 0.1
+RENEWAL_SECONDS: Final = 10.0
+"""How long nominations for an admitted node are renewed: the scheduler's longest back-off."""
+NOMINATION_ROUNDS: Final = 2
+RENEWAL_SECONDS_PER_POD: Final = 0.0002
+"""Renewal interval per pod of a group, so that large groups take a small part of the time."""
+MAX_NOMINATIONS_PER_POD: Final = 8
+"""How many times one pod is nominated in all."""
+MAX_PENDING_PODS: Final = 1000
+"""With more pending pods none is nominated: it would help few and keep the loop busy."""
+NOMINATIONS_PER_SECOND: Final = 50.0
+NOMINATION_BURST: Final = 500
+"""Rate and burst: a quarter of the default API requests, and enough for a usual plan."""
+
+
+@dataclass(slots=True, eq=False)
+class _WaitingNode:
+    """A claim whose node waits for its admission."""
+
+    claim: NodeClaim
+    node: str
+    arrived_at: float
+    admitted: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _AdmittedGroup:
+    """Nodes that were admitted together, and the pods planned for them."""
+
+    admitted_at: float
+    claims: Mapping[str, str]
+    """By node."""
+    planned_pods: tuple[tuple[PodView, str], ...]
+    renewed_at: float = 0.0
+
+    def has_pending_pods(self, snapshot: Snapshot) -> bool:
+        """Tell whether some of the pods have no node yet."""
+        return any(
+            pod.uid in snapshot.pending_pods or pod.uid in snapshot.nominated_pods
+            for pod, _ in self.planned_pods
+        )
+
+
+@final
+class NodeAdmission:
+    """Admits nodes in groups; `run` must be running."""
+
+    def __init__(
+        self, *, kube_writer: KubeWriter, cluster_state: ClusterState, runtime: ControllerRuntime
+    ) -> None:
+        self._kube_writer = kube_writer
+        self._cluster_state = cluster_state
+        self._clock = runtime.clock
+        self._rate_limit = AsyncTokenBucket(
+            runtime.clock, rate=NOMINATIONS_PER_SECOND, burst=NOMINATION_BURST
+        )
+        self._waiting: dict[str, _WaitingNode] = {}
+        self._groups: list[_AdmittedGroup] = []
+        self._nomination_counts: Counter[str] = Counter()
+        self._renewed_version = -1
+        self._arrived = asyncio.Event()
+        self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
+
+    async def admit(self, claim: NodeClaim, node: NodeView) -> None:
+        """Wait until the node may be registered.
+
+        Raises:
+            FencedError: this process is no longer the leader.
+        """
+        if not self._waiting and not pods_compete(self._cluster_state.snapshot()):
+            return
+        waiting_node = _WaitingNode(claim, node.name, self._clock.monotonic())
+        self._waiting[claim.name] = waiting_node
+        self._arrived.set()
+        await waiting_node.admitted
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._waiting or self._groups:
+                if self._waiting and self._is_group_complete():
+                    await self._admit_waiting()
+                await self._renew()
+                await self._clock.sleep(POLL_SECONDS)
+            self._nomination_counts.clear()
+
+    def _is_group_complete(self) -> bool:
+        """Tell whether every node of the same plans waits here, or the waiting time is over.
+
+        Nodes do not wait if their pods do not depend on the placement of other pods, or if there are
+        more pending pods than can be nominated.
+        """
+        now = self._clock.monotonic()
+        arrivals = [waiting_node.arrived_at for waiting_node in self._waiting.values()]
+        if now >= min(max(arrivals) + IDLE_SECONDS, min(arrivals) + MAXIMUM_SECONDS):
+            return True
+        snapshot = self._cluster_state.snapshot()
+        if len(snapshot.pending_pods) > NOMINATION_BURST or not any(
+            depends_on_other_pods(pod)
+            for waiting_node in self._waiting.values()
+            for pod in planned_pods(snapshot, claim=waiting_node.claim.name, node=waiting_node.node)
+        ):
+            return True
+        plans = {_plan_id(waiting_node.claim) for waiting_node in self._waiting.values()}
+        return not any(
+            _is_expected(claim) and claim.name not in self._waiting and _plan_id(claim) in plans
+            for claim in snapshot.node_claims.values()
+        )
+
+    async def _admit_waiting(self) -> None:
+        """Nominate pods for the waiting nodes, twice because of refusals, then admit the nodes."""
+        waiting_nodes, self._waiting = tuple(self._waiting.values()), {}
+        snapshot = self._cluster_state.snapshot()
+        group = _AdmittedGroup(
+            admitted_at=self._clock.monotonic(),
+            claims={waiting_node.node: waiting_node.claim.name for waiting_node in waiting_nodes},
+            planned_pods=tuple(
+                (pod, waiting_node.node)
+                for waiting_node in waiting_nodes
+                for pod in planned_pods(
+                    snapshot, claim=waiting_node.claim.name, node=waiting_node.node
+                )
+            ),
+        )
+        try:
+            for _ in range(NOMINATION_ROUNDS):
+                await self._nominate_pods(group)
+        except Exception as error:
+            for waiting_node in waiting_nodes:
+                if not waiting_node.admitted.done():
+                    waiting_node.admitted.set_exception(error)
+            return
+        for waiting_node in waiting_nodes:
+            if not waiting_node.admitted.done():
+                waiting_node.admitted.set_result(None)
+        self._groups.append(group)
+
+    async def _renew(self) -> None:
+        """Nominate pods whose turn it is now, and again those that the scheduler has refused."""
+        snapshot = self._cluster_state.snapshot()
+        if snapshot.version == self._renewed_version:
+            return
+        now = self._clock.monotonic()
+        self._groups = [
+            group
+            for group in self._groups
+            if now < group.admitted_at + RENEWAL_SECONDS and group.has_pending_pods(snapshot)
+        ]
+        for group in self._groups:
+            if now >= group.renewed_at + len(group.planned_pods) * RENEWAL_SECONDS_PER_POD:
+                group.renewed_at = now
+                await self._nominate_pods(group)
+        self._renewed_version = snapshot.version
+
+    async def _nominate_pods(self, group: _AdmittedGroup) -> int:
+        """Nominate pods for the nodes of a group; return how many were nominated."""
+        snapshot = self._cluster_state.snapshot()
+        if len(snapshot.pending_pods) > MAX_PENDING_PODS or not pods_compete(snapshot):
+            return 0
+        nominations = [
+            (pod, node)
+            for pod, node in choose_nominations(snapshot, group.planned_pods)
+            if self._nomination_counts[pod.uid] < MAX_NOMINATIONS_PER_POD
+            and self._rate_limit.try_take()
+        ]
+        if not nominations:
+            return 0
+        self._nomination_counts.update(pod.uid for pod, _ in nominations)
+        placed = {pod.uid: group.claims[node] for pod, node in nominations}
+        self._cluster_state.fold(PodsDecided(placed=placed, at=self._clock.now()))
+        await asyncio.gather(*(self._nominate_pod(pod, node) for pod, node in nominations))
+        return len(nominations)
+
+    async def _nominate_pod(self, pod: PodView, node: str) -> None:
+        """Write the node into a pod's status; a pod that is bound or gone is no error."""
+        try:
+            await self._kube_writer.patch(
+                PODS,
+                pod.name,
+                {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}},
+                namespace=pod.namespace,
+                subresource="status",
+            )
+        except ApiError as error:
+            self._log.debug("could not nominate pod", Pod={"name": pod.key}, error=str(error))
+
+
+def _is_expected(claim: NodeClaim) -> bool:
+    """Tell whether the claim's node may still come up and wait for admission."""
+    return is_unknown(claim.status.conditions, REGISTERED) and not claim.is_deleting
+
+
+def _plan_id(claim: NodeClaim) -> str:
+    """Return the id of the plan that created a claim; its own name if there is none."""
+    return claim.metadata.annotations.get(DECISION, claim.name)

@@ -1,0 +1,263 @@
+"""Creates the claims of a plan within limits, each exactly once.
+
+A process has one creator. Provisioning and disruption both use it, so that limits of NodePools and
+launch limits hold for all claims together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.api.quantities import format_resources, parse_resources
+from karpenter_core.controllers.provisioning.new_claims import DECISION, manifest_of, new_claim
+from karpenter_core.errors import (
+    ApiError,
+    ConflictError,
+    FencedError,
+    KarpenterError,
+    NotFoundError,
+)
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
+from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric
+from karpenter_core.state.events import PodsDecided
+from karpenter_core.state.launch_limits import LaunchAllowance, LaunchLimits
+from karpenter_core.state.node_pool_usage import exceeded_limits, pool_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.provisioning.new_claims import DecisionRef
+    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.scheduling.problem import PlannedNodeClaim
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["ClaimCreator", "CreatedClaims"]
+
+CONCURRENCY: Final = 32
+"""More than enough to use up the API requests per second."""
+ATTEMPTS: Final = 6
+RETRY_SECONDS: Final = 0.5
+_SERVER_ERROR: Final = 500
+_GONE: Final = "nodepool is gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedClaims:
+    """The result for a batch of planned claims, in their order.
+
+    `names` are the created claims, None for a claim that was not created; `refused` has the reason for
+    each claim that a limit of the pool or a launch limit refused. Those are planned again later.
+    """
+
+    names: tuple[str | None, ...] = ()
+    refused: Mapping[int, str] = field(default_factory=dict[int, str])
+
+
+@final
+class ClaimCreator:
+    """Creates planned claims and records the pods that each is for."""
+
+    def __init__(
+        self,
+        *,
+        writer: ObjectWriter,
+        runtime: ControllerRuntime,
+        launch_limits: LaunchLimits | None = None,
+    ) -> None:
+        self._writer = writer
+        self._launch_limits = launch_limits or LaunchLimits()
+        self._in_flight: Counter[str] = Counter()
+        """By pool: allowed claims whose creation has not been answered."""
+        self._cluster_state = writer.cluster_state
+        self._runtime = runtime
+        self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
+
+    async def create(
+        self, planned: Sequence[PlannedNodeClaim], *, decision_ref: DecisionRef, reason: str
+    ) -> CreatedClaims:
+        """Create the claims that the limits allow, a few at a time.
+
+        Serialising all claims of a plan for ten thousand pods before the first is sent would block the
+        event loop for seconds, and the lease would be lost meanwhile.
+        """
+        refused = self._refusals(planned, counted=True)
+        under_way = {n: item.pool for n, item in enumerate(planned) if n not in refused}
+        self._in_flight.update(under_way.values())
+        turns = asyncio.Semaphore(CONCURRENCY)
+
+        async def in_turn(number: int, item: PlannedNodeClaim) -> str | None:
+            if number in refused:
+                return None
+            async with turns:
+                try:
+                    return await self._create_one(item, decision_ref=decision_ref, reason=reason)
+                finally:
+                    self._count_created(under_way, number)
+
+        try:
+            names = await asyncio.gather(*(in_turn(n, item) for n, item in enumerate(planned)))
+        finally:
+            for number in tuple(under_way):  # cancelled before their turn
+                self._count_created(under_way, number)
+        return CreatedClaims(names=tuple(names), refused=refused)
+
+    def _count_created(self, under_way: dict[int, str], number: int) -> None:
+        pool = under_way.pop(number, None)
+        if pool is not None:
+            self._in_flight[pool] -= 1
+
+    def refusal(self, planned: Sequence[PlannedNodeClaim]) -> str:
+        """Return why some of these claims would be refused now; empty if all are allowed.
+
+        For callers that need all claims or none, before they change anything.
+        """
+        return next(iter(self._refusals(planned, counted=False).values()), "")
+
+    def _refusals(self, planned: Sequence[PlannedNodeClaim], *, counted: bool) -> dict[int, str]:
+        """Return the reasons for refused claims, by their index.
+
+        If only some are allowed, claims whose pods have the highest priority come first.
+        """
+        snapshot = self._cluster_state.snapshot()
+        over = self._pools_over_limits(snapshot, {item.pool for item in planned})
+        allowance = LaunchAllowance(
+            snapshot,
+            self._launch_limits,
+            now=self._runtime.clock.now(),
+            in_flight=self._in_flight,
+        )
+        refused: dict[int, str] = {}
+        limited: Counter[tuple[str, str]] = Counter()
+        for number, item in sorted(enumerate(planned), key=lambda pair: -_priority(pair[1])):
+            pool = snapshot.node_pools.get(item.pool)
+            if pool is None or item.pool in over:
+                refused[number] = over.get(item.pool, _GONE)
+            elif (refusal := allowance.grant(pool)) is not None:
+                refused[number] = refusal.message
+                limited[item.pool, refusal.limit] += 1
+        if counted:
+            self._report_refused(planned, refused, limited)
+        return refused
+
+    def _report_refused(
+        self,
+        planned: Sequence[PlannedNodeClaim],
+        refused: Mapping[int, str],
+        limited: Mapping[tuple[str, str], int],
+    ) -> None:
+        self._writer.record_metrics(
+            MetricUpdate(
+                metric=LifecycleMetric.NODECLAIMS_HELD_BACK,
+                labels={"nodepool": pool, "reason": limit},
+                value=count,
+            )
+            for (pool, limit), count in limited.items()
+        )
+        counts = Counter((planned[number].pool, why) for number, why in refused.items())
+        for (pool, why), count in counts.items():
+            self._log.warning(
+                "nodeclaims not created", NodePool={"name": pool}, count=count, why=why
+            )
+
+    def _pools_over_limits(self, snapshot: Snapshot, pools: set[str]) -> Mapping[str, str]:
+        """Return the pools that may not grow now, with the reasons."""
+        usage = pool_usage(snapshot)
+        refused: dict[str, str] = {}
+        for name in pools:
+            pool = snapshot.node_pools.get(name)
+            if pool is None or pool.is_deleting:
+                refused[name] = _GONE
+                continue
+            limits = parse_resources(pool.spec.limits)
+            exceeded = exceeded_limits(limits, usage.get(name, {}))
+            if exceeded:
+                refused[name] = f"resource usage exceeds limit ({', '.join(exceeded)})"
+        return refused
+
+    async def _create_one(
+        self, planned: PlannedNodeClaim, *, decision_ref: DecisionRef, reason: str
+    ) -> str | None:
+        pool = self._cluster_state.snapshot().node_pools.get(planned.pool)
+        if pool is None:
+            self._report_failed(planned, _GONE)
+            return None
+        claim = new_claim(
+            planned, pool, unique=self._runtime.new_id(), decision_ref=decision_ref, reason=reason
+        )
+        try:
+            await self._send(claim)
+        except FencedError:
+            raise
+        except KarpenterError as error:
+            self._report_failed(planned, str(error))
+            return None
+        now = self._runtime.clock.now()
+        self._cluster_state.fold(
+            PodsDecided(placed={pod.uid: claim.name for pod in planned.pods}, at=now)
+        )
+        self._writer.record_metrics((created_metric(claim, reason),))
+        self._log.info(
+            "created nodeclaim",
+            NodePool={"name": planned.pool},
+            NodeClaim={"name": claim.name},
+            decision=decision_ref.id,
+            pods=len(planned.pods),
+            requests={key: str(value) for key, value in format_resources(planned.requests).items()},
+            instance_types=_type_names(planned.instance_types),
+        )
+        return claim.name
+
+    async def _send(self, claim: NodeClaim) -> None:
+        """Create a claim; after a lost answer, create it again under the same name.
+
+        If it exists already it is read back at once: the watch may be far behind, and until the state
+        has the claim its pods would get another one.
+        """
+        manifest = manifest_of(claim)
+        for attempt in range(ATTEMPTS):
+            try:
+                await self._writer.kube_writer.create(NODE_CLAIMS, manifest)
+            except ConflictError:
+                if attempt == 0:
+                    raise  # another claim has the name: the pods are planned again
+                await self._read_back(claim)
+            except ApiError as error:
+                in_doubt = error.status == 0 or error.status >= _SERVER_ERROR
+                if not in_doubt or attempt + 1 == ATTEMPTS:
+                    raise
+                await self._runtime.clock.sleep(RETRY_SECONDS * 2**attempt)
+                continue
+            return
+
+    async def _read_back(self, claim: NodeClaim) -> None:
+        """Put the server's claim into the state: a patch without changes returns the object."""
+        annotations = {DECISION: claim.metadata.annotations[DECISION]}
+        with suppress(NotFoundError):  # it was created and deleted
+            await self._writer.kube_writer.patch(
+                NODE_CLAIMS, claim.name, {"metadata": {"annotations": annotations}}
+            )
+
+    def _report_failed(self, planned: PlannedNodeClaim, why: str) -> None:
+        self._log.error("could not create nodeclaim", NodePool={"name": planned.pool}, error=why)
+
+
+def _priority(planned: PlannedNodeClaim) -> int:
+    return max((pod.shape.priority for pod in planned.pods), default=0)
+
+
+def _type_names(instance_types: Sequence[str]) -> str:
+    """Return the first few types, which are the cheapest, and the number of the others."""
+    shown = ", ".join(instance_types[:5])
+    more = len(instance_types) - 5
+    return f"{shown} and {more} other(s)" if more > 0 else shown

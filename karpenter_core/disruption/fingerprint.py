@@ -1,0 +1,117 @@
+"""Computes a fingerprint of everything that consolidation depends on.
+
+Upstream's rule: a method that found nothing is not run again until pods, nodes or pools have
+changed, or five minutes have passed (protections of pods end without a change of any object).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
+
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import DO_NOT_DISRUPT
+from karpenter_core.api.nodeclaim import CONSOLIDATABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+    from datetime import datetime
+
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = [
+    "MAX_AGE",
+    "ConsolidationFingerprint",
+    "FingerprintBuilder",
+    "consolidation_fingerprint",
+    "digest_fingerprint",
+    "is_stale",
+]
+
+MAX_AGE: Final = timedelta(minutes=5)  # upstream default
+
+ConsolidationFingerprint: TypeAlias = "tuple[Hashable, ...]"
+"""Equal for snapshots that are the same to consolidation."""
+
+
+@final
+class FingerprintBuilder:
+    """Makes the fingerprints of successive snapshots; reads only the changed nodes again.
+
+    Reading thousands of nodes with tens of thousands of pods takes a tenth of a second.
+    """
+
+    __slots__ = ("_state_node_parts",)
+
+    def __init__(self) -> None:
+        self._state_node_parts: dict[str, tuple[StateNode, Hashable]] = {}
+
+    def fingerprint(self, snapshot: Snapshot) -> ConsolidationFingerprint:
+        """Return the fingerprint of a snapshot, as `consolidation_fingerprint` does."""
+        parts: dict[str, tuple[StateNode, Hashable]] = {}
+        for state_node in snapshot.state_nodes:
+            entry = self._state_node_parts.get(state_node.name)
+            if entry is None or entry[0] is not state_node:
+                entry = (state_node, _state_node_part(state_node))
+            parts[state_node.name] = entry
+        self._state_node_parts = parts
+        return (tuple(part for _, part in parts.values()), *_cluster_parts(snapshot))
+
+
+def consolidation_fingerprint(snapshot: Snapshot) -> ConsolidationFingerprint:
+    """Return what consolidation depends on: nodes with pods, pools, prices, protections."""
+    return FingerprintBuilder().fingerprint(snapshot)
+
+
+def _cluster_parts(snapshot: Snapshot) -> ConsolidationFingerprint:
+    return (
+        tuple(
+            (name, pool.metadata.generation, tuple(sorted(pool.metadata.annotations.items())))
+            for name, pool in sorted(snapshot.node_pools.items())
+        ),
+        tuple((name, item.version) for name, item in sorted(snapshot.catalogues.items())),
+        tuple(
+            (key, budget.disruptions_allowed > 0)
+            for key, budget in sorted(snapshot.disruption_budgets.items())
+        ),
+        frozenset(snapshot.pending_pods),
+    )
+
+
+def digest_fingerprint(fingerprint: ConsolidationFingerprint) -> str:
+    """Return a digest of a fingerprint: the same for equal ones in every process.
+
+    Takes hundredths of a second for tens of thousands of pods: not for the event loop.
+    """
+    digest = blake2b(digest_size=8)
+    for part in fingerprint:
+        is_unordered = isinstance(part, frozenset)
+        digest.update(repr(sorted(cast("frozenset[str]", part)) if is_unordered else part).encode())
+    return digest.hexdigest()
+
+
+def _state_node_part(state_node: StateNode) -> Hashable:
+    settled = state_node.claim is not None and is_true(
+        state_node.claim.status.conditions, CONSOLIDATABLE
+    )
+    return (
+        state_node.name,
+        state_node.initialized,
+        state_node.marked_for_deletion,
+        settled,
+        state_node.annotations.get(DO_NOT_DISRUPT, ""),
+        tuple(sorted(pod.uid for pod in state_node.pods)),
+        tuple(
+            sorted(
+                (pod.uid, tuple(sorted(pod.shape.annotations.items())))
+                for pod in state_node.pods
+                if pod.shape.annotations
+            )
+        ),
+    )
+
+
+def is_stale(found_at: datetime, now: datetime) -> bool:
+    """Tell whether an idle result has expired."""
+    return now - found_at >= MAX_AGE

@@ -1,0 +1,58 @@
+"""The clock, connections and threads that a process is wired to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from karpenter_core.provider.contract import ClusterFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.controllers.planner import Planner
+    from karpenter_core.controllers.reconciler import IdSource
+    from karpenter_core.kube.contact import ContactTimes
+    from karpenter_core.kube.lease import ElectionTimes
+    from karpenter_core.kube.transport import Transport
+    from karpenter_core.kube.writer import WriteFaults
+    from karpenter_core.operator.cluster_facts import ClusterFactsReader
+    from karpenter_core.provider.host.executor import Executor
+
+__all__ = ["ProcessPlatform"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlatform:
+    """Clock, ids, threads and connections of a process.
+
+    `lease` is a connection of its own, so that nothing else can cost the lease; `workload` is given
+    when pods and nodes live in another cluster than NodePools and NodeClaims.
+    """
+
+    clock: Clock
+    new_id: IdSource
+    executor: Executor
+    planner: Planner
+    background: Planner
+    """For what may take long and holds nobody up: looking for nodes to disrupt."""
+    objects: Transport
+    lease: Transport
+    workload: Transport | None = None
+    identity: str
+    """Who we are in the lease."""
+    namespace: str = "kube-system"
+    """Where the lease is."""
+    cache_folder: Path
+    cluster: ClusterFacts = field(default_factory=ClusterFacts)
+    facts_reader: ClusterFactsReader | None = None
+    """What completes `cluster` while the process runs; None when nobody does."""
+    election: ElectionTimes | None = None
+    contact: ContactTimes | None = None
+    """How long kinds may be silent."""
+    jitter: Callable[[], float] | None = None
+    faults: WriteFaults | None = None
+    serves_http: bool = True
+    """Whether metrics and probes are served; there are no sockets in simulated time."""

@@ -1,0 +1,150 @@
+"""Caches one large response of a cloud, on disk as well, and refreshes it.
+
+Whoever needs it first waits for it, and those who come meanwhile wait for the same answer. A process that
+starts uses what an earlier one kept, and refreshes it beside its work.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, final
+
+from karpenter_core.errors import CloudProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.kit.disk_cache import DiskCache
+
+__all__ = ["CachedResponse"]
+
+T = TypeVar("T")
+
+
+class _CachedValue(NamedTuple, Generic[T]):
+    value: T
+    revision: int
+    fetched_at: float | None
+    """By the monotonic clock; None when it was read from disk."""
+
+
+@final
+class CachedResponse(Generic[T]):
+    """A value as last fetched; callable from any thread.
+
+    `fetch` is given what was known before, None at first, and raises CloudProviderError. `encode`
+    makes JSON of a value and `decode` reads it, with None for what cannot be used.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        disk: DiskCache,
+        *,
+        fetch: Callable[[T | None], T],
+        encode: Callable[[T], object],
+        decode: Callable[[object], T | None],
+        life: timedelta,
+        instead_of_waiting: timedelta | None = None,
+    ) -> None:
+        """Let a value of the disk stand in for a fetch that fails, for all of its `life`.
+
+        Up to the age `instead_of_waiting`, by default just as long, it is used without a fetch.
+        """
+        self._clock: Final = clock
+        self._disk: Final = disk
+        self._fetch: Final = fetch
+        self._encode: Final = encode
+        self._decode: Final = decode
+        self._life: Final = life
+        self._fresh: Final = life if instead_of_waiting is None else instead_of_waiting
+        self._lock: Final = Lock()
+        self._cached: _CachedValue[T] | None = None
+        self._open: Future[_CachedValue[T]] | None = None
+
+    def current(self) -> tuple[T, int]:
+        """Return the value and a number that grows when another one was fetched.
+
+        Raises:
+            CloudProviderError: nothing is known yet, and the cloud refused or did not answer.
+        """
+        held = self._cached or self._from_disk(self._fresh)
+        if held is None:
+            try:
+                held = self._fetch_once()
+            except CloudProviderError:
+                held = self._from_disk(self._life)
+                if held is None:
+                    raise
+        return held.value, held.revision
+
+    def refresh(self, *, unless_within: timedelta) -> bool:
+        """Fetch again, unless it was fetched so lately; True if the value is another one now.
+
+        Raises:
+            CloudProviderError: the cloud refused or did not answer; what was known stays.
+        """
+        before = self._cached or self._from_disk(self._fresh)
+        fetched = None if before is None else before.fetched_at
+        if (
+            fetched is not None
+            and self._clock.monotonic() - fetched < unless_within.total_seconds()
+        ):
+            return False
+        return self._fetch_once().revision != (0 if before is None else before.revision)
+
+    def _fetch_once(self) -> _CachedValue[T]:
+        with self._lock:
+            is_mine = self._open is None
+            answer = self._open = self._open or Future()
+        if not is_mine:
+            return answer.result()
+        try:
+            held = self._keep(self._fetch(self._last_value()))
+        except BaseException as error:
+            self._close()
+            answer.set_exception(error)
+            raise
+        self._close()
+        answer.set_result(held)
+        return held
+
+    def _last_value(self) -> T | None:
+        if self._cached is not None:
+            return self._cached.value
+        return self._read(self._life)
+
+    def _close(self) -> None:
+        with self._lock:
+            self._open = None
+
+    def _keep(self, value: T) -> _CachedValue[T]:
+        now = self._clock.monotonic()
+        with self._lock:
+            known = self._cached
+            if known is None:
+                held = _CachedValue(value, 1, now)
+            elif known.value == value:
+                # The objects that are known stay: what was built of them is not built anew.
+                held = known._replace(fetched_at=now)
+            else:
+                held = _CachedValue(value, known.revision + 1, now)
+            self._cached = held
+        self._disk.write(self._encode(value), now=self._clock.now())
+        return held
+
+    def _from_disk(self, max_age: timedelta) -> _CachedValue[T] | None:
+        value = self._read(max_age)
+        if value is None:
+            return None
+        with self._lock:
+            if self._cached is None:
+                self._cached = _CachedValue(value, 1, None)
+            return self._cached
+
+    def _read(self, max_age: timedelta) -> T | None:
+        value: object = self._disk.read(now=self._clock.now(), max_age=max_age)
+        return None if value is None else self._decode(value)

@@ -1,0 +1,78 @@
+"""Sorts the topology groups of a pod class by what they count on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from karpenter_core.scheduling.compiled.pod_classes import ClassRelaxationStep, PodClass
+    from karpenter_core.scheduling.compiled.topology import TopologyGroup
+    from karpenter_core.scheduling.compiled.topology_axes import TopologyAxis
+    from karpenter_core.scheduling.requirements import Requirements
+
+__all__ = ["ClassTopology", "find_class_topologies"]
+
+
+class ClassTopology(Struct, frozen=True, kw_only=True, eq=False):
+    """The topology groups of a class at a relaxation step, sorted by what they count on.
+
+    `grows` are the indices of the groups whose counts grow with the class itself; `zonal` has the
+    restricting groups of each axis, `allowed` the domains the class may be in at all (None: all).
+    """
+
+    host: tuple[TopologyGroup, ...]
+    zonal: Mapping[int, tuple[TopologyGroup, ...]]
+    allowed: Mapping[int, tuple[bool, ...] | None]
+    counted_axes: tuple[int, ...]
+    grows: frozenset[int]
+
+
+def find_class_topologies(
+    classes: Sequence[PodClass], axes: Sequence[TopologyAxis]
+) -> tuple[tuple[ClassTopology, ...], ...]:
+    """Return the topology groups of each class at each of its relaxation steps."""
+    numbers = {axis.key: axis.number for axis in axes}
+    known: dict[object, ClassTopology] = {}
+    found: list[tuple[ClassTopology, ...]] = []
+    for pod_class in classes:
+        of_class: list[ClassTopology] = []
+        for relaxation_step in pod_class.relaxation_steps:
+            key = (relaxation_step.bound, relaxation_step.strict, pod_class.counted)
+            topology = known.get(key)
+            if topology is None:
+                topology = known[key] = _class_topology(pod_class, relaxation_step, axes, numbers)
+            of_class.append(topology)
+        found.append(tuple(of_class))
+    return tuple(found)
+
+
+def _class_topology(
+    pod_class: PodClass,
+    relaxation_step: ClassRelaxationStep,
+    axes: Sequence[TopologyAxis],
+    numbers: Mapping[str, int],
+) -> ClassTopology:
+    zonal: dict[int, tuple[TopologyGroup, ...]] = {}
+    for group in relaxation_step.bound:
+        if not group.is_host:
+            axis = numbers[group.key]
+            zonal[axis] = (*zonal.get(axis, ()), group)
+    counted = {numbers[group.key] for group in pod_class.counted if not group.is_host}
+    return ClassTopology(
+        host=tuple(group for group in relaxation_step.bound if group.is_host),
+        zonal=dict(sorted(zonal.items())),
+        allowed={axis: _allowed(relaxation_step.strict, axes[axis]) for axis in zonal},
+        counted_axes=tuple(sorted(counted - zonal.keys())),
+        grows=frozenset(group.index for group in pod_class.counted),
+    )
+
+
+def _allowed(strict: Requirements, axis: TopologyAxis) -> tuple[bool, ...] | None:
+    if axis.key not in strict:
+        return None
+    asked = strict.get(axis.key)
+    return tuple(asked.has(name) for name in axis.names)

@@ -1,0 +1,335 @@
+"""Groups pods that the scheduler cannot tell apart into pod classes.
+
+Members differ in name, UID and age only. A class has a list of relaxation steps (`relaxation`). A
+class whose step leaves pods over goes on with the next step; members are alike, so the result is
+the same as pod by pod.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, final
+
+from msgspec import Struct, field
+
+from karpenter_core.api.labels import (
+    ALIASES,
+    CPU,
+    MEMORY,
+    PODS,
+)
+from karpenter_core.scheduling.compiled.pod_constraints import PodConstraintsReader
+from karpenter_core.scheduling.compiled.topology import TopologyGroup, TopologyGroups, TopologyKind
+from karpenter_core.scheduling.compiled.volumes import VolumeAttachments
+from karpenter_core.scheduling.problem import PodVolumes
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping
+
+    from karpenter_core.api.records import (
+        HostPort,
+        PodShape,
+        PodView,
+        Resources,
+        Toleration,
+    )
+    from karpenter_core.scheduling.compiled.pod_constraints import PodConstraints
+    from karpenter_core.scheduling.compiled.relaxation import RelaxationStep
+    from karpenter_core.scheduling.problem import PoolRejection, SchedulingProblem, SolveOptions
+    from karpenter_core.scheduling.requirements import Requirements
+
+__all__ = [
+    "ClassRelaxationStep",
+    "NodeConstraints",
+    "PodClass",
+    "PodClassIndex",
+    "classify_pods_steps",
+]
+
+PODS_PER_STEP: Final = 1000
+"""Pods looked at between two yields: one to three milliseconds, or two work units."""
+
+_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+_NO_VOLUMES: Final = PodVolumes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NodeConstraints:
+    """What pods require of a node itself; interned, `index` is its identity.
+
+    One of `alternatives` must hold, tried in order (the zones a volume may be attached in).
+    `present` are labels that must exist although their requirement alone does not demand it.
+    """
+
+    index: int
+    alternatives: tuple[Requirements, ...]
+    tolerations: tuple[Toleration, ...]
+    host_ports: tuple[HostPort, ...]
+    present: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClassRelaxationStep:
+    """What a class requires at one relaxation step: of the node, and of other pods.
+
+    `strict` are its labels without preferences and volumes: the domains it may be in at all.
+    `owned` are the groups of its own constraints, `bound` all groups that restrict it.
+    """
+
+    node_constraints: NodeConstraints
+    requirements: Requirements
+    strict: Requirements
+    owned: tuple[TopologyGroup, ...]
+    bound: tuple[TopologyGroup, ...]
+
+
+class PodClass(Struct, kw_only=True, eq=False):
+    """Pods that are alike to the scheduler, oldest first.
+
+    `blocked` says why none of them can be placed anywhere, whatever there is. `counted` are the
+    groups whose counts grow with every member. `volumes` are the volume claims that members share
+    with other pods, by driver (a volume of one pod alone is a resource).
+    """
+
+    shape: PodShape
+    requests: Resources
+    relaxation_steps: tuple[ClassRelaxationStep, ...]
+    last_relaxation_step: int = 0
+    """Index of the last relaxation step; an equal one may come before others."""
+    counted: tuple[TopologyGroup, ...] = ()
+    shared_volumes: tuple[tuple[str, str], ...] = ()
+    volume_alternatives: tuple[Requirements, ...] = ()
+    """Where its volumes can be attached; one must hold (none: anywhere)."""
+    members: list[PodView] = field(default_factory=list["PodView"])
+    blocked: PoolRejection | None = None
+
+    @property
+    def queue_order(self) -> tuple[int, int, datetime, str]:
+        """Large pods first, then old ones (upstream's order, by the oldest member)."""
+        created, uid = pod_order(self.members[0])
+        return (-self.requests.get(CPU, 0), -self.requests.get(MEMORY, 0), created, uid)
+
+
+def pod_order(pod: PodView) -> tuple[datetime, str]:
+    """Sort pods by age, then UID."""
+    return (pod.created or _BEGINNING, pod.uid)
+
+
+def classify_pods_steps(
+    problem: SchedulingProblem, options: SolveOptions
+) -> Generator[int, None, tuple[tuple[PodClass, ...], PodClassIndex]]:
+    """Sort the pods of a problem into classes, in the order in which they are to be placed.
+
+    Returns the classes, and what finds the class of a pod that comes later.
+    """
+    reader = _PodClassReader(problem, options)
+    constraints_reader: dict[int, PodConstraints] = {}
+    for number, pod in enumerate(problem.pods, start=1):
+        if id(pod.shape) not in constraints_reader:
+            constraints_reader[id(pod.shape)] = reader.constraints_reader.read(pod.shape)
+        if number % PODS_PER_STEP == 0:
+            yield 2
+    reader.read_bound_pods()
+    yield 5
+    keys: dict[int, object] = {}
+    classes: dict[object, PodClass] = {}
+    volumes, attachments = problem.volumes, VolumeAttachments(problem)
+    for number, pod in enumerate(problem.pods, start=1):
+        shape = pod.shape
+        key = keys.get(id(shape))
+        if key is None:
+            key = keys[id(shape)] = reader.key(shape, constraints_reader[id(shape)])
+        own = volumes.get(pod.uid) if volumes else None
+        whole = key if own is None else (key, own.alternatives, attachments.signature(own))
+        found = classes.get(whole)
+        if found is None:
+            found = classes[whole] = reader.make(
+                shape, constraints_reader[id(shape)], own or _NO_VOLUMES, attachments
+            )
+        found.members.append(pod)
+        if number % PODS_PER_STEP == 0:
+            yield 2
+    for found in classes.values():
+        if len(found.members) > 1:
+            found.members.sort(key=pod_order)
+    ordered = sorted(classes.values(), key=lambda pod_class: pod_class.queue_order)
+    return tuple(ordered), PodClassIndex(reader, classes, attachments)
+
+
+@final
+class PodClassIndex:
+    """The classes of a pass by what makes them; `groups` are all topology groups of the pass."""
+
+    def __init__(
+        self,
+        reader: _PodClassReader,
+        classes: Mapping[object, PodClass],
+        attachments: VolumeAttachments,
+    ) -> None:
+        self.groups: Final = reader.groups
+        self._reader: Final = reader
+        self._classes: Final = classes
+        self._attachments: Final = attachments
+
+    def find(self, shape: PodShape, volumes: PodVolumes | None = None) -> PodClass | None:
+        """Return the class of a pod that was not there when the pass was compiled.
+
+        None when there is no such class; then the pass has to be compiled again, since the pod may
+        bring topology groups that were not counted.
+        """
+        known = len(self.groups.all)
+        constraints = self._reader.constraints_reader.read(shape)
+        if len(self.groups.all) != known:
+            return None
+        key: object = self._reader.key(shape, constraints)
+        if volumes is not None:
+            if not self._attachments.is_known(volumes):
+                return None
+            key = (key, volumes.alternatives, self._attachments.signature(volumes))
+        return self._classes.get(key)
+
+
+@final
+class _PodClassReader:
+    """Makes classes of what shapes ask for, and interns it."""
+
+    def __init__(self, problem: SchedulingProblem, options: SolveOptions) -> None:
+        self._problem: Final = problem
+        aliases = {**ALIASES, **problem.aliases}
+        self.groups: Final = TopologyGroups(lambda: _namespaces(problem), aliases=aliases)
+        self.constraints_reader: Final = PodConstraintsReader(problem, options, self.groups)
+        self._asks: Final = dict[object, NodeConstraints]()
+        self._relaxation_steps: Final = dict[object, tuple[tuple[ClassRelaxationStep, ...], int]]()
+
+    def read_bound_pods(self) -> None:
+        """Read the anti-affinity of running pods, which keeps other pods away."""
+        seen: set[int] = set()
+        for node in self._problem.nodes:
+            for pod in node.pods:
+                shape = pod.shape
+                if id(shape) not in seen:
+                    seen.add(id(shape))
+                    if shape.pod_anti_affinity:
+                        self.groups.inverse_of(shape)
+
+    def key(self, shape: PodShape, constraints: PodConstraints) -> object:
+        """Return everything a placement reads of a shape; equal keys are one class."""
+        return (
+            constraints.number,
+            tuple(sorted(shape.requests.items())),
+            _ports(shape),
+            self.groups.selecting(shape),
+        )
+
+    def make(
+        self,
+        shape: PodShape,
+        constraints: PodConstraints,
+        volumes: PodVolumes,
+        attachments: VolumeAttachments,
+    ) -> PodClass:
+        """Make a class of the pods of a shape with such volumes."""
+        selecting = self.groups.selecting(shape)
+        avoided_by = tuple([group for group in selecting if group.kind is TopologyKind.INVERSE])
+        key = (constraints.number, avoided_by, _ports(shape), volumes.alternatives)
+        known = self._relaxation_steps.get(key)
+        if known is None:
+            known = self._relaxation_steps[key] = self._make_relaxation_steps(
+                shape, constraints, volumes, avoided_by
+            )
+        relaxation_steps, last = known
+        return PodClass(
+            shape=shape,
+            requests={
+                PODS: 1,
+                **{name: max(amount, 0) for name, amount in shape.requests.items()},
+                **attachments.requests(volumes),
+            },
+            relaxation_steps=relaxation_steps,
+            last_relaxation_step=last,
+            counted=(
+                *[g for g in selecting if g.kind is not TopologyKind.INVERSE],
+                *constraints.inverse,
+            ),
+            shared_volumes=attachments.shared(volumes),
+            volume_alternatives=volumes.alternatives,
+            blocked=constraints.blocked,
+        )
+
+    def _make_relaxation_steps(
+        self,
+        shape: PodShape,
+        constraints: PodConstraints,
+        volumes: PodVolumes,
+        avoided_by: tuple[TopologyGroup, ...],
+    ) -> tuple[tuple[ClassRelaxationStep, ...], int]:
+        """Return the distinct steps, and the index of the last one among them."""
+        relaxation_steps = [
+            ClassRelaxationStep(
+                node_constraints=self._node_constraints(step, volumes, _ports(shape)),
+                requirements=step.requirements,
+                strict=step.strict,
+                owned=owned,
+                bound=tuple(dict.fromkeys((*owned, *avoided_by))),
+            )
+            for step, owned in zip(constraints.steps, constraints.owned, strict=True)
+        ]
+        distinct = _distinct(relaxation_steps)
+        last = next(
+            (
+                n
+                for n, relaxation_step in enumerate(distinct)
+                if _identity(relaxation_step) == _identity(relaxation_steps[-1])
+            ),
+            0,
+        )
+        return distinct, last
+
+    def _node_constraints(
+        self, step: RelaxationStep, volumes: PodVolumes, ports: tuple[HostPort, ...]
+    ) -> NodeConstraints:
+        alternatives = (step.requirements,)
+        if volumes.alternatives:
+            alternatives = tuple(
+                dict.fromkeys(
+                    step.requirements.merge(one)
+                    for one in volumes.alternatives
+                    if all(step.requirements.get(r.key).admits(r) for r in one.values())
+                )
+            )
+        key = (alternatives, step.tolerations, ports, step.present)
+        known = self._asks.get(key)
+        if known is None:
+            known = self._asks[key] = NodeConstraints(
+                index=len(self._asks),
+                alternatives=alternatives,
+                tolerations=step.tolerations,
+                host_ports=ports,
+                present=step.present,
+            )
+        return known
+
+
+def _ports(shape: PodShape) -> tuple[HostPort, ...]:
+    return tuple(sorted(shape.host_ports, key=str)) if shape.host_ports else ()
+
+
+def _distinct(relaxation_steps: Iterable[ClassRelaxationStep]) -> tuple[ClassRelaxationStep, ...]:
+    """Return one of each kind, where it comes first: the one that asks for the least."""
+    kept: dict[object, ClassRelaxationStep] = {}
+    for relaxation_step in relaxation_steps:
+        kept[_identity(relaxation_step)] = relaxation_step
+    return tuple(kept.values())
+
+
+def _identity(relaxation_step: ClassRelaxationStep) -> object:
+    """Return the key by which two relaxation steps are equal."""
+    return relaxation_step.node_constraints.index, relaxation_step.strict, relaxation_step.bound
+
+
+def _namespaces(problem: SchedulingProblem) -> Mapping[str, Mapping[str, str]]:
+    """Return the labels of all namespaces; none for unknown ones."""
+    names = {pod.shape.namespace for pod in problem.pods}
+    names.update(pod.shape.namespace for node in problem.nodes for pod in node.pods)
+    return {**{name: dict[str, str]() for name in sorted(names)}, **problem.namespaces}

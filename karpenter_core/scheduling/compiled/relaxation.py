@@ -1,0 +1,211 @@
+"""Lists the relaxation steps of a pod: each gives up one preference more.
+
+The first step has every preference as if it were required; each next one gives up one thing, in
+upstream's order: alternative node affinity terms, preferred pod affinity, preferred pod
+anti-affinity, preferred node affinity (heaviest first each), ScheduleAnyway spread, and at last
+tolerating PreferNoSchedule taints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from karpenter_core.api.records import (
+        AffinityTerm,
+        NodeSelectorTerm,
+        PodShape,
+        PreferredNodeTerm,
+        Toleration,
+        TopologySpread,
+        WeightedAffinityTerm,
+    )
+
+__all__ = ["RelaxationStep", "node_alternatives", "read_relaxation_steps"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaxationStep:
+    """One step: the requirements on the node's labels, and on other pods.
+
+    `strict` are the labels without preferences: they say which domains a pod may be in at all.
+    """
+
+    requirements: Requirements
+    strict: Requirements
+    tolerations: tuple[Toleration, ...]
+    spreads: tuple[TopologySpread, ...]
+    affinity: tuple[AffinityTerm, ...]
+    anti_affinity: tuple[AffinityTerm, ...]
+    """Preferred terms that are not given up yet are among the last two."""
+    present: frozenset[str] = frozenset()
+    """Labels that must be there and of which `requirements` only say what they are not: `Exists`
+    and `NotIn` together are `NotIn` by upstream's algebra, which a node without the label meets."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PodPreferences:
+    """The constraints and preferences of a pod that are not given up yet."""
+
+    terms: tuple[NodeSelectorTerm, ...]
+    affinity: tuple[AffinityTerm, ...]
+    anti_affinity: tuple[AffinityTerm, ...]
+    nodes: tuple[NodeSelectorTerm, ...]
+    spreads: tuple[TopologySpread, ...]
+    softened: bool = False
+
+
+def read_relaxation_steps(
+    shape: PodShape,
+    *,
+    aliases: Mapping[str, str],
+    respect_preferences: bool,
+    softens_taints: bool = False,
+) -> tuple[RelaxationStep, ...]:
+    """Return the relaxation steps of a pod, without those that no node could ever meet.
+
+    Raises:
+        BadInputError: required expressions cannot be read, or exclude each other.
+    """
+    base = [Requirement.of(k, "In", (v,), aliases=aliases) for k, v in shape.node_selector.items()]
+    read: dict[int, list[Requirement]] = {}
+    for term in shape.required_node_terms:
+        read[id(term)] = _read(term, aliases)
+    for preferred in shape.preferred_node_terms:
+        try:
+            read[id(preferred.term)] = _read(preferred.term, aliases)
+        except BadInputError:
+            continue  # a preference that cannot be read is given up at once
+    steps: list[RelaxationStep] = []
+    wished = _all_constraints(shape, read) if respect_preferences else _required_constraints(shape)
+    softens = softens_taints and PREFERENCE_TOLERATION not in shape.tolerations
+    for wishes in _relaxations(wished, softens=softens):
+        term = read[id(wishes.terms[0])] if wishes.terms else []
+        strict = _all_of((*base, *term))
+        if strict is None:
+            continue
+        wished_labels = read[id(wishes.nodes[0])] if wishes.nodes else []
+        asked = _all_of((*strict.values(), *wished_labels)) if wishes.nodes else strict
+        if asked is None:
+            continue
+        tolerations = shape.tolerations
+        if wishes.softened:
+            tolerations = (*tolerations, PREFERENCE_TOLERATION)
+        steps.append(
+            RelaxationStep(
+                requirements=asked,
+                strict=strict,
+                tolerations=tolerations,
+                spreads=wishes.spreads,
+                affinity=(*shape.pod_affinity, *wishes.affinity),
+                anti_affinity=(*shape.pod_anti_affinity, *wishes.anti_affinity),
+                present=frozenset(
+                    r.key
+                    for r in (*term, *wished_labels)
+                    if _requires_label(r) and not _requires_label(asked.get(r.key))
+                ),
+            )
+        )
+    if not steps:
+        raise BadInputError("node selector and required node affinity exclude each other")
+    return tuple(steps)
+
+
+def node_alternatives(shape: PodShape, *, aliases: Mapping[str, str]) -> tuple[Requirements, ...]:
+    """Return the alternatives a pod's node selector and required node affinity leave.
+
+    Raises:
+        BadInputError: required expressions cannot be read, or exclude each other.
+    """
+    steps = read_relaxation_steps(shape, aliases=aliases, respect_preferences=False)
+    return tuple(dict.fromkeys(step.strict for step in steps))
+
+
+def _required_constraints(shape: PodShape) -> _PodPreferences:
+    terms = tuple(term for term in shape.required_node_terms if term.match_expressions)
+    spreads = (s for s in shape.topology_spread if s.when_unsatisfiable == "DoNotSchedule")
+    return _PodPreferences(terms, (), (), (), tuple(spreads))
+
+
+def _all_constraints(shape: PodShape, read: Mapping[int, list[Requirement]]) -> _PodPreferences:
+    """Return all constraints and preferences of a pod, the heaviest preferences first."""
+    return replace(
+        _required_constraints(shape),
+        affinity=tuple(w.term for w in sorted(shape.preferred_pod_affinity, key=_preference_order)),
+        anti_affinity=tuple(
+            w.term for w in sorted(shape.preferred_pod_anti_affinity, key=_preference_order)
+        ),
+        nodes=tuple(
+            w.term
+            for w in sorted(shape.preferred_node_terms, key=_preference_order)
+            if id(w.term) in read
+        ),
+        spreads=shape.topology_spread,
+    )
+
+
+def _preference_order(wish: WeightedAffinityTerm | PreferredNodeTerm) -> int:
+    return -wish.weight
+
+
+def _relaxations(wishes: _PodPreferences, *, softens: bool) -> Iterator[_PodPreferences]:
+    """Give up one thing after the other."""
+    while True:
+        yield wishes
+        soft = [s for s in wishes.spreads if s.when_unsatisfiable != "DoNotSchedule"]
+        if len(wishes.terms) > 1:
+            wishes = replace(wishes, terms=wishes.terms[1:])
+        elif wishes.affinity:
+            wishes = replace(wishes, affinity=wishes.affinity[1:])
+        elif wishes.anti_affinity:
+            wishes = replace(wishes, anti_affinity=wishes.anti_affinity[1:])
+        elif wishes.nodes:
+            wishes = replace(wishes, nodes=wishes.nodes[1:])
+        elif soft:
+            wishes = replace(wishes, spreads=_without_first_soft(wishes.spreads))
+        elif softens and not wishes.softened:
+            wishes = replace(wishes, softened=True)
+        else:
+            return
+
+
+def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
+    """Drop the first constraint that may be broken; the last one takes its place (as upstream)."""
+    left = list(spreads)
+    place = next(n for n, s in enumerate(left) if s.when_unsatisfiable != "DoNotSchedule")
+    left[place] = left[-1]
+    return tuple(left[:-1])
+
+
+def _read(term: NodeSelectorTerm, aliases: Mapping[str, str]) -> list[Requirement]:
+    return [
+        Requirement.of(expression.key, expression.operator, expression.values, aliases=aliases)
+        for expression in term.match_expressions
+    ]
+
+
+def _requires_label(requirement: Requirement) -> bool:
+    """Whether a node without the label does not meet a requirement."""
+    if requirement.gte is not None or requirement.lte is not None:
+        return True
+    return requirement.operator in {"In", "Exists"}
+
+
+def _all_of(requirements: Sequence[Requirement]) -> Requirements | None:
+    """Return what all allow; None when two of them leave nothing.
+
+    Without this, two values that exclude each other would end as "the label must not exist".
+    """
+    met = Requirements()
+    for requirement in requirements:
+        if requirement.key in met and not met.get(requirement.key).admits(requirement):
+            return None
+        met = met.add(requirement)
+    return met

@@ -1,0 +1,412 @@
+"""Explains rejections by taints, labels, size, ports, volumes and limits.
+
+Each function returns the options that one constraint allows, or a rejection when there is none.
+They are in the order of `PoolConstraint`; the first rejection is reported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from karpenter_core.api.labels import CPU, NODES
+from karpenter_core.api.quantities import format_amount
+from karpenter_core.scheduling.bitsets import bits_of_mask
+from karpenter_core.scheduling.explain.options import ClaimOption, fitting, listed
+from karpenter_core.scheduling.ports import first_port_conflict, port_text
+from karpenter_core.scheduling.problem import MinValuesPolicy, PoolConstraint, PoolRejection
+from karpenter_core.scheduling.taints import first_untolerated, taint_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.scheduling.arrays import Amounts, Mask
+    from karpenter_core.scheduling.compiled.pools import CompiledPool
+    from karpenter_core.scheduling.explain.options import NarrowingResult, PoolExplanation
+    from karpenter_core.scheduling.requirements import Requirements
+
+__all__ = [
+    "min_values_missed",
+    "narrow_by_free_capacity",
+    "narrow_by_limits",
+    "narrow_by_min_values",
+    "narrow_by_ports",
+    "narrow_by_resources",
+    "narrow_by_stock",
+    "narrow_by_volumes",
+    "unmet_requirements",
+    "untolerated_taint",
+    "unusable_pool",
+]
+
+_MILLION_CORES: Final = 1_000_000_000
+_FILTERED_OUT: Final = "nodepool requirements filtered out all available instance types"
+
+
+def unusable_pool(pool: CompiledPool) -> PoolRejection:
+    """Return why a pool can launch no node at all."""
+    catalogue = pool.catalogue
+    if pool.unusable_reason:
+        return PoolRejection(
+            constraint=PoolConstraint.REQUIREMENT, detail=f"{_FILTERED_OUT}: {pool.unusable_reason}"
+        )
+    if not pool.matching_bits:
+        return PoolRejection(
+            constraint=PoolConstraint.REQUIREMENT,
+            detail=_FILTERED_OUT,
+            remedy="change the NodePool's requirements",
+        )
+    if not pool.matching_bits & catalogue.sound_bits:
+        return PoolRejection(
+            constraint=PoolConstraint.RESOURCE,
+            detail="no instance type has anything left beside what it reserves for itself",
+            closest=catalogue.names[_first(pool.matching_bits)],
+            remedy="let nodes reserve less for the system and the kubelet",
+        )
+    offered = pool.matching_bits & pool.offered_bits & catalogue.sound_bits
+    missing = catalogue.min_values_reached(offered, pool.requirements)
+    if offered and missing:
+        return min_values_missed(missing, prefix=f"{_FILTERED_OUT}: ")
+    return PoolRejection(
+        constraint=PoolConstraint.OFFERING,
+        detail=f"{_FILTERED_OUT}: none has an available offering that is allowed",
+        closest=catalogue.names[_first(pool.matching_bits)],
+    )
+
+
+def untolerated_taint(explanation: PoolExplanation) -> PoolRejection | None:
+    """Name the first taint of the pool that a pod does not tolerate."""
+    taint = first_untolerated(
+        explanation.pool.taints, explanation.relaxation_step.node_constraints.tolerations
+    )
+    if taint is None:
+        return None
+    return PoolRejection(
+        constraint=PoolConstraint.TAINT,
+        detail=f'did not tolerate taint "{taint_text(taint)}"',
+        remedy=f'add a toleration for "{taint_text(taint)}"',
+    )
+
+
+def unmet_requirements(explanation: PoolExplanation) -> PoolRejection | None:
+    """Return a rejection naming required labels that no node of the pool has."""
+    pool, asked = explanation.pool, explanation.relaxation_step.requirements
+    refused = pool.requirements.incompatibility(
+        asked, allow_undefined=pool.well_known, well_known=pool.well_known
+    )
+    terms = len(explanation.pod_class.shape.required_node_terms)
+    last = f" (last of {terms} node affinity terms; no other found a place)" if terms > 1 else ""
+    if refused is not None:
+        return PoolRejection(constraint=PoolConstraint.REQUIREMENT, detail=f"{refused}{last}")
+    absent = sorted(
+        key
+        for key in explanation.relaxation_step.node_constraints.present
+        if not pool.may_have(key)
+    )
+    if absent:
+        return PoolRejection(
+            constraint=PoolConstraint.REQUIREMENT,
+            detail=f"the pod wants a label that no machine of the nodepool has: "
+            f"{listed(absent)}{last}",
+        )
+    start = explanation.start()
+    if start.bits:
+        return None
+    catalogue, usable = pool.catalogue, explanation.explained_pool.usable_bits
+    met = np.zeros(catalogue.size, dtype=np.int64)
+    for key in sorted(asked):
+        met += catalogue.mask(catalogue.matching_one(start.requirements.get(key)))
+    row = int(np.where(catalogue.mask(usable), met, -1).argmax())
+    conflict = catalogue.instance_types[row].requirements.intersection_failure(start.requirements)
+    return PoolRejection(
+        constraint=PoolConstraint.REQUIREMENT,
+        detail=f"no instance type met all requirements ({catalogue.names[row]}: {conflict}){last}",
+        closest=catalogue.names[row],
+    )
+
+
+def narrow_by_resources(
+    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
+) -> NarrowingResult:
+    """Keep the rows that are large enough without their daemons."""
+    bare, catalogue = explanation.explained_pool.free_without_daemons, explanation.pool.catalogue
+    allowed = catalogue.mask(explanation.union(options))
+    fits = fitting(bare, explanation.request) & allowed
+    if not fits.any():
+        row = _closest(bare, explanation.request, allowed)
+        return PoolRejection(
+            constraint=PoolConstraint.RESOURCE,
+            detail=f"no instance type has enough resources ({_shortfall(explanation, bare, row)})",
+            closest=catalogue.names[row],
+            remedy=_smaller(explanation, bare, row),
+        )
+    if explanation.pod_class.blocked is not None:
+        return explanation.pod_class.blocked
+    return explanation.within(bits_of_mask(fits), options)
+
+
+def narrow_by_ports(
+    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
+) -> NarrowingResult:
+    """Keep the rows on which no daemon takes a host port of the pod."""
+    ports = explanation.relaxation_step.node_constraints.host_ports
+    if not ports:
+        return options
+    left = explanation.within(explanation.pool.rows_without_port(ports), options)
+    if left:
+        return left
+    taken = [
+        f"{port_text(port)} is taken by daemon {daemon.name}"
+        for daemon, _ in explanation.pool.daemons
+        if (port := first_port_conflict(ports, daemon.shape.host_ports)) is not None
+    ]
+    return PoolRejection(
+        constraint=PoolConstraint.PORT,
+        detail="; ".join(taken),
+        closest=explanation.cheapest(options),
+        remedy="use another host port, or keep the DaemonSet off some nodes",
+    )
+
+
+def narrow_by_volumes(
+    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
+) -> NarrowingResult:
+    """Keep the options where the pod's volumes can be attached."""
+    volumes = explanation.pod_class.volume_alternatives
+    if not volumes:
+        return options
+    pool, bits = explanation.pool, explanation.union(options)
+    left: list[ClaimOption] = []
+    for asked in explanation.relaxation_step.node_constraints.alternatives:
+        if pool.requirements.compatible(asked, allow_undefined=pool.well_known):
+            merged = pool.requirements.merge(asked)
+            if reached := bits & pool.catalogue.matching(merged):
+                left.append(ClaimOption(merged, reached))
+    if left:
+        if all(len(place) for place in volumes):
+            explanation.remarks.append(f"its volumes need {_places(volumes)}")
+        return tuple(left)
+    kept = [
+        key
+        for place in volumes
+        for key in sorted(place)
+        if key in explanation.relaxation_step.requirements
+    ]
+    own = [str(explanation.relaxation_step.requirements.get(key)) for key in dict.fromkeys(kept)]
+    detail = f"its volumes need {_places(volumes)}, which no machine of the nodepool can have"
+    if own:
+        detail += f" (the pod itself asks for {listed(own)})"
+    return PoolRejection(
+        constraint=PoolConstraint.VOLUME,
+        detail=detail,
+        closest=explanation.cheapest(options),
+        remedy="let the nodepool and the pod reach where the volumes are",
+    )
+
+
+def _places(alternatives: tuple[Requirements, ...]) -> str:
+    """Write where volumes can be attached."""
+    places = (" and ".join(str(one.get(key)) for key in sorted(one)) for one in alternatives)
+    return " or ".join(dict.fromkeys(places))
+
+
+def narrow_by_limits(
+    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
+) -> NarrowingResult:
+    """Keep the rows that fit within the rest of the pool's limits."""
+    pool, remaining, catalogue = explanation.pool, explanation.remaining, explanation.pool.catalogue
+    nodes_left = explanation.engine.nodes_left
+    if nodes_left is not None and nodes_left <= 0:
+        return PoolRejection(
+            constraint=PoolConstraint.LIMIT,
+            detail="the cluster may have no more nodes than it has and this plan launches "
+            "(--max-nodes-total)",
+            closest=explanation.cheapest(options),
+            remedy="raise --max-nodes-total",
+        )
+    if remaining.get(NODES, 1) <= 0:
+        return PoolRejection(
+            constraint=PoolConstraint.LIMIT,
+            detail=f"node limits have been exhausted for nodepool ({NODES}: "
+            f"{pool.limits[NODES]} allowed)",
+            closest=explanation.cheapest(options),
+            remedy=f"raise spec.limits.{NODES} of the nodepool",
+        )
+    if not pool.limited or pool.has_ample_limits(remaining, 1):
+        return options
+    left = explanation.within(pool.rows_within_limits(remaining), options)
+    if left:
+        if explanation.union(left) != explanation.union(options):
+            explanation.remarks.append("limits of the nodepool rule out other instance types")
+        return left
+    rows = np.flatnonzero(catalogue.mask(explanation.union(options)))
+    over = np.stack(
+        [pool.counted_against_limits(name)[rows] - remaining[name] for name in pool.limited]
+    )
+    share = np.maximum(over, 0) / np.maximum(
+        np.array([[pool.limits[name]] for name in pool.limited]), 1
+    )
+    best = int(share.sum(axis=0).argmin())
+    short = [
+        (name, int(over[line, best]))
+        for line, name in enumerate(pool.limited)
+        if over[line, best] > 0
+    ]
+    left_over = ", ".join(
+        f"{name}: {format_amount(name, max(remaining[name], 0))} of "
+        f"{format_amount(name, pool.limits[name])} left"
+        for name, _ in short
+    )
+    raised = ", ".join(
+        f"spec.limits.{name} to {format_amount(name, pool.limits[name] + amount)}"
+        for name, amount in short
+    )
+    return PoolRejection(
+        constraint=PoolConstraint.LIMIT,
+        detail=explanation.with_remarks(
+            f"all available instance types exceed limits for nodepool ({left_over})"
+        ),
+        closest=catalogue.names[int(rows[best])],
+        remedy=f"raise {raised} or more",
+    )
+
+
+def narrow_by_min_values(
+    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
+) -> NarrowingResult:
+    """Keep the options with enough distinct values, available or not."""
+    if explanation.compiled.options.min_values is not MinValuesPolicy.STRICT:
+        return options
+    catalogue = explanation.pool.catalogue
+    reached = [catalogue.min_values_reached(one.bits, one.requirements) for one in options]
+    left = tuple(one for one, missing in zip(options, reached, strict=True) if not missing)
+    if left:
+        return left
+    return min_values_missed(reached[0], remarks=explanation.remarks)
+
+
+def min_values_missed(
+    missing: Mapping[str, int], *, prefix: str = "", remarks: list[str] | None = None
+) -> PoolRejection:
+    """Return a rejection naming `minValues` that cannot be reached, with the counts reached."""
+    reached = ", ".join(f"{key}: {count} to be had" for key, count in missing.items())
+    detail = (
+        f"{prefix}minValues requirement is not met for label(s) (label(s)=[{' '.join(missing)}]) "
+        f"({reached})"
+    )
+    lower = ", ".join(f"of {key} to {count}" for key, count in missing.items() if count)
+    return PoolRejection(
+        constraint=PoolConstraint.MIN_VALUES,
+        detail="; ".join((detail, *(remarks or ()))),
+        remedy=f"lower minValues {lower}" if lower else "",
+    )
+
+
+def narrow_by_stock(
+    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
+) -> NarrowingResult:
+    """Keep the rows with an available and allowed offering."""
+    pool = explanation.pool
+    left = tuple(
+        ClaimOption(option.requirements, bits)
+        for option in options
+        if (bits := option.bits & pool.offered(option.requirements))
+    )
+    if left:
+        return left
+    reserved = frozenset(pool.reservations.values())
+    if any(option.bits & pool.offered(option.requirements, reserved) for option in options):
+        closest = explanation.cheapest(options)
+        detail = f"only reserved capacity would do, and none of it is left ({closest})"
+    else:
+        closest, where = _out_of_stock(explanation, options)
+        detail = (
+            "no instance type has the required offering (available, in an allowed "
+            f"zone, with an allowed capacity type); {closest} {where}"
+        )
+    return PoolRejection(
+        constraint=PoolConstraint.OFFERING, detail=explanation.with_remarks(detail), closest=closest
+    )
+
+
+def _out_of_stock(
+    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
+) -> tuple[str, str]:
+    """Return an allowed type that is unavailable now, else one that is sold elsewhere."""
+    pool = explanation.pool
+    for option in options:
+        for row in np.flatnonzero(pool.catalogue.mask(option.bits)).tolist():
+            instance_type = pool.catalogue.instance_types[row]
+            sold_out = [
+                f"{offering.zone} {offering.capacity_type}"
+                for offering in instance_type.offerings
+                if option.requirements.compatible(
+                    offering.requirements, allow_undefined=pool.well_known
+                )
+            ]
+            if sold_out:
+                return instance_type.name, f"is sold out ({listed(dict.fromkeys(sold_out))})"
+    closest = explanation.cheapest(options)
+    sold = (
+        f"{offering.zone} {offering.capacity_type}"
+        for instance_type in pool.catalogue.instance_types
+        if instance_type.name == closest
+        for offering in instance_type.offerings
+    )
+    return closest, f"is only sold as {listed(dict.fromkeys(sold))}"
+
+
+def narrow_by_free_capacity(
+    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
+) -> NarrowingResult:
+    """Keep the rows that are large enough beside their daemons."""
+    free, catalogue = explanation.explained_pool.free, explanation.pool.catalogue
+    allowed = catalogue.mask(explanation.union(options))
+    fits = fitting(free, explanation.request) & allowed
+    if fits.any():
+        return explanation.within(bits_of_mask(fits), options)
+    row = _closest(free, explanation.request, allowed)
+    on_row = sorted(d.name for d, bits in explanation.pool.daemons if bits >> row & 1)
+    return PoolRejection(
+        constraint=PoolConstraint.DAEMON,
+        detail=explanation.with_remarks(
+            "no instance type has enough resources beside its daemons "
+            f"({_shortfall(explanation, free, row)}; daemons: {listed(on_row)})"
+        ),
+        closest=catalogue.names[row],
+    )
+
+
+def _shortfall(explanation: PoolExplanation, free: Amounts, row: int) -> str:
+    parts: list[str] = []
+    for line, name in enumerate(explanation.compiled.resources):
+        asked, there = int(explanation.request[line]), int(free[line, row])
+        if asked > there:
+            has = (
+                f"{explanation.pool.catalogue.names[row]} has {format_amount(name, max(there, 0))}"
+            )
+            parts.append(f"{name}: {format_amount(name, asked)} asked, {has}")
+            if name == CPU and asked >= _MILLION_CORES:
+                parts[-1] += " (CPU request >= 1 Million, m vs M typo?)"
+    return "; ".join(parts)
+
+
+def _smaller(explanation: PoolExplanation, free: Amounts, row: int) -> str:
+    return "ask for at most " + ", ".join(
+        f"{name} {format_amount(name, max(int(free[line, row]), 0))}"
+        for line, name in enumerate(explanation.compiled.resources)
+        if explanation.request[line] > free[line, row]
+    )
+
+
+def _closest(free: Amounts, request: Amounts, allowed: Mask) -> int:
+    """Return the row that misses least: smallest share of the request not covered, then name."""
+    short = np.maximum(request[:, None] - free, 0)
+    share = (short / np.maximum(request, 1)[:, None]).sum(axis=0)
+    return int(np.where(allowed, share, np.inf).argmin())
+
+
+def _first(bits: int) -> int:
+    """Return the first row of a set that is not empty."""
+    return (bits & -bits).bit_length() - 1

@@ -1,0 +1,281 @@
+"""Finds the open nodes that take pods of a class, and how many each takes.
+
+The first estimate, for all nodes at once, is what fits into the largest row of a claim. It is exact
+for existing nodes, and for claims whose signature stays the same and that have one largest row; the
+others are checked one by one, in their order, until all pods fit.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.scheduling.arrays import grown
+from karpenter_core.scheduling.compiled.signatures import NO_MATCH
+from karpenter_core.scheduling.placement.open_nodes import NO_ROW
+
+if TYPE_CHECKING:
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Mask
+    from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
+    from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints
+    from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
+    from karpenter_core.scheduling.compiled.signatures import DomainPin
+    from karpenter_core.scheduling.placement.open_nodes import OpenNodes
+    from karpenter_core.scheduling.placement.shared_volumes import SharedVolumes
+    from karpenter_core.scheduling.placement.topology_counts import HostCaps
+
+__all__ = ["JoinedSignatures", "NodeFit", "distribute"]
+
+_TOLERATED_RISE: Final = 1.05
+"""Pods whose preferences raise a claim's price by more (on-demand only …) get another claim."""
+
+_FEW: Final = 4
+"""Nodes that are checked one by one: most classes have few pods, and the first nodes take them."""
+
+_NEXT: Final = 64
+"""Nodes that are checked together after them, and four times as many each time that is too few."""
+
+_UNKNOWN: Final = -3
+
+
+@final
+class _Check:
+    """The rows to check where pods change a claim, or the largest amounts are not enough."""
+
+    def __init__(self, before: ClaimSignature, after: ClaimSignature, *, changes: bool) -> None:
+        self._before: Final = before
+        self.after: Final = after
+        self.changes: Final = changes
+
+    @cached_property
+    def refused(self) -> Mask:
+        """The rows that pods must not join: impossible with them, or much dearer."""
+        limit = self._before.prices_and_groups[0] * _TOLERATED_RISE
+        return ~self.after.admissible_mask | (self.after.prices_and_groups[0] > limit)
+
+
+@final
+class JoinedSignatures:
+    """The signatures after pods with given constraints join where pins allow, by number.
+
+    `good` are those that take the pods at all (`refuses`: not all do); `changes`: some become
+    another one.
+    """
+
+    __slots__ = ("changes", "checks", "done", "good", "met", "refuses")
+
+    def __init__(self) -> None:
+        self.met: Columns = np.full(16, _UNKNOWN, dtype=np.intp)
+        self.good: Mask = np.zeros(16, dtype=np.bool_)
+        self.checks: Final = dict[int, _Check]()
+        """The claims whose rooms need correction."""
+        self.done = 0
+        self.refuses = False
+        self.changes = False
+
+    def reserve(self, number: int) -> None:
+        """Grow the arrays for a signature."""
+        if number >= len(self.met):
+            size = max(number + 1, 2 * len(self.met))
+            self.met, self.good = grown(self.met, size, _UNKNOWN), grown(self.good, size)
+
+
+@final
+class NodeFit:
+    """Computes how many pods the open nodes of one plan take.
+
+    `tight`: planned claims are filled in the order of their free resources, the fullest first.
+    """
+
+    def __init__(
+        self, compiled: CompiledProblem, nodes: OpenNodes, volumes: SharedVolumes, *, tight: bool
+    ) -> None:
+        self._signatures: Final = compiled.signatures
+        self._nodes: Final = nodes
+        self._volumes: Final = volumes
+        self._tight: Final = tight
+        self._joined: Final = dict[tuple[int, tuple["DomainPin", ...]], JoinedSignatures]()
+
+    def joined_signatures(
+        self, node_constraints: NodeConstraints, pins: tuple[DomainPin, ...]
+    ) -> JoinedSignatures:
+        """Return what every signature in use becomes."""
+        key = (node_constraints.index, pins)
+        joined = self._joined.get(key)
+        if joined is None:
+            joined = self._joined[key] = JoinedSignatures()
+        used = self._nodes.signatures_in_use
+        if joined.done < len(used):
+            signatures = self._signatures
+            fresh = used[joined.done :]
+            joined.reserve(max(fresh))
+            for number in fresh:
+                met = joined.met[number] = signatures.join(number, node_constraints, pins)
+                if met == NO_MATCH:
+                    joined.refuses = True
+                    continue
+                joined.good[number] = True
+                changes = met != number
+                joined.changes |= changes
+                if signatures.is_claim(number):
+                    after = signatures.claim(met)
+                    if changes or after.needs_row_check:
+                        before = signatures.claim(number)
+                        joined.checks[number] = _Check(before, after, changes=changes)
+            joined.done = len(used)
+        return joined
+
+    def first_fitting(
+        self, task: PlacementTask, left: int, joined: JoinedSignatures, caps: HostCaps
+    ) -> tuple[list[int], list[int]]:
+        """Return the nodes that up to `left` pods go to, and how many go on each."""
+        columns = self._possible_nodes(task, joined, caps)
+        if left == 1 and not joined.checks:
+            return self._one(columns)
+        if self._tight and len(columns) > 1:
+            columns = self._ranked(columns)
+        chosen: list[int] = []
+        counts: list[int] = []
+        few: list[int] = columns[:_FEW].tolist()
+        for column in few:
+            fit_count = min(self._fit_count(task, column, joined, caps), left)
+            if fit_count > 0:
+                chosen.append(column)
+                counts.append(fit_count)
+                left -= fit_count
+                if not left:
+                    break
+        start, size = _FEW, _NEXT
+        while left and start < len(columns):
+            part, fit_counts = self._exact(task, columns[start : start + size], joined, caps)
+            if len(part):
+                given = distribute(fit_counts, left)
+                chosen += part[: len(given)].tolist()
+                counts += given
+                left -= sum(given)
+            start, size = start + size, size * 4
+        return chosen, counts
+
+    def _one(self, columns: Columns) -> tuple[list[int], list[int]]:
+        """Return the first node in the order of filling, with one pod (the usual case)."""
+        if not len(columns):
+            return [], []
+        first = columns.item(0)
+        if self._tight and len(columns) > 1 and first >= self._nodes.existing:
+            first = columns.item(self._nodes.free_value[columns].argmin())
+        return [first], [1]
+
+    def all_fitting(
+        self, task: PlacementTask, joined: JoinedSignatures, caps: HostCaps
+    ) -> tuple[Columns, Amounts]:
+        """Return all nodes that take pods, in their order, and how many each takes."""
+        columns = self._possible_nodes(task, joined, caps)
+        if self._tight:
+            columns = self._ranked(columns)
+        return self._exact(task, columns, joined, caps)
+
+    def existing_fitting(
+        self, task: PlacementTask, joined: JoinedSignatures, caps: HostCaps
+    ) -> tuple[Columns, Amounts]:
+        """Return the nodes that are there and take pods, in their order, with how many."""
+        columns = self._possible_nodes(task, joined, caps)
+        columns = columns[: np.count_nonzero(columns < self._nodes.existing)]
+        return self._exact(task, columns, joined, caps)
+
+    def _possible_nodes(
+        self, task: PlacementTask, joined: JoinedSignatures, caps: HostCaps
+    ) -> Columns:
+        """Return the nodes that take pods, as far as the largest amounts tell."""
+        free = self._nodes.free
+        (line, amount), *others = task.requested_lines
+        able = free[line] >= amount
+        for line, amount in others:
+            able &= free[line] >= amount
+        if joined.refuses:
+            able &= joined.good[self._nodes.signature]
+        if caps.open is not None:
+            able &= caps.open > 0
+        columns = able.nonzero()[0]
+        if task.pod_class.shared_volumes and len(columns):
+            return self._volumes.attachable(task, columns)
+        return columns
+
+    def _ranked(self, columns: Columns) -> Columns:
+        """Order nodes: those that are there as they come, then planned ones, the fullest first."""
+        start = int(np.count_nonzero(columns < self._nodes.existing))
+        planned = columns[start:]
+        planned = planned[self._nodes.free_value[planned].argsort(kind="stable")]
+        return np.concatenate((columns[:start], planned)) if start else planned
+
+    def _fit_count(
+        self, task: PlacementTask, column: int, joined: JoinedSignatures, caps: HostCaps
+    ) -> int:
+        """Return how many pods one node takes."""
+        nodes = self._nodes
+        free: list[int] = nodes.free[:, column].tolist()
+        fit_count = min([free[line] // amount for line, amount in task.requested_lines])
+        if caps.open is not None:
+            fit_count = min(fit_count, caps.open.item(column))
+        if task.node_constraints.host_ports:
+            fit_count = min(fit_count, 1)
+        if joined.checks:
+            check = joined.checks.get(nodes.signature.item(column))
+            if check is not None:
+                row = nodes.row.item(column)
+                if row == NO_ROW:
+                    fit_count = min(
+                        fit_count,
+                        check.after.fit_count(
+                            nodes.used[:, column], task.request, task.requested_lines
+                        ),
+                    )
+                elif check.changes and check.refused.item(row):
+                    fit_count = 0
+        return fit_count
+
+    def _exact(
+        self, task: PlacementTask, columns: Columns, joined: JoinedSignatures, caps: HostCaps
+    ) -> tuple[Columns, Amounts]:
+        """Return how many pods each of some nodes takes; those that take none are left out."""
+        free = self._nodes.free
+        (line, amount), *others = task.requested_lines
+        fit_counts = free[line, columns] // amount
+        for line, amount in others:
+            np.minimum(fit_counts, free[line, columns] // amount, out=fit_counts)
+        if caps.open is not None:
+            np.minimum(fit_counts, caps.open[columns], out=fit_counts)
+        if task.node_constraints.host_ports:
+            np.minimum(fit_counts, 1, out=fit_counts)
+        if joined.checks:
+            self._correct(task, columns, joined, fit_counts)
+            kept = fit_counts > 0
+            columns, fit_counts = columns[kept], fit_counts[kept]
+        return columns, fit_counts
+
+    def _correct(
+        self, task: PlacementTask, columns: Columns, joined: JoinedSignatures, fit_counts: Amounts
+    ) -> None:
+        """Correct the fit counts where the largest amounts alone are not enough."""
+        nodes = self._nodes
+        numbers, rows = nodes.signature[columns], nodes.row[columns]
+        there: list[int] = numbers.tolist()
+        for number in sorted(joined.checks.keys() & set(there)):
+            check = joined.checks[number]
+            is_open = rows == NO_ROW
+            if check.changes:
+                measured = ((numbers == number) & ~is_open).nonzero()[0]
+                fit_counts[measured[check.refused[rows[measured]]]] = 0
+            opened = ((numbers == number) & is_open).nonzero()[0]
+            if len(opened):
+                exact = check.after.fit_counts(nodes.used[:, columns[opened]], task.request)
+                fit_counts[opened] = np.minimum(fit_counts[opened], exact)
+
+
+def distribute(fit_counts: Amounts, left: int) -> list[int]:
+    """Return how many of the pods left each of the first nodes gets, which are filled in turn."""
+    total = np.cumsum(fit_counts)
+    counts: list[int] = fit_counts[: int(np.searchsorted(total, left)) + 1].tolist()
+    counts[-1] -= max(int(total[len(counts) - 1]) - left, 0)
+    return counts

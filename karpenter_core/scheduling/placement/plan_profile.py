@@ -1,0 +1,71 @@
+"""Defines how one plan is made, and the claims that it opens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from karpenter_core.scheduling.placement.reservation_holdings import NO_RESERVATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.scheduling.arrays import Amounts, Floats
+    from karpenter_core.scheduling.compiled.reservations import Reservation
+
+__all__ = ["ClaimOpening", "PlanProfile", "RowMeasure"]
+
+
+class RowMeasure(StrEnum):
+    """How the row that measures a new claim is chosen."""
+
+    NONE = "none"
+    """Not at all: the claim stays open to every row."""
+    PODS = "pods"
+    """Lowest price per pod of the class at hand."""
+    DEMAND = "demand"
+    """Lowest price for the value of its capacity to all pods that still wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlanProfile:
+    """How one plan is made.
+
+    `order` are the classes as they are placed (empty: by size); `weights` what a unit of each
+    resource is worth; `mix` the claims to open before anything is placed.
+    """
+
+    measure: RowMeasure
+    fullest_first: bool
+    """Fill the planned claims with the least free first, instead of in the order of opening."""
+    late: bool = False
+    """Count as if the domain of a claim were unknown until pods pin it (upstream)."""
+    order: tuple[int, ...] = ()
+    weights: Floats | None = None
+    mix: tuple[ClaimOpening, ...] = ()
+    free_groups: tuple[tuple[int, ...], ...] = ()
+    """Groups of classes that mix freely, to be placed last and together."""
+
+
+class ClaimOpening(Struct, frozen=True, kw_only=True, eq=False):
+    """Claims to open at once: `pods` on each (fewer on the last), `charge` for each.
+
+    `asked` is the signature before it was pinned to domains. (A struct, as what is looked for: both
+    are made for every class.)
+    """
+
+    pool: int
+    count: int
+    pods: int
+    signature: int
+    asked: int
+    limit: Amounts
+    row: int
+    charge: Mapping[str, int]
+    score: float = 0.0
+    """Price for what it is good for; lower is better."""
+    reservations: frozenset[Reservation] = NO_RESERVATIONS
+    """What each of the claims holds."""

@@ -1,0 +1,312 @@
+"""Compiles the cluster for what-ifs: every node with its movable pods.
+
+Compiled once with every pod that may ever have to move, so that all classes and groups are known. A
+node has a *slot*. The counts of its pods are kept for each node, so that removing a node is one
+subtraction.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.scheduling.compiled.domain_counts import (
+    counting_groups,
+    counts_on_node,
+    domains_of,
+    known_domains,
+)
+from karpenter_core.scheduling.compiled.pod_classes import pod_order
+from karpenter_core.scheduling.compiled.signatures import NO_MATCH, DomainPin
+from karpenter_core.scheduling.compiled.topology import TopologyKind
+from karpenter_core.scheduling.whatif.fitting_nodes import FittingNodes, class_plan
+from karpenter_core.scheduling.whatif.host_counts import HostCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from karpenter_core.api.records import PodShape, PodView
+    from karpenter_core.scheduling.arrays import Mask
+    from karpenter_core.scheduling.compiled.problem import CompiledProblem
+    from karpenter_core.scheduling.compiled.topology import TopologyGroup
+    from karpenter_core.scheduling.problem import ExistingNode
+
+__all__ = ["BaseNode", "BaseState", "CountEffects"]
+
+_AMPLE: Final = 1000
+"""New nodes for which limits leave room where it does not matter how many a question takes."""
+
+
+@dataclass(slots=True)
+class CountEffects:
+    """What pods add to the counts: by group on their node, by cell in their domains.
+
+    `possible_counts` are cells where they may be, on claims whose domain is still open.
+    """
+
+    host: dict[int, int] = field(default_factory=dict[int, int])
+    cells: dict[int, int] = field(default_factory=dict[int, int])
+    possible_counts: dict[int, int] = field(default_factory=dict[int, int])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BaseNode:
+    """One node: its free resources, and the pods that leave with it, by class.
+
+    `leaving_pods` are in the order in which the solver places them.
+    """
+
+    node: ExistingNode
+    signature: int
+    free: list[int]
+    leaving_pods: tuple[tuple[int, tuple[PodView, ...]], ...]
+    staying: CountEffects
+    moving: CountEffects
+
+
+@final
+class BaseState:
+    """All nodes of a compiled problem whose pods are `movable` (UIDs), with every count."""
+
+    def __init__(
+        self,
+        compiled: CompiledProblem,
+        movable: Mapping[str, Collection[str]],
+    ) -> None:
+        self.compiled: Final = compiled
+        self.slots: Final = dict[str, int]()
+        """Slots by the names of nodes."""
+        self.base_nodes: Final = dict[int, BaseNode]()
+        self.host: Final = HostCounts()
+        """Pods counted by each host name group, by slot."""
+        self.offsets: Final = list[int]()
+        """Where the cells (group row times domains) of each axis begin."""
+        self.made: Final = self._lay_out_cells()
+        """Whether the domain of each cell is known because pools launch nodes there."""
+        self.plans: Final = tuple(
+            class_plan(compiled, number, self.cell) for number in range(len(compiled.classes))
+        )
+        self.fitting_nodes: Final = FittingNodes(compiled, self.plans, self.host)
+        self.cells: Final = array("q", bytes(8 * len(self.made)))
+        """Pods counted in each cell."""
+        self.possible_counts: Final = dict[int, int]()
+        """Pods that affinity asks for and that may turn out to be in a cell."""
+        self.witnesses: Final = dict[int, int]()
+        """Nodes that make any other cell's domain known."""
+        self._class_of: Final = {
+            pod.uid: number for number, c in enumerate(compiled.classes) for pod in c.members
+        }
+        self._groups_of: Final = dict[int, "tuple[PodShape, tuple[TopologyGroup, ...]]"]()
+        self._axes: Final = {axis.key: axis.number for axis in compiled.axes}
+        self._cells_of: Final = dict[tuple[int, int], "tuple[int, ...] | None"]()
+        self._effects: Final = dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]]()
+        self._made_from: Final = dict[tuple[int, int], tuple[bool, ...]]()
+        self._can_open: Final = dict[tuple[int, int, int], bool]()
+        self._witnessed: Final = dict[int, tuple[int, ...]]()
+        for node in compiled.nodes:
+            self._put(node, frozenset(movable.get(node.name, ())))
+
+    def _lay_out_cells(self) -> bytes:
+        known: list[Mask] = []
+        total = 0
+        for axis in self.compiled.axes:
+            self.offsets.append(total)
+            total += len(axis.groups) * len(axis.names)
+            nothing = np.empty(0, dtype=np.int64)
+            known.append(known_domains(axis, (), self.compiled.signatures, nothing).ravel())
+        return np.concatenate(known).tobytes() if known else b""
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def _put(self, node: ExistingNode, uids: frozenset[str]) -> None:
+        slot = self.slots[node.name] = len(self.slots)
+        place = self.base_nodes[slot] = self._read(node, uids)
+        self.fitting_nodes.put(slot, (not node.initialized, node.name), place.signature, place.free)
+        for effects in (place.staying, place.moving):
+            for group, count in effects.host.items():
+                self.host.add(group, slot, count)
+            for cell, count in effects.cells.items():
+                self.cells[cell] += count
+            for cell, count in effects.possible_counts.items():
+                self.possible_counts[cell] = self.possible_counts.get(cell, 0) + count
+        for cell in self.domains_known_by(place):
+            self.witnesses[cell] = self.witnesses.get(cell, 0) + 1
+
+    def exclude(self, names: Iterable[str]) -> None:
+        """Let no pods go to these nodes, and to any other again."""
+        self.fitting_nodes.exclude(
+            frozenset(self.slots[name] for name in names if name in self.slots)
+        )
+
+    def _read(self, node: ExistingNode, uids: frozenset[str]) -> BaseNode:
+        compiled = self.compiled
+        signature = compiled.signatures.number_of_node(compiled.reader.signature(node))
+        effects = {True: CountEffects(), False: CountEffects()}
+        movers: dict[int, list[PodView]] = {}
+        for pod in node.pods:
+            moves = pod.uid in uids
+            if moves:
+                movers.setdefault(self.class_number(pod), []).append(pod)
+            self._add(effects[moves], self._groups(pod.shape), pod, signature)
+        return BaseNode(
+            node=node,
+            signature=signature,
+            free=compiled.reader.free(node),
+            leaving_pods=self.sort_class_pods(movers.items()),
+            staying=effects[False],
+            moving=effects[True],
+        )
+
+    def sort_class_pods(
+        self, movers: Iterable[tuple[int, Sequence[PodView]]]
+    ) -> tuple[tuple[int, tuple[PodView, ...]], ...]:
+        """Sort pods of classes as the solver does: large ones first, then by their oldest."""
+        pods = [(number, tuple(sorted(members, key=pod_order))) for number, members in movers]
+        pods.sort(key=lambda work: (self.plans[work[0]].rank, pod_order(work[1][0])))
+        return tuple(pods)
+
+    def class_number(self, pod: PodView) -> int:
+        """Return the class of a pod."""
+        return self._class_of[pod.uid]
+
+    def _groups(self, shape: PodShape) -> tuple[TopologyGroup, ...]:
+        known = self._groups_of.get(id(shape))
+        if known is None:
+            counting = counting_groups(self.compiled.index.groups, shape)
+            known = self._groups_of[id(shape)] = (shape, counting)
+        return known[1]
+
+    # -- counts --------------------------------------------------------------------------------
+
+    def cells_of(self, group: TopologyGroup, signature: int) -> tuple[int, ...] | None:
+        """Return the cells in which a group counts a pod on a node; None: it does not count it.
+
+        A host name group has no cells.
+        """
+        key = (group.index, signature)
+        if key not in self._cells_of:
+            self._cells_of[key] = self._find_cells(group, signature)
+        return self._cells_of[key]
+
+    def _find_cells(self, group: TopologyGroup, signature: int) -> tuple[int, ...] | None:
+        signatures = self.compiled.signatures
+        if not counts_on_node(group, signature, signatures):
+            return None
+        if group.is_host:
+            return ()
+        number = self._axes[group.key]
+        start = self.cell(number, group, 0)
+        return tuple(start + d for d in domains_of(group, number, signature, signatures))
+
+    def effects_of(self, number: int, signature: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return what each pod of a class adds to: host name groups, and cells."""
+        key = (number, signature)
+        known = self._effects.get(key)
+        if known is None:
+            found = [(g, self.cells_of(g, signature)) for g in self.plans[number].counted]
+            known = self._effects[key] = (
+                tuple(g.index for g, cells in found if g.is_host and cells is not None),
+                tuple(cell for _, cells in found for cell in cells or ()),
+            )
+        return known
+
+    def made_from(self, start: int, size: int) -> tuple[bool, ...]:
+        """Return which domains pools make, for the group whose cells start there."""
+        known = self._made_from.get((start, size))
+        if known is None:
+            known = tuple(bool(it) for it in self.made[start : start + size])
+            self._made_from[start, size] = known
+        return known
+
+    def can_open(self, number: int, axis: int, domain: int) -> bool:
+        """Whether a pool makes nodes for a class in a domain, whatever the rest of a pass takes."""
+        key = (number, axis, domain)
+        known = self._can_open.get(key)
+        if known is None:
+            known = self._can_open[key] = any(
+                self._can_make(pool, number, DomainPin(axis, (domain,)))
+                for pool in range(len(self.compiled.pools))
+            )
+        return known
+
+    def _can_make(self, pool: int, number: int, pin: DomainPin) -> bool:
+        compiled, signature = self.compiled, self.compiled.pool_signatures[pool]
+        made = compiled.pools[pool]
+        if signature == NO_MATCH or made.reservations:
+            return False
+        most = compiled.max_new_nodes
+        if not made.has_ample_limits(made.remaining, _AMPLE) or (
+            most is not None and most < _AMPLE
+        ):
+            return False
+        node_constraints = compiled.classes[number].relaxation_steps[0].node_constraints
+        met = compiled.signatures.join(signature, node_constraints, (pin,))
+        if met == NO_MATCH:
+            return False
+        claim = compiled.signatures.claim(met)
+        fits = claim.fitting(compiled.requests[:, number])
+        return bool(fits.any()) and not claim.has_min_values
+
+    def axis_of(self, group: TopologyGroup) -> int:
+        """Return the number of the axis that a group counts on."""
+        return self._axes[group.key]
+
+    def cell(self, axis: int, group: TopologyGroup, domain: int) -> int:
+        """Return the cell of a group in a domain."""
+        return self.offsets[axis] + group.row * len(self.compiled.axes[axis].names) + domain
+
+    def _add(
+        self, effects: CountEffects, groups: Sequence[TopologyGroup], pod: PodView, signature: int
+    ) -> None:
+        """Count a pod that runs, as a pass does."""
+        for group in () if pod.is_terminal else groups:
+            cells = self.cells_of(group, signature)
+            if cells is None or (pod.is_terminating and group.kind is not TopologyKind.INVERSE):
+                continue
+            if group.is_host:
+                effects.host[group.index] = effects.host.get(group.index, 0) + 1
+            for cell in cells:
+                effects.cells[cell] = effects.cells.get(cell, 0) + 1
+            for cell in self.possible_cells_of(group, signature):
+                effects.possible_counts[cell] = effects.possible_counts.get(cell, 0) + 1
+
+    def possible_cells_of(self, group: TopologyGroup, signature: int) -> tuple[int, ...]:
+        """Return the cells in which pods that affinity asks for may turn out to be."""
+        if (
+            group.kind is not TopologyKind.AFFINITY
+            or group.is_host
+            or self.cells_of(group, signature)
+        ):
+            return ()
+        axis = self._axes[group.key]
+        domains = self.compiled.signatures.possible(axis, signature)
+        return tuple(self.cell(axis, group, domain) for domain in domains)
+
+    def domains_known_by(self, place: BaseNode) -> tuple[int, ...]:
+        """Return the cells whose domain is known through nodes alone, this one among them.
+
+        Of one that takes nothing any more, through the pods that are still there.
+        """
+        if place.node.requirements is not None:
+            return ()
+        if place.node.closed:
+            return tuple(cell for cell in place.staying.cells if not self.made[cell])
+        known = self._witnessed.get(place.signature)
+        if known is None:
+            known = self._witnessed[place.signature] = self._find_witnessed(place.signature)
+        return known
+
+    def _find_witnessed(self, signature: int) -> tuple[int, ...]:
+        cells: list[int] = []
+        for axis in self.compiled.axes:
+            domain = self.compiled.signatures.domain(axis.number, signature)
+            for group in axis.groups if domain >= 0 else ():
+                cell = self.cell(axis.number, group, domain)
+                if not self.made[cell] and counts_on_node(
+                    group, signature, self.compiled.signatures
+                ):
+                    cells.append(cell)
+        return tuple(cells)

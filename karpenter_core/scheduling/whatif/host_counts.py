@@ -1,0 +1,36 @@
+"""Counts pods by node for host name groups, as rows and as arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from karpenter_core.scheduling.arrays import Amounts
+
+__all__ = ["HostCounts"]
+
+
+@final
+class HostCounts:
+    """Counts by group and slot."""
+
+    def __init__(self) -> None:
+        self.rows: Final = dict[int, dict[int, int]]()
+        """By group: the slots where any are counted. Only `add` may write them."""
+        self._arrays: Final = dict[int, "Amounts"]()
+
+    def add(self, group: int, slot: int, count: int) -> None:
+        """Count more pods of a group on a node, before any `array` is asked for."""
+        row = self.rows.setdefault(group, {})
+        row[slot] = row.get(slot, 0) + count
+
+    def array(self, group: int, size: int) -> Amounts:
+        """Return the counts of all slots below `size`; not to be written to."""
+        known = self._arrays.get(group)
+        if known is None or len(known) != size:
+            row = self.rows.get(group, {})
+            known = self._arrays[group] = np.zeros(size, dtype=np.int64)
+            known[list(row)] = list(row.values())
+        return known

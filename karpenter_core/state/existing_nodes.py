@@ -1,0 +1,276 @@
+"""Computes what is free on each node, less what daemons will take.
+
+A claim without instance is capacity too. Its instance type is open, so it offers the minimum over
+its types, each less the daemons of that type: enough for the pods that it was created for. A new
+leader, which does not know those pods' placements, therefore places them there and launches nothing
+twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from karpenter_core.api.labels import ALIASES, HOSTNAME, NODES
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.scheduling.problem import DaemonPod, ExistingNode
+from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.scheduling.resources import element_min, fits, merge, subtract
+from karpenter_core.scheduling.taints import first_untolerated
+from karpenter_core.state.node_pool_usage import is_launched, listed_types
+from karpenter_core.state.pod_volumes import PodVolumeReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import HostPort, NodeView, PodShape, PodView, Resources
+    from karpenter_core.scheduling.requirements import Requirement
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = ["ExistingNodeBuilder", "daemon_pods"]
+
+_PREFERENCE: Final = "PreferNoSchedule"
+_NEGATIVE: Final = frozenset({"NotIn", "DoesNotExist"})
+
+
+def daemon_pods(snapshot: Snapshot) -> tuple[DaemonPod, ...]:
+    """Return the pod that each DaemonSet puts on a node.
+
+    The newest of its pods shows the actual requests (quotas and webhooks change them); the node
+    terms are the template's, if it has any, since a running pod is pinned to its node. Pods with
+    DRA resource claims are left out as long as these are not supported.
+    """
+    daemons: list[DaemonPod] = []
+    for name, daemon_set in sorted(snapshot.daemon_sets.items()):
+        newest = snapshot.daemon_pods.get(daemon_set.uid)
+        shape = daemon_set.template
+        if newest is not None:
+            shape = _with_terms_of(newest.shape, shape)
+        if not shape.resource_claims:
+            daemons.append(DaemonPod(name=name, shape=shape))
+    return tuple(daemons)
+
+
+def _with_terms_of(shape: PodShape, template: PodShape) -> PodShape:
+    import msgspec
+
+    if not template.required_node_terms:
+        return shape
+    return msgspec.structs.replace(shape, required_node_terms=template.required_node_terms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _DaemonTerms:
+    """A daemon pod with its selectors read: any one of `terms` must hold."""
+
+    pod: DaemonPod
+    terms: tuple[Requirements, ...]
+
+    def runs_on_labels(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether a node with these labels is selected."""
+        return any(
+            all(_admits(labels.get(key), item) for key, item in term.items()) for term in self.terms
+        )
+
+    def may_run_on(self, requirements: Requirements, well_known: frozenset[str]) -> bool:
+        """Tell whether a node that these requirements describe may be selected."""
+        return any(requirements.compatible(term, allow_undefined=well_known) for term in self.terms)
+
+
+def _admits(value: str | None, requirement: Requirement) -> bool:
+    if value is None:
+        return requirement.operator in _NEGATIVE
+    return requirement.has(value)
+
+
+_FreeResources: TypeAlias = "tuple[Resources, Resources, Requirements | None]"
+"""Capacity, free resources, and the requirements of a claim whose instance type is open."""
+
+
+@final
+class ExistingNodeBuilder:
+    """Turns state nodes into `ExistingNode`s for one pass."""
+
+    __slots__ = (
+        "_aliases", "_claim_resources", "_daemons", "_snapshot", "_volumes", "_well_known",
+        "daemons",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        well_known: frozenset[str],
+        aliases: Mapping[str, str] = ALIASES,
+        volumes: PodVolumeReader | None = None,
+    ) -> None:
+        self._snapshot = snapshot
+        self._volumes = volumes or PodVolumeReader(snapshot, aliases=aliases)
+        self._well_known = well_known
+        self._aliases = aliases
+        self._claim_resources: dict[tuple[object, ...], _FreeResources] = {}
+        self.daemons: Final = daemon_pods(snapshot)
+        self._daemons = tuple(
+            _DaemonTerms(pod=pod, terms=_terms(pod.shape, aliases)) for pod in self.daemons
+        )
+
+    def existing_node(self, state_node: StateNode, waiting: Iterable[PodView] = ()) -> ExistingNode:
+        """Return a node with what is free on it beside the pods that wait for it."""
+        waiting = tuple(waiting)
+        pods = (*state_node.pods, *waiting)
+        capacity, available, requirements = self._free_resources(state_node)
+        taken = merge(pod.shape.requests for pod in waiting)
+        # The CSI drivers of a claim without node are unknown, so it may attach any number.
+        csi = (
+            None if state_node.node is None else self._snapshot.csi_nodes.get(state_node.node.name)
+        )
+        return ExistingNode(
+            name=state_node.name,
+            labels={HOSTNAME: state_node.name, **state_node.labels},
+            taints=state_node.taints,
+            available=_less(available, taken),
+            capacity=capacity,
+            initialized=state_node.initialized,
+            pool=state_node.pool,
+            requirements=requirements,
+            pods=pods,
+            host_ports=_host_ports(pods),
+            volume_limits={} if csi is None else csi.limits,
+            volumes=self._volumes.attached_claims(pods),
+            claim_name="" if state_node.claim is None else state_node.claim.name,
+            node_name="" if state_node.node is None else state_node.node.name,
+        )
+
+    def closed_node(self, node: NodeView, pods: Iterable[PodView]) -> ExistingNode:
+        """Return a Node that takes no more pods; those on it still count for topology."""
+        pods = tuple(pods)
+        return ExistingNode(
+            name=node.name,
+            labels={HOSTNAME: node.name, **node.labels},
+            taints=node.taints,
+            available={},
+            capacity={},
+            initialized=False,
+            pods=pods,
+            host_ports=_host_ports(pods),
+            volumes=self._volumes.attached_claims(pods),
+            closed=True,
+            node_name=node.name,
+        )
+
+    def split_fitting(
+        self, state_node: StateNode, placed: Iterable[PodView], candidates: Iterable[PodView]
+    ) -> tuple[list[PodView], list[PodView]]:
+        """Split pods into those that still fit on a node and those that do not, in order.
+
+        The resources of the `placed` pods are reserved on the node.
+        """
+        _, available, _ = self._free_resources(state_node)
+        hard = [taint for taint in state_node.taints if taint.effect != _PREFERENCE]
+        left = _less(available, merge(pod.shape.requests for pod in placed))
+        taken: list[PodView] = []
+        refused: list[PodView] = []
+        for pod in candidates:
+            is_tolerated = first_untolerated(hard, pod.shape.tolerations) is None
+            (taken if is_tolerated else refused).append(pod)
+        if fits(merge(pod.shape.requests for pod in taken), left):
+            return taken, refused
+        tolerating, taken = taken, []
+        for pod in tolerating:
+            if fits(pod.shape.requests, left):
+                left = _less(left, pod.shape.requests)
+                taken.append(pod)
+            else:
+                refused.append(pod)
+        return taken, refused
+
+    def _free_resources(self, state_node: StateNode) -> _FreeResources:
+        if is_launched(state_node) or state_node.claim is None:
+            daemons = merge(
+                item.pod.shape.requests
+                for item in self._tolerating(state_node)
+                if item.runs_on_labels(state_node.labels)
+            )
+            still_to_come = {
+                name: max(amount - state_node.daemon_requests.get(name, 0), 0)
+                for name, amount in daemons.items()
+            }
+            # A daemon's request for a device that this node lacks does not make it overdrawn.
+            free = subtract(subtract(state_node.allocatable, state_node.requests), still_to_come)
+            return _without_nodes(state_node.capacity), free, None
+        return self._free_resources_of_claim(state_node, state_node.claim)
+
+    def _free_resources_of_claim(self, state_node: StateNode, claim: NodeClaim) -> _FreeResources:
+        key = (
+            state_node.pool,
+            claim.spec.requirements,
+            tuple(sorted((name, str(q)) for name, q in claim.spec.resources.requests.items())),
+            tuple(sorted(claim.metadata.labels.items())),
+            state_node.taints,
+        )
+        free = self._claim_resources.get(key)
+        if free is None:
+            free = self._claim_resources[key] = self._compute_free_resources(state_node, claim)
+        return free
+
+    def _compute_free_resources(self, state_node: StateNode, claim: NodeClaim) -> _FreeResources:
+        requirements = Requirements.from_specs(
+            claim.spec.requirements, aliases=self._aliases
+        ).merge(Requirements.from_labels(claim.metadata.labels, aliases=self._aliases))
+        types = listed_types(claim, self._snapshot.catalogues.get(state_node.pool))
+        if not types:
+            # Without a catalogue only the claim's own requests are certain.
+            asked = parse_resources(claim.spec.resources.requests)
+            return asked, asked, requirements
+        tolerating = [
+            item
+            for item in self._tolerating(state_node)
+            if item.may_run_on(requirements, self._well_known)
+        ]
+        free = element_min(
+            _less(
+                it.allocatable(),
+                merge(
+                    item.pod.shape.requests
+                    for item in tolerating
+                    if any(it.requirements.intersects(term) for term in item.terms)
+                ),
+            )
+            for it in types
+        )
+        return element_min(it.capacity for it in types), free, requirements
+
+    def _tolerating(self, state_node: StateNode) -> list[_DaemonTerms]:
+        return [
+            item
+            for item in self._daemons
+            if first_untolerated(state_node.taints, item.pod.shape.tolerations) is None
+        ]
+
+
+def _terms(shape: PodShape, aliases: Mapping[str, str]) -> tuple[Requirements, ...]:
+    selector = Requirements.from_labels(shape.node_selector, aliases=aliases)
+    if not shape.required_node_terms:
+        return (selector,)
+    return tuple(
+        selector.merge(Requirements.from_expressions(term.match_expressions, aliases=aliases))
+        for term in shape.required_node_terms
+    )
+
+
+def _less(amounts: Resources, taken: Resources) -> dict[str, int]:
+    """Subtract, also from absent resources: the request for a missing device becomes negative."""
+    left = subtract(amounts, taken)
+    for name, amount in taken.items():
+        if amount and name not in left:
+            left[name] = -amount
+    return left
+
+
+def _without_nodes(amounts: Resources) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if name != NODES}
+
+
+def _host_ports(pods: Iterable[PodView]) -> tuple[HostPort, ...]:
+    return tuple(dict.fromkeys(port for pod in pods for port in pod.shape.host_ports))

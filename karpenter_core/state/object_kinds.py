@@ -1,0 +1,122 @@
+"""Maps objects to their kind, key and resource version."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.records import (
+    CSINodeView,
+    DaemonSetView,
+    NamespaceView,
+    NodeView,
+    PersistentVolumeClaimView,
+    PersistentVolumeView,
+    PodDisruptionBudgetView,
+    PodView,
+    ServiceView,
+    StorageClassView,
+    VolumeAttachmentView,
+    WorkloadView,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.state.events import StateObject
+
+__all__ = ["ObjectKind", "object_key", "object_kind", "resource_version_of", "workload_key"]
+
+
+class ObjectKind(StrEnum):
+    """The subject of a change: a kind of object, or a part of the state itself."""
+
+    POD = "Pod"
+    NODE = "Node"
+    NODE_CLAIM = "NodeClaim"
+    NODE_POOL = "NodePool"
+    NODE_CLASS = "NodeClass"
+    DAEMON_SET = "DaemonSet"
+    DISRUPTION_BUDGET = "PodDisruptionBudget"
+    VOLUME_CLAIM = "PersistentVolumeClaim"
+    VOLUME = "PersistentVolume"
+    STORAGE_CLASS = "StorageClass"
+    CSI_NODE = "CSINode"
+    VOLUME_ATTACHMENT = "VolumeAttachment"
+    NAMESPACE = "Namespace"
+    SERVICE = "Service"
+    WORKLOAD = "Workload"
+    """A ReplicaSet, StatefulSet or ReplicationController."""
+    NODE_PODS = "NodePods"
+    """The pods of a node, by the node's name."""
+    POD_EVENT = "PodEvent"
+    """A pod, not of a DaemonSet, came to a node, ended on it or left it; by the node's name.
+
+    Pods of the first list are no events.
+    """
+    CATALOGUE = "Catalogue"
+    """The catalogue of a pool, by the pool's name."""
+    SYNCED = "Synced"
+    """Every informer has listed once."""
+
+
+_KINDS: Final[Mapping[type, ObjectKind]] = {
+    PodView: ObjectKind.POD,
+    NodeView: ObjectKind.NODE,
+    NodeClaim: ObjectKind.NODE_CLAIM,
+    NodePool: ObjectKind.NODE_POOL,
+    DaemonSetView: ObjectKind.DAEMON_SET,
+    PodDisruptionBudgetView: ObjectKind.DISRUPTION_BUDGET,
+    PersistentVolumeClaimView: ObjectKind.VOLUME_CLAIM,
+    PersistentVolumeView: ObjectKind.VOLUME,
+    StorageClassView: ObjectKind.STORAGE_CLASS,
+    CSINodeView: ObjectKind.CSI_NODE,
+    VolumeAttachmentView: ObjectKind.VOLUME_ATTACHMENT,
+    NamespaceView: ObjectKind.NAMESPACE,
+    ServiceView: ObjectKind.SERVICE,
+    WorkloadView: ObjectKind.WORKLOAD,
+}
+
+
+def object_kind(obj: StateObject) -> ObjectKind:
+    """Return the kind of an object; providers' NodeClasses share one."""
+    return _KINDS.get(type(obj), ObjectKind.NODE_CLASS)
+
+
+def object_key(obj: StateObject) -> str | tuple[str, str, str]:
+    """Return the key of an object within its kind."""
+    match obj:
+        case PodView():
+            return obj.uid
+        case (
+            DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
+            | ServiceView()
+        ):  # fmt: skip
+            return f"{obj.namespace}/{obj.name}"
+        case WorkloadView():
+            return workload_key(obj.kind, obj.namespace, obj.name)
+        case NodeClass():
+            resource = type(obj).resource
+            return (resource.group, resource.kind, obj.name)
+        case _:
+            return obj.name
+
+
+def workload_key(kind: str, namespace: str, name: str) -> str:
+    """Return the key of a controller of pods; all kinds share one table."""
+    return f"{kind}/{namespace}/{name}"
+
+
+def resource_version_of(obj: StateObject) -> int:
+    """Return the resource version of an object as a number; 0 without one.
+
+    The API server promises that resource versions of one kind may be compared as numbers.
+    """
+    if isinstance(obj, KubernetesObject):
+        text = obj.metadata.resource_version
+        return int(text) if text.isdecimal() else 0
+    return obj.resource_version

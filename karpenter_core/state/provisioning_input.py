@@ -1,0 +1,340 @@
+"""Builds the scheduling problem of a provisioning pass from a Snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import READY, is_true
+from karpenter_core.api.judgements import (
+    FailedJudgement,
+    FailedJudgements,
+    describe_failure,
+    failure_message,
+)
+from karpenter_core.api.labels import ALIASES, WELL_KNOWN
+from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
+from karpenter_core.scheduling.problem import SchedulingProblem
+from karpenter_core.state.default_spread import DefaultSpread
+from karpenter_core.state.existing_nodes import ExistingNodeBuilder
+from karpenter_core.state.interruption import is_interrupted_soon
+from karpenter_core.state.launch_limits import LaunchLimits, refused_pools, remaining_node_count
+from karpenter_core.state.node_pool_usage import pool_usage
+from karpenter_core.state.placements import NOMINATION_WINDOW, is_nomination_valid, valid_placement
+from karpenter_core.state.pod_budgets import PodBudgets
+from karpenter_core.state.pod_rules import pod_ref
+from karpenter_core.state.pod_volumes import PodVolumeReader, UnsupportedVolumes
+from karpenter_core.state.state_nodes import has_lost_node, state_node_ref
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import PodView, TopologySpread
+    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
+    from karpenter_core.state.launch_limits import LaunchRefusal
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = [
+    "IgnoredPod",
+    "ProblemSettings",
+    "ProvisioningInput",
+    "build_provisioning_input",
+    "pods_on_leaving_nodes",
+    "usable_pools",
+]
+
+PROVISIONING_STEP: Final = "scheduling"
+"""The step that reports of objects that were set aside name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemSettings:
+    """Settings of scheduling problems that do not depend on the cluster.
+
+    `well_known` are labels beyond the core's that the providers' nodes have. `default_spread` are
+    constraints, without selectors, for pods that have none of their own; the pods of a problem are
+    then copies with these, with the same UID and name. A placed pod keeps its placement for
+    `nomination_window`, the time that the scheduler has to bind it. `launch_limits` may leave
+    pools out.
+    """
+
+    well_known: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=lambda: ALIASES)
+    default_spread: tuple[TopologySpread, ...] = ()
+    unsupported_volumes: UnsupportedVolumes = field(default_factory=UnsupportedVolumes)
+    nomination_window: timedelta = NOMINATION_WINDOW
+    launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredPod:
+    """A pod that is not scheduled, with the reason; a silent one opted out itself."""
+
+    pod: PodView
+    reason: str
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProvisioningInput:
+    """The problem of a pass, and the pods that do not need it.
+
+    `placed_pods` are the pods whose earlier placement is still valid, by name of the state node: a
+    claim that is starting, or a node to which the scheduler has not bound them yet.
+    `refused_pools` are the pools that may launch nothing now, with the refusals.
+    """
+
+    problem: SchedulingProblem
+    ignored: tuple[IgnoredPod, ...] = ()
+    placed_pods: Mapping[str, tuple[PodView, ...]] = field(
+        default_factory=dict[str, "tuple[PodView, ...]"],
+    )
+    refused_pools: Mapping[str, LaunchRefusal] = field(default_factory=dict[str, "LaunchRefusal"])
+    set_aside: tuple[FailedJudgement, ...] = ()
+    """Nodes that are left out, since evaluating them failed; such pods are among `ignored`."""
+
+
+def build_provisioning_input(
+    snapshot: Snapshot,
+    *,
+    now: datetime,
+    problem_settings: ProblemSettings | None = None,
+) -> ProvisioningInput:
+    """Build the problem for pending pods and for pods whose nodes are being removed.
+
+    A placed pod keeps its placement while its node starts, or while the scheduler still has time to
+    bind it. It is not scheduled again, and its resources are reserved.
+    """
+    problem_settings = problem_settings or ProblemSettings()
+    well_known, aliases = problem_settings.well_known, problem_settings.aliases
+    nomination_window = problem_settings.nomination_window
+    volumes = PodVolumeReader(
+        snapshot, aliases=aliases, unsupported=problem_settings.unsupported_volumes
+    )
+    nominated, stranded = _nominated(snapshot, now=now, nomination_window=nomination_window)
+    waiting = {**snapshot.pending_pods, **stranded}
+    candidates, ignored = _split_ignored(waiting, volumes, well_known, aliases)
+    failed = FailedJudgements()
+    candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed))
+    capacity = ExistingNodeBuilder(
+        snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases, volumes=volumes
+    )
+    places, unplaced = _keep_placements(
+        snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
+    )
+    state_nodes = sorted(
+        (
+            state_node
+            for state_node in snapshot.state_nodes
+            if not state_node.marked_for_deletion and not has_lost_node(state_node)
+        ),
+        key=lambda state_node: (not state_node.initialized, state_node.name),
+    )
+    held = refused_pools(snapshot, now=now, launch_limits=problem_settings.launch_limits)
+    pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
+    spread = DefaultSpread(snapshot, problem_settings.default_spread)
+    pods, asked_volumes = _with_defaults(unplaced, spread, volumes, ignored)
+    problem = SchedulingProblem(
+        pods=pods,
+        pools=pools,
+        catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
+        nodes=(
+            *_open_nodes(capacity, state_nodes, places, failed),
+            *_closed_nodes(snapshot, capacity, state_nodes, {pod.uid for pod in candidates}),
+        ),
+        daemons=capacity.daemons,
+        pool_usage=pool_usage(snapshot),
+        well_known=well_known,
+        aliases=aliases,
+        volumes=asked_volumes,
+        namespaces={name: view.labels for name, view in snapshot.namespaces.items()},
+        max_new_nodes=remaining_node_count(snapshot, problem_settings.launch_limits),
+    )
+    return ProvisioningInput(
+        problem=problem,
+        ignored=tuple(ignored),
+        placed_pods={state_node.name: tuple(pods) for state_node, pods in places.items()},
+        refused_pools=held,
+        set_aside=failed.found,
+    )
+
+
+def _with_defaults(
+    unplaced: Iterable[PodView],
+    spread: DefaultSpread,
+    volumes: PodVolumeReader,
+    ignored: list[IgnoredPod],
+) -> tuple[tuple[PodView, ...], dict[str, PodVolumes]]:
+    """Return pods with the default spread, and what their volumes require, by UID."""
+    pods: list[PodView] = []
+    asked: dict[str, PodVolumes] = {}
+    for pod in unplaced:
+        try:
+            completed, wanted = spread.apply(pod), volumes.pod_volumes(pod)
+        except Exception as error:
+            ignored.append(_unevaluated(pod, error))
+            continue
+        pods.append(completed)
+        if wanted is not None:
+            asked[pod.uid] = wanted
+    return tuple(pods), asked
+
+
+def _unevaluated(pod: PodView, error: Exception) -> IgnoredPod:
+    return IgnoredPod(pod=pod, reason=failure_message(PROVISIONING_STEP, describe_failure(error)))
+
+
+def _open_nodes(
+    capacity: ExistingNodeBuilder,
+    state_nodes: Iterable[StateNode],
+    places: Mapping[StateNode, Sequence[PodView]],
+    failed: FailedJudgements,
+) -> list[ExistingNode]:
+    nodes: list[ExistingNode] = []
+    for state_node in state_nodes:
+        with failed.judging(state_node_ref(state_node), PROVISIONING_STEP):
+            nodes.append(capacity.existing_node(state_node, places.get(state_node, ())))
+    return nodes
+
+
+def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:
+    """Return the pools that may launch nodes now, by name."""
+    return tuple(
+        pool
+        for name, pool in sorted(snapshot.node_pools.items())
+        if snapshot.manages(pool.spec.template.spec.node_class_ref)
+        and pool.spec.replicas is None
+        and not pool.is_deleting
+        and is_true(pool.status.conditions, READY)
+        and name in snapshot.catalogues
+        and snapshot.catalogues[name].instance_types
+    )
+
+
+def pods_on_leaving_nodes(
+    snapshot: Snapshot, now: datetime, *, failed: FailedJudgements | None
+) -> tuple[PodView, ...]:
+    """Return the pods that will need another place because their nodes are being removed.
+
+    Pods that may not be evicted stay, and so does their node, unless the cloud interrupts the
+    instance. Pods that cannot be evaluated are added to `failed`.
+    """
+    failed = failed or FailedJudgements()
+    leaving = [state_node for state_node in snapshot.state_nodes if state_node.marked_for_deletion]
+    if not leaving:
+        return ()
+    budgets = PodBudgets(snapshot.disruption_budgets.values())
+    pods: list[PodView] = []
+    for state_node in leaving:
+        for pod in sorted(state_node.pods, key=lambda item: item.uid):
+            with failed.judging(pod_ref(pod), PROVISIONING_STEP):
+                if budgets.is_reschedulable_now(pod, now) or (
+                    pod.is_reschedulable and is_interrupted_soon(state_node.claim, now)
+                ):
+                    pods.append(pod)
+    return tuple(pods)
+
+
+def _closed_nodes(
+    snapshot: Snapshot,
+    capacity: ExistingNodeBuilder,
+    state_nodes: Iterable[StateNode],
+    moving: Container[str],
+) -> list[ExistingNode]:
+    """Return every other Node with pods: topology counts these until they are gone.
+
+    These are Nodes that are being removed, and Nodes that are not joined with their claim yet. Pods
+    that are `moving` (by UID) count where they go.
+    """
+    open_nodes = {state_node.node.name for state_node in state_nodes if state_node.node is not None}
+    closed: list[ExistingNode] = []
+    for name, node in sorted(snapshot.nodes.items()):
+        if name in open_nodes:
+            continue
+        pods = [pod for pod in snapshot.pods_by_node.get(name, ()) if pod.uid not in moving]
+        if pods:
+            closed.append(capacity.closed_node(node, pods))
+    return closed
+
+
+def _nominated(
+    snapshot: Snapshot, *, now: datetime, nomination_window: timedelta
+) -> tuple[dict[StateNode, list[PodView]], dict[str, PodView]]:
+    """Split the nominated pods into those that go to a state node and those to be placed again.
+
+    The latter are by UID. Pods that go to a Node without state node are in neither group.
+    """
+    going: dict[StateNode, list[PodView]] = {}
+    stranded: dict[str, PodView] = {}
+    for uid, pod in sorted(snapshot.nominated_pods.items()):
+        if not is_nomination_valid(snapshot, pod, now=now, window=nomination_window):
+            stranded[uid] = pod
+            continue
+        state_node = snapshot.state_nodes_by_node.get(pod.nominated_node_name)
+        if state_node is not None:
+            going.setdefault(state_node, []).append(pod)
+    return going, stranded
+
+
+def _split_ignored(
+    waiting: Mapping[str, PodView],
+    volumes: PodVolumeReader,
+    well_known: frozenset[str],
+    aliases: Mapping[str, str],
+) -> tuple[list[PodView], list[IgnoredPod]]:
+    """Split the pods, by UID, into those to schedule and those to ignore, once for each shape."""
+    good: list[PodView] = []
+    ignored: list[IgnoredPod] = []
+    verdicts: dict[int, tuple[str, bool]] = {}
+    for _, pod in sorted(waiting.items()):
+        verdict = verdicts.get(id(pod.shape))
+        try:
+            if verdict is None:
+                silent = opts_out(pod.shape, aliases=aliases)
+                error = selector_error(pod.shape, well_known=well_known, aliases=aliases)
+                verdict = ("the pod asks for a node of no NodePool" if silent else error, silent)
+                verdicts[id(pod.shape)] = verdict
+            reason, silent = verdict
+            reason = reason or volumes.error(pod)
+        except Exception as failure:
+            ignored.append(_unevaluated(pod, failure))
+            continue
+        if reason:
+            ignored.append(IgnoredPod(pod=pod, reason=reason, silent=silent))
+        else:
+            good.append(pod)
+    return good, ignored
+
+
+def _keep_placements(
+    snapshot: Snapshot,
+    capacity: ExistingNodeBuilder,
+    candidates: list[PodView],
+    nominated: Mapping[StateNode, list[PodView]],
+    *,
+    now: datetime,
+    nomination_window: timedelta,
+) -> tuple[dict[StateNode, list[PodView]], list[PodView]]:
+    """Split the pods into those that keep their placement and those that need one.
+
+    The scheduler may have filled a node with other pods than planned: of those placed there, as
+    many stay as fit. Nominated pods always stay: for some the scheduler still preempts others.
+    """
+    kept = {state_node: list(pods) for state_node, pods in nominated.items()}
+    wished: dict[StateNode, list[PodView]] = {}
+    unplaced: list[PodView] = []
+    for pod in candidates:
+        target = valid_placement(snapshot, pod, now=now, window=nomination_window)
+        if target is None:
+            unplaced.append(pod)
+        else:
+            wished.setdefault(target, []).append(pod)
+    for state_node, pods in wished.items():
+        settled = kept.get(state_node, [])
+        taken, refused = capacity.split_fitting(state_node, settled, pods)
+        unplaced.extend(refused)
+        if taken:
+            kept[state_node] = [*settled, *taken]
+    return kept, unplaced

@@ -1,0 +1,101 @@
+"""Mistakes that break most rules at once, each with the rule it belongs to.
+
+A plug-in that does not load breaks every rule, and a report of sixty broken rules says less than one
+line. So a rule that fails for one of these reasons is reported as not shown, with the rule to look
+at first; only that one is broken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pytest
+
+from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.host.manager import load_plugins
+
+if TYPE_CHECKING:
+    from karpenter_core.testing.provider_world import ProviderWorld
+    from karpenter_core.testing.subject import ConformanceSubject
+
+__all__ = [
+    "LAUNCH",
+    "LOAD",
+    "RESOLVE",
+    "START",
+    "BrokenPrerequisite",
+    "LaunchRefusedError",
+    "broken_prerequisite",
+    "rule_of_refusal",
+    "skip_unless_loaded",
+]
+
+LOAD: Final = "PC-004"
+START: Final = "PC-002"
+RESOLVE: Final = "PC-010"
+LAUNCH: Final = "PC-030"
+
+
+class BrokenPrerequisite(NamedTuple):
+    """Why a rule cannot be shown, and the rule that is broken."""
+
+    rule: str
+    why: str
+
+
+class LaunchRefusedError(AssertionError):
+    """A launch that nothing stands in the way of brought no instance."""
+
+
+def skip_unless_loaded(subject: ConformanceSubject) -> None:
+    """Skip the rule when the plug-in does not load."""
+    try:
+        load_plugins(extra={subject.name: subject.make()}, entry_points=())
+    except Exception as error:
+        pytest.skip(f"not shown: the plug-in does not load: {error} ({LOAD})")
+
+
+def rule_of_refusal(message: str) -> str:
+    """Return the rule about the value for which the core refuses a catalogue."""
+    if ZONE in message or CAPACITY_TYPE in message:
+        return "PC-022"
+    if ": price" in message:
+        return "PC-023"
+    if ": capacity" in message or ": overhead" in message:
+        return "PC-028"
+    return "PC-020"
+
+
+async def broken_prerequisite(
+    world: ProviderWorld,
+    subject: ConformanceSubject,
+    error: CloudProviderError | LaunchRefusedError,
+) -> BrokenPrerequisite | None:
+    """Find out whether an error has a cause that most rules share; None when it is the rule's own.
+
+    Nothing is in the way of the plug-in any more: what the rule made of trouble has ended.
+    """
+    if isinstance(error, LaunchRefusedError):
+        outcome = await world.launch(await world.request("probe", subject.node_class))
+        is_shared = not isinstance(outcome, LaunchedInstance)
+        return (
+            BrokenPrerequisite(LAUNCH, f"nothing can be launched: {outcome}") if is_shared else None
+        )
+    try:
+        await world.resolved(subject.node_class)
+    except CloudProviderError as again:
+        is_shared = str(again) == str(error)
+        return (
+            BrokenPrerequisite(RESOLVE, f"the NodeClass is not resolved: {error}")
+            if is_shared
+            else None
+        )
+    try:
+        await world.catalogue(subject.node_class)
+    except CloudProviderError as again:
+        if str(again) == str(error):
+            rule = rule_of_refusal(str(error))
+            return BrokenPrerequisite(rule, f"the catalogue is refused: {error}")
+    return None

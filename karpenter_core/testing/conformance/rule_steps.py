@@ -1,0 +1,262 @@
+"""Steps shared by the rules: start a provider, launch, list, terminate.
+
+The reader of a failure is the provider's author: each assertion says what was expected of
+the plug-in and what came instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from karpenter_core.errors import CloudProviderError, KarpenterError
+from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
+from karpenter_core.testing.conformance.prerequisites import (
+    START,
+    BrokenPrerequisite,
+    LaunchRefusedError,
+    broken_prerequisite,
+    rule_of_refusal,
+    skip_unless_loaded,
+)
+from karpenter_core.testing.provider_world import ProviderWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Mapping
+    from pathlib import Path
+
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.provider.contract import Instance, LaunchRequest
+    from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
+
+__all__ = [
+    "GONE_WITHIN_SECONDS",
+    "booted_node",
+    "catalogue",
+    "direct_call",
+    "launch",
+    "launch_new_claim",
+    "list_by_provider_id",
+    "network_forbidden",
+    "new_world",
+    "run_rule",
+    "run_tasks",
+    "skip_unless_implemented",
+    "skip_unless_loaded",
+    "skip_unless_supported",
+    "terminate_until_gone",
+    "trouble",
+]
+
+GONE_WITHIN_SECONDS: Final = 10.0
+_PAUSE_SECONDS: Final = 0.02
+_FORBIDDEN_EVENTS: Final = frozenset(
+    {"socket.connect", "socket.getaddrinfo", "socket.sendto", "subprocess.Popen", "os.system"}
+)
+
+
+# ruff: noqa: S101 - this is a test suite
+
+
+def new_world(subject: ConformanceSubject, folder: Path) -> ProviderWorld:
+    """Return a world for a new process of the provider; `async with` starts it."""
+    return ProviderWorld(
+        plugins={subject.name: subject.make()}, cache_folder=folder, settings=subject.settings
+    )
+
+
+def run_rule(
+    subject: ConformanceSubject,
+    folder: Path,
+    scenario: Callable[[ProviderWorld], Awaitable[None]],
+    *,
+    shows: str = "",
+) -> None:
+    """Play a scenario with a started provider.
+
+    Skips the rule where another one is broken without which it means nothing (`obstacles`), unless
+    it is the rule that shows that (`shows`): one mistake is one broken rule, and not sixty.
+    """
+    skip_unless_loaded(subject)
+
+    async def play() -> None:
+        world = new_world(subject, folder)
+        try:
+            await world.__aenter__()
+        except KarpenterError as error:
+            _skip_for(BrokenPrerequisite(START, f"the plug-in does not start: {error}"), shows)
+            raise
+        try:
+            await scenario(world)
+        except (CloudProviderError, LaunchRefusedError) as error:
+            _skip_for(await broken_prerequisite(world, subject, error), shows)
+            raise
+        finally:
+            await world.__aexit__(None, None, None)
+
+    asyncio.run(play())
+
+
+def _skip_for(found: BrokenPrerequisite | None, shows: str) -> None:
+    if found is not None and found.rule != shows:
+        pytest.skip(f"not shown: {found.why} ({found.rule})")
+
+
+def skip_unless_implemented(world: ProviderWorld, subject: ConformanceSubject, hook: str) -> None:
+    """Skip the rule when the provider leaves an optional hook to its default."""
+    if world.loaded.caller(hook, subject.name) is None:
+        pytest.skip(f"does not apply: {hook} is not implemented")
+
+
+def skip_unless_supported(subject: ConformanceSubject, wanted: CloudTrouble) -> None:
+    """Skip the rule when the simulated cloud cannot make this trouble."""
+    if subject.trouble is None or wanted not in subject.troubles:
+        pytest.skip(f"not shown: the subject makes no {wanted.value} (Subject.troubles)")
+
+
+@contextmanager
+def trouble(
+    subject: ConformanceSubject, world: ProviderWorld, wanted: CloudTrouble
+) -> Generator[None, None, None]:
+    """Have the cloud in trouble for a while."""
+    skip_unless_supported(subject, wanted)
+    assert subject.trouble is not None
+    with subject.trouble(world.plugins[subject.name], wanted):
+        yield
+
+
+async def launch(world: ProviderWorld, request: LaunchRequest) -> LaunchedInstance:
+    """Launch, which must go well."""
+    outcome = await world.launch(request)
+    if not isinstance(outcome, LaunchedInstance):
+        raise LaunchRefusedError(f"a launch that nothing stands in the way of came to {outcome!r}")
+    return outcome
+
+
+async def catalogue(
+    world: ProviderWorld, subject: ConformanceSubject, rule: str
+) -> tuple[InstanceType, ...]:
+    """Return the catalogue; fail where the core refuses it for a value that is this rule's."""
+    await world.resolved(subject.node_class)
+    try:
+        return await world.catalogue(subject.node_class)
+    except CloudProviderError as error:
+        if rule_of_refusal(str(error)) == rule:
+            pytest.fail(str(error))
+        raise
+
+
+async def launch_new_claim(
+    world: ProviderWorld, subject: ConformanceSubject, name: str
+) -> tuple[LaunchRequest, LaunchedInstance]:
+    """Launch an instance for a new claim."""
+    request = await world.request(name, subject.node_class)
+    return request, await launch(world, request)
+
+
+async def list_by_provider_id(
+    world: ProviderWorld, subject: ConformanceSubject
+) -> Mapping[str, Instance]:
+    """Return the instances that the provider lists, by provider id."""
+    listing = await world.providers.list_instances(subject.name)
+    ids = [instance.provider_id for instance in listing.instances]
+    assert len(ids) == len(set(ids)), f"karpenter_list_instances lists ids twice: {sorted(ids)}"
+    return {instance.provider_id: instance for instance in listing.instances}
+
+
+async def terminate_until_gone(
+    world: ProviderWorld, request: LaunchRequest, provider_id: str
+) -> None:
+    """Terminate until it is gone."""
+    ref = request.node_claim.spec.node_class_ref
+    deadline = world.clock.monotonic() + GONE_WITHIN_SECONDS
+    answer: object = None
+    while world.clock.monotonic() < deadline:
+        answer = await world.providers.terminate(ref, provider_id)
+        await world.settle()
+        if answer is TerminationStatus.GONE:
+            return
+        assert not isinstance(answer, CloudProviderError), (
+            f"terminating {provider_id} came to {answer!r}"
+        )
+        await asyncio.sleep(_PAUSE_SECONDS)
+    pytest.fail(
+        f"karpenter_terminate_instances never answers GONE for {provider_id}, "
+        f"after {GONE_WITHIN_SECONDS:g} s it still is {answer}"
+    )
+
+
+async def booted_node(
+    world: ProviderWorld, subject: ConformanceSubject, provider_id: str
+) -> NodeView:
+    """Return the Node of an instance once it has booted; skip if no Node can be observed."""
+    if subject.node_manifest is not None:
+        manifest = subject.node_manifest(world.plugins[subject.name], provider_id)
+        if manifest is not None:
+            return await world.nodes.create(manifest)
+    deadline = world.clock.monotonic() + GONE_WITHIN_SECONDS
+    while world.clock.monotonic() < deadline:
+        for node in world.nodes().values():
+            if node.provider_id == provider_id:
+                return node
+        if not world.nodes():
+            break
+        await asyncio.sleep(_PAUSE_SECONDS)
+        await world.settle()
+    if not world.nodes():
+        pytest.skip("not shown: no Node can be seen (Subject.node_manifest)")
+    ids = sorted(node.provider_id for node in world.nodes().values())
+    pytest.fail(f"no Node has the provider id {provider_id} of the outcome; there are {ids}")
+
+
+async def run_tasks(world: ProviderWorld, *, in_trouble: bool = False) -> None:
+    """Run each periodic task once, as if its period had passed; in trouble they may raise."""
+    for task in world.providers.tasks():
+        try:
+            await task.run()
+        except CloudProviderError:
+            if not in_trouble:
+                raise
+
+
+async def direct_call(
+    world: ProviderWorld, subject: ConformanceSubject, hook: str, **arguments: object
+) -> object:
+    """Call a hook in a thread of its own, past the batches and limits of the façade."""
+    caller = world.loaded.caller(hook, subject.name)
+    assert caller is not None, f"{hook} is not implemented"
+    return await world.executor.run(lambda: caller(**arguments), lane=subject.name)
+
+
+@contextmanager
+def network_forbidden() -> Generator[list[str], None, None]:
+    """Collect attempts to use the network or start programs while the context is open."""
+    seen: list[str] = []
+    _install_hook()
+    _WATCHERS.append(seen)
+    try:
+        yield seen
+    finally:
+        _WATCHERS.remove(seen)
+
+
+_WATCHERS: Final[list[list[str]]] = []
+_INSTALLED: Final[list[bool]] = []
+
+
+def _install_hook() -> None:
+    """Audit hooks stay for the life of the process, so there is one, idle most of the time."""
+    if not _INSTALLED:
+        _INSTALLED.append(True)
+        sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[object, ...]) -> None:
+    if _WATCHERS and event in _FORBIDDEN_EVENTS:
+        for seen in _WATCHERS:
+            seen.append(f"{event} {arguments[1:] or arguments}")

@@ -1,0 +1,134 @@
+"""Reads the instance types of a region from ECS, with a cache on disk.
+
+ECS describes a hundred types a call, so a region takes a dozen calls one after the other. A new
+process reads the cache of an earlier one, whatever its age, and refreshes it in the background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import msgspec
+import structlog
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.cached_response import CachedResponse
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_provider_alibabacloud.catalogue.instance_type_info import (
+    InstanceTypeInfo,
+    read_instance_type,
+)
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.sdk import CloudClients
+
+__all__ = [
+    "REFRESH_PERIOD",
+    "RegionTypeReader",
+    "TypesByName",
+    "fetch_region_types",
+    "refresh_period",
+]
+
+REFRESH_PERIOD: Final = timedelta(hours=12)
+DISK_LIFE: Final = timedelta(days=30)
+"""How old facts may be that are better than waiting for ECS: types are added, and none ever changes."""
+
+_SPREAD: Final = 0.1
+_DISK_VERSION: Final = "1"
+_PAGE: Final = 100
+"""The documentation says 1600; accounts are held to a hundred."""
+
+_log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
+
+TypesByName: TypeAlias = Mapping[str, InstanceTypeInfo]
+"""Facts by name of the type, sorted."""
+
+
+def refresh_period(draw: float) -> timedelta:
+    """Return how long to wait between two refreshes, by a number from 0 to 1 that is drawn once.
+
+    It is the usual period, a tenth more or less, so that the controllers of many clusters that started
+    together do not go on calling together.
+    """
+    return REFRESH_PERIOD * (1 + _SPREAD * (2 * draw - 1))
+
+
+def fetch_region_types(clients: CloudClients) -> dict[str, InstanceTypeInfo]:
+    """Ask ECS for all types; the ones without cores, memory or a name are left out.
+
+    Raises:
+        CloudProviderError: it refused, did not answer, or knows no types.
+    """
+    with core_errors_of():
+        items = clients.ecs.pages(
+            "DescribeInstanceTypes", {"MaxResults": _PAGE}, items="InstanceTypes.InstanceType"
+        )
+        found = [read_instance_type(item) for item in items]
+    info = {it.name: it for it in found if it.name and it.cpu_cores > 0 and it.memory_mib > 0}
+    if not info:
+        raise CloudProviderError(
+            f"ecs:DescribeInstanceTypes: no instance types found in region {clients.region}"
+        )
+    return dict(sorted(info.items()))
+
+
+@final
+class RegionTypeReader:
+    """The types as last read; callable from any thread."""
+
+    def __init__(self, clients: CloudClients, clock: Clock, cache_folder: Path) -> None:
+        self._clients: Final = clients
+        self._reported: Final[set[str]] = set()
+        self._answer: Final = CachedResponse[TypesByName](
+            clock,
+            DiskCache(cache_folder, f"alibabacloud-types-{clients.region}", version=_DISK_VERSION),
+            fetch=lambda _: self._fetch(),
+            encode=msgspec.to_builtins,
+            decode=_decode,
+            life=DISK_LIFE,
+        )
+
+    def current(self) -> tuple[TypesByName, int]:
+        """Return the types and a number that grows when there are others.
+
+        Raises:
+            CloudProviderError: nothing is known yet, and ECS refused or did not answer.
+        """
+        return self._answer.current()
+
+    def refresh(self, *, at_once: bool = False) -> bool:
+        """Ask ECS again, unless it was asked lately; True if there are other types now.
+
+        With `at_once` it is asked in any case: launches say that what is known is wrong.
+
+        Raises:
+            CloudProviderError: it refused or did not answer; what was known stays.
+        """
+        return self._answer.refresh(unless_within=timedelta() if at_once else REFRESH_PERIOD / 2)
+
+    def _fetch(self) -> TypesByName:
+        """Leave out types of architectures that Kubernetes has no word for, and say so once."""
+        types = fetch_region_types(self._clients)
+        strange = sorted(name for name, it in types.items() if not it.architecture)
+        unreported = [name for name in strange if name not in self._reported]
+        if unreported:
+            self._reported.update(unreported)
+            _log.warning("instance types of unknown architecture are left out", types=unreported)
+        return {name: it for name, it in types.items() if it.architecture}
+
+
+def _decode(value: object) -> TypesByName | None:
+    try:
+        types = msgspec.convert(value, dict[str, InstanceTypeInfo])
+    except (msgspec.ValidationError, TypeError):
+        return None
+    return types or None

@@ -1,0 +1,280 @@
+"""Reads instances from ECS and identifies them.
+
+ECS does not describe instances that are gone. By tags ECS finds 1,000 instances at most; for a
+cluster with as many, all instances of the region are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.contract import Instance
+from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
+from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS, cluster_tag, is_owned
+from karpenter_provider_alibabacloud.labels import OWNED
+from karpenter_provider_alibabacloud.sdk import pages_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from karpenter_core.provider.kit.recent_launches import ClaimRef
+    from karpenter_provider_alibabacloud.sdk import CloudClients
+
+__all__ = [
+    "AT_ONCE",
+    "RECYCLING",
+    "VISIBLE_WITHIN",
+    "DescribedInstance",
+    "DescribedInstances",
+    "InstanceReader",
+    "parse_provider_id",
+    "provider_id",
+    "read_instance",
+    "to_instance",
+]
+
+VISIBLE_WITHIN: Final = timedelta(minutes=1)
+"""By then ECS describes what it has launched."""
+AT_ONCE: Final = 100
+"""Instances that one call describes, or deletes (API reference)."""
+RECYCLING: Final = "Recycling"
+"""The reason for which a spot instance is locked that is about to be taken back."""
+PENDING: Final = frozenset({"Pending", "Starting"})
+LEAVING: Final = frozenset({"Stopping", "Stopped"})
+_MOST_BY_TAG: Final = 1000
+_NO_SPOT: Final = "NoSpot"
+_MINUTES: Final = "%Y-%m-%dT%H:%MZ"
+_WITHIN_MINUTE: Final = timedelta(seconds=59)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedInstance:
+    """An instance that is there."""
+
+    id: str
+    instance_type: str
+    zone: str
+    image_id: str = ""
+    status: str = "Running"
+    """`Pending`, `Starting`, `Running`, `Stopping` or `Stopped`."""
+    capacity_type: str = ON_DEMAND
+    reservation_id: str = ""
+    """The private pool of a reserved one."""
+    launched_at: datetime | None = None
+    """ECS tells minutes only: this is the end of it, so that nothing looks older than it is."""
+    vswitch_id: str = ""
+    security_groups: frozenset[str] = frozenset()
+    deployment_set_id: str = ""
+    locks: frozenset[str] = frozenset()
+    """Reasons of its lock: `Recycling`, `financial`, `security` …."""
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_protected: bool = False
+    """Whether ECS refuses to delete it until its deletion protection is disabled."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is too early to delete it."""
+        return self.status in PENDING
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it stops or has stopped: its node does not come back by itself."""
+        return self.status in LEAVING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedInstances:
+    """The instances of a cluster, as far as they could be read."""
+
+    instances: tuple[DescribedInstance, ...]
+    problem: str = ""
+    """Reason why the listing is incomplete; empty when it is complete."""
+
+
+def provider_id(region: str, instance_id: str) -> str:
+    """Return how Kubernetes names an instance."""
+    return f"{region}.{instance_id}"
+
+
+def parse_provider_id(text: str) -> tuple[str, str]:
+    """Return region and instance id.
+
+    Raises:
+        CloudProviderError: it is not the name of an ECS instance.
+    """
+    region, dot, instance_id = text.rpartition(".")
+    if not dot or not region or not instance_id:
+        raise CloudProviderError(f'provider id "{text}" is not like <region>.<instance id>')
+    return region, instance_id
+
+
+def instance_id_in(region: str, text: str) -> str:
+    """Return the instance id in a provider id; empty for one that is not of this region."""
+    prefix = f"{region}."
+    return text.removeprefix(prefix) if text.startswith(prefix) else ""
+
+
+def read_instance(item: Mapping[str, Any], *, uses_reservations: bool = True) -> DescribedInstance:
+    """Read ECS's description.
+
+    `uses_reservations` is the feature gate ReservedCapacity: without it, an instance that happens
+    to run in a private pool is on-demand.
+    """
+    pool: Mapping[str, Any] = item.get("EcsCapacityReservationAttr") or {}
+    reservation = (pool.get("CapacityReservationId") or "") if uses_reservations else ""
+    strategy = item.get("SpotStrategy") or _NO_SPOT
+    capacity_type = SPOT if strategy != _NO_SPOT else RESERVED if reservation else ON_DEMAND
+    network: Mapping[str, Any] = item.get("VpcAttributes") or {}
+    groups: Mapping[str, Any] = item.get("SecurityGroupIds") or {}
+    locks: Mapping[str, Any] = item.get("OperationLocks") or {}
+    tags: Mapping[str, Any] = item.get("Tags") or {}
+    return DescribedInstance(
+        id=item.get("InstanceId") or "",
+        instance_type=item.get("InstanceType") or "",
+        zone=item.get("ZoneId") or "",
+        image_id=item.get("ImageId") or "",
+        status=item.get("Status") or "",
+        capacity_type=capacity_type,
+        reservation_id=reservation if capacity_type == RESERVED else "",
+        launched_at=_launched_at(item.get("CreationTime") or ""),
+        vswitch_id=network.get("VSwitchId") or "",
+        security_groups=frozenset(_texts(groups.get("SecurityGroupId"))),
+        deployment_set_id=item.get("DeploymentSetId") or "",
+        locks=frozenset(lock.get("LockReason") or "" for lock in _items(locks.get("LockReason"))),
+        tags={
+            tag.get("TagKey") or "": tag.get("TagValue") or "" for tag in _items(tags.get("Tag"))
+        },
+        is_protected=bool(item.get("DeletionProtection")),
+    )
+
+
+def to_instance(instance: DescribedInstance, owner: ClaimRef | None, *, region: str) -> Instance:
+    """Return an instance as the contract has it."""
+    return Instance(
+        provider_id=provider_id(region, instance.id),
+        node_claim="" if owner is None else owner.name,
+        token="" if owner is None else owner.uid,
+        launched_for=tuple(claim.uid for claim in CLAIM_TAGS.claims_of(instance.tags) if claim.uid),
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        image_id=instance.image_id,
+        created=instance.launched_at,
+        terminating=instance.is_leaving,
+    )
+
+
+@final
+class InstanceReader:
+    """Asks ECS for instances; callable from any thread.
+
+    Raises what `discovery.call_errors.core_errors_of` raises when ECS refuses or does not answer.
+    """
+
+    def __init__(
+        self, clients: CloudClients, *, cluster_id: str, uses_reservations: bool = True
+    ) -> None:
+        self._clients: Final = clients
+        self._cluster_id: Final = cluster_id
+        self._uses_reservations: Final = uses_reservations
+        self._is_large = False
+        """Whether the cluster has more instances than tags find."""
+
+    @property
+    def region(self) -> str:
+        """The region of all instances."""
+        return self._clients.region
+
+    def of_ids(self, ids: Iterable[str]) -> dict[str, DescribedInstance]:
+        """Return the instances with these ids, other clusters' too; those unknown are left out."""
+        found: dict[str, DescribedInstance] = {}
+        left = iter(sorted(set(ids)))
+        while chunk := list(islice(left, AT_ONCE)):
+            for instance in self._describe({"InstanceIds": json.dumps(chunk)}):
+                found[instance.id] = instance
+        return found
+
+    def of_cluster(self) -> DescribedInstances:
+        """Return all instances that were launched for claims of the cluster, by id.
+
+        Raises only when not even the first page could be read.
+        """
+        found: dict[str, DescribedInstance] = {}
+        problem, pages = "", Counter[str]()
+        queries: list[Mapping[str, object]] = [{}] if self._is_large else [{"Tag": [self._tag]}, {}]
+        try:
+            for query in queries:
+                for instance in self._describe(query, pages):
+                    found[instance.id] = instance
+                if "Tag" in query and len(found) < _MOST_BY_TAG:
+                    break
+        except CloudProviderError as error:
+            if not pages:
+                raise
+            problem = str(error)
+        ours = tuple(found[key] for key in sorted(found) if self.is_ours(found[key]))
+        if not problem:
+            self._is_large = len(ours) >= _MOST_BY_TAG
+        return DescribedInstances(instances=ours, problem=problem)
+
+    def locked(self, reason: str) -> tuple[DescribedInstance, ...]:
+        """Return the instances of the cluster that are locked for a reason, by id."""
+        found = {each.id: each for each in self._describe({"LockReason": reason})}
+        return tuple(
+            found[key]
+            for key in sorted(found)
+            if reason in found[key].locks and self.is_ours(found[key])
+        )
+
+    def is_ours(self, instance: DescribedInstance) -> bool:
+        """Whether an instance was launched for a claim of this cluster."""
+        return is_owned(instance.tags, self._cluster_id)
+
+    @property
+    def _tag(self) -> Mapping[str, str]:
+        return {"Key": cluster_tag(self._cluster_id), "Value": OWNED}
+
+    def _describe(
+        self, what: Mapping[str, object], pages: Counter[str] | None = None
+    ) -> Iterator[DescribedInstance]:
+        """Yield instances; `pages` counts the answers, of which the first may be empty."""
+
+        def call(parameters: Mapping[str, object]) -> Mapping[str, Any]:
+            answer = self._clients.ecs.call("DescribeInstances", parameters)
+            if pages is not None:
+                pages["answered"] += 1
+            return answer
+
+        with core_errors_of():
+            items = pages_of(
+                call,
+                {"RegionId": self._clients.region, "MaxResults": AT_ONCE, **what},
+                items="Instances.Instance",
+            )
+            for item in items:
+                yield read_instance(item, uses_reservations=self._uses_reservations)
+
+
+def _items(value: object) -> Sequence[Mapping[str, Any]]:
+    return cast("Sequence[Mapping[str, Any]]", value or ())
+
+
+def _texts(value: object) -> Sequence[str]:
+    return cast("Sequence[str]", value or ())
+
+
+def _launched_at(text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return datetime.strptime(text, _MINUTES).replace(tzinfo=UTC) + _WITHIN_MINUTE
+    except ValueError:  # with seconds, some day
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,154 @@
+"""Reads the instance types of a region from EC2, with a cache on disk.
+
+EC2 takes seconds and megabytes to describe its types, page after page. A new process reads the
+cache of an earlier one, whatever its age, and refreshes it in the background: types are added to a
+region every few weeks, and none ever changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+import msgspec
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.cached_response import CachedResponse
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_provider_aws.discovery.call_errors import core_errors_of
+from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, read_instance_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from types_boto3_ec2.type_defs import InstanceTypeOfferingTypeDef
+
+    from karpenter_core.clock import Clock
+    from karpenter_provider_aws.sdk import CloudClients
+
+__all__ = [
+    "REFRESH_PERIOD",
+    "RegionTypeReader",
+    "RegionTypes",
+    "fetch_region_types",
+    "read_offerings",
+]
+
+REFRESH_PERIOD: Final = timedelta(hours=12)
+DISK_LIFE: Final = timedelta(days=30)
+"""How old a catalogue may be that is better than waiting for EC2."""
+_DISK_VERSION: Final = "1"
+_TYPES_PAGE: Final = 100
+_OFFERINGS_PAGE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionTypes:
+    """The instance types of a region and the zones in which each is sold."""
+
+    types: Mapping[str, InstanceTypeInfo]
+    """By name, sorted."""
+    zones: Mapping[str, tuple[str, ...]]
+    """Zones by type name, sorted."""
+
+    @property
+    def all_zones(self) -> frozenset[str]:
+        """Every zone in which anything is sold."""
+        return frozenset(zone for zones in self.zones.values() for zone in zones)
+
+
+def read_offerings(items: Iterable[InstanceTypeOfferingTypeDef]) -> dict[str, tuple[str, ...]]:
+    """Return the zones by type name, from items of DescribeInstanceTypeOfferings."""
+    zones: dict[str, set[str]] = {}
+    for item in items:
+        name, zone = item.get("InstanceType", ""), item.get("Location", "")
+        if name and zone:
+            zones.setdefault(name, set()).add(zone)
+    return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
+
+
+def fetch_region_types(clients: CloudClients) -> RegionTypes:
+    """Ask EC2 for types and their zones, both at once.
+
+    Raises:
+        CloudProviderError: it refused, did not answer, or says that it sells nothing.
+    """
+    with ThreadPoolExecutor(2, thread_name_prefix="aws-catalogue") as pool:
+        types = pool.submit(_fetch_types, clients)
+        zones = pool.submit(_fetch_zones, clients)
+        return RegionTypes(types=types.result(), zones=zones.result())
+
+
+def _fetch_types(clients: CloudClients) -> dict[str, InstanceTypeInfo]:
+    with core_errors_of("ec2:DescribeInstanceTypes"):
+        pages = clients.ec2.get_paginator("describe_instance_types").paginate(
+            Filters=[
+                {"Name": "supported-virtualization-type", "Values": ["hvm"]},
+                {
+                    "Name": "processor-info.supported-architecture",
+                    "Values": ["x86_64", "arm64"],
+                },
+            ],
+            PaginationConfig={"PageSize": _TYPES_PAGE},
+        )
+        types = [read_instance_type(item) for page in pages for item in page["InstanceTypes"]]
+    if not types:
+        raise CloudProviderError("ec2:DescribeInstanceTypes: no instance types found")
+    return {info.name: info for info in sorted(types, key=lambda info: info.name)}
+
+
+def _fetch_zones(clients: CloudClients) -> dict[str, tuple[str, ...]]:
+    with core_errors_of("ec2:DescribeInstanceTypeOfferings"):
+        pages = clients.ec2.get_paginator("describe_instance_type_offerings").paginate(
+            LocationType="availability-zone", PaginationConfig={"PageSize": _OFFERINGS_PAGE}
+        )
+        zones = read_offerings(item for page in pages for item in page["InstanceTypeOfferings"])
+    if not zones:
+        raise CloudProviderError(
+            "ec2:DescribeInstanceTypeOfferings: no instance types offerings found"
+        )
+    return zones
+
+
+@final
+class RegionTypeReader:
+    """The region as last read; callable from any thread."""
+
+    def __init__(self, clients: CloudClients, clock: Clock, cache_folder: Path) -> None:
+        name = f"aws-catalogue-{clients.region}"
+        self._answer: Final = CachedResponse[RegionTypes](
+            clock,
+            DiskCache(cache_folder, name, version=_DISK_VERSION),
+            fetch=lambda _: fetch_region_types(clients),
+            encode=msgspec.to_builtins,
+            decode=_decode,
+            life=DISK_LIFE,
+        )
+
+    def current(self) -> tuple[RegionTypes, int]:
+        """Return the region and a number that grows when another one was read.
+
+        Raises:
+            CloudProviderError: nothing is known yet, and EC2 refused or did not answer.
+        """
+        return self._answer.current()
+
+    def refresh(self) -> bool:
+        """Ask EC2 again, unless it was asked lately; True if it sells something else now.
+
+        Raises:
+            CloudProviderError: it refused or did not answer; what was known stays.
+        """
+        return self._answer.refresh(unless_within=REFRESH_PERIOD / 2)
+
+
+def _decode(value: object) -> RegionTypes | None:
+    try:
+        region = msgspec.convert(value, RegionTypes)
+    except (msgspec.ValidationError, TypeError):
+        return None
+    return region if region.types and region.zones else None

@@ -1,0 +1,356 @@
+"""Reads answers to launch calls: instances, failures and shortages.
+
+Pure functions of values. A fleet may bring some instances and report why the others failed, type by
+type; a fleet that brings all instances may report offerings that were sold out on the way. Both are
+read alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import RESERVED, SPOT
+from karpenter_core.errors import (
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    OfferingKey,
+    ThrottledError,
+)
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
+from karpenter_provider_aws.codes import (
+    INSUFFICIENT_ADDRESSES,
+    SERVICE_LINKED_ROLE_DENIED,
+    error_text,
+    exhausted_scope,
+    is_spread_limit,
+    is_throttled,
+    is_unfulfillable,
+    launch_failure,
+)
+from karpenter_provider_aws.launch.quotas import quota_class
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from types_boto3_ec2.type_defs import (
+        CreateFleetResultTypeDef,
+        LaunchTemplateAndOverridesResponseTypeDef,
+    )
+
+    from karpenter_core.provider.catalogue import InstanceType, Offering
+    from karpenter_core.provider.contract import LaunchOutcome
+    from karpenter_provider_aws.launch.fleet import LaunchTarget
+
+__all__ = [
+    "LaunchAnswer",
+    "LaunchShortages",
+    "NewInstance",
+    "TargetFailure",
+    "merged_shortage",
+    "read_answer",
+    "refusal_answer",
+    "shortages_of",
+    "unserved_outcome",
+]
+
+_WIDEST_FIRST: Final = (
+    ExhaustedScope.REGION,
+    ExhaustedScope.ZONE,
+    ExhaustedScope.FAMILY_QUOTA,
+    ExhaustedScope.OFFERING,
+    ExhaustedScope.NODE_CLASS,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewInstance:
+    """An instance that a fleet launched, and as what."""
+
+    id: str
+    target: LaunchTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetFailure:
+    """A target that a launch could not have, and the reason."""
+
+    code: str
+    message: str
+    target: LaunchTarget | None = None
+    """None when it is about the call, or about what was not asked for."""
+
+    @property
+    def is_shortage(self) -> bool:
+        """Whether it is a lack of capacity rather than a mistake."""
+        return is_unfulfillable(self.code) or self.code == SERVICE_LINKED_ROLE_DENIED
+
+    @property
+    def reason(self) -> str:
+        """The reason for metrics and conditions."""
+        return launch_failure(self.code, self.message).reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchAnswer:
+    """The new instances and the failures of a call; both in the order of the answer."""
+
+    instances: tuple[NewInstance, ...]
+    failures: tuple[TargetFailure, ...]
+
+    def by_subnet(self) -> dict[str, int]:
+        """Count the instances by subnet id."""
+        return dict(Counter(item.target.subnet.id for item in self.instances))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchShortages:
+    """Everything that a launch found exhausted."""
+
+    offerings: tuple[UnavailableOffering, ...] = ()
+    capacity_types: tuple[str, ...] = ()
+    subnets: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
+    """Ids of reservations that have nothing left."""
+
+
+def read_answer(answer: CreateFleetResultTypeDef, targets: Sequence[LaunchTarget]) -> LaunchAnswer:
+    """Read an answer; `targets` are what the call asked for.
+
+    Raises:
+        CloudProviderError: it tells of an instance that is none of the targets.
+    """
+    known = _TargetIndex(targets)
+    bought: list[NewInstance] = []
+    for item in answer.get("Instances", ()):
+        target = known.find(item.get("LaunchTemplateAndOverrides", {}), item.get("InstanceType"))
+        for instance_id in item.get("InstanceIds", ()):
+            if target is None:
+                raise CloudProviderError(
+                    f"ec2:CreateFleet: {instance_id} is a {item.get('InstanceType', 'type')} "
+                    "that was not asked for"
+                )
+            bought.append(NewInstance(id=instance_id, target=target))
+    failures = tuple(
+        TargetFailure(
+            code=item.get("ErrorCode", ""),
+            message=item.get("ErrorMessage", ""),
+            target=known.find(item.get("LaunchTemplateAndOverrides", {})),
+        )
+        for item in answer.get("Errors", ())
+    )
+    return LaunchAnswer(instances=tuple(bought), failures=failures)
+
+
+def refusal_answer(code: str, message: str) -> LaunchAnswer:
+    """Return the refusal of a call as the answer of a fleet that brought nothing."""
+    return LaunchAnswer(instances=(), failures=(TargetFailure(code=code, message=message),))
+
+
+def shortages_of(
+    failures: Iterable[TargetFailure],
+    targets: Sequence[LaunchTarget],
+    capacity_type: str,
+    *,
+    placement_group: str = "",
+    partition: str = "",
+) -> LaunchShortages:
+    """Return what is not to be asked for again at once.
+
+    With a placement group marks hold inside of it alone, in one partition if the launch named one.
+    """
+    capacity_types: dict[str, None] = {}
+    subnets: dict[str, None] = {}
+    reservations: dict[str, None] = {}
+    offerings: dict[UnavailableOffering, None] = {}
+    for failure in failures:
+        target = failure.target
+        if failure.code == SERVICE_LINKED_ROLE_DENIED:
+            capacity_types[SPOT] = None
+        elif target is None or not is_unfulfillable(failure.code):
+            continue
+        elif failure.code == INSUFFICIENT_ADDRESSES:
+            # Other subnets of the zone may do; the mark of the subnet says how far it reaches.
+            subnets[target.subnet.id] = None
+        elif placement_group and is_spread_limit(failure.message):
+            # The group is full, whatever the type; there is stock, and a reservation has room.
+            if capacity_type != RESERVED:
+                full = _shortages_in_zone(
+                    targets, target.offering.zone, capacity_type, placement_group
+                )
+                offerings |= dict.fromkeys(full)
+        elif capacity_type != RESERVED:
+            of = target.instance_type, target.offering.zone, capacity_type
+            offerings[UnavailableOffering(*of, placement_group, partition)] = None
+        elif target.reservation_id:
+            reservations[target.reservation_id] = None
+    return LaunchShortages(
+        offerings=tuple(sorted(offerings)),
+        capacity_types=tuple(capacity_types),
+        subnets=tuple(sorted(subnets)),
+        reservations=tuple(sorted(reservations)),
+    )
+
+
+def unserved_outcome(
+    answer: LaunchAnswer, targets: Sequence[LaunchTarget], offered: Iterable[InstanceType] = ()
+) -> CloudProviderError:
+    """Return the outcome of a claim that a fleet brought no instance.
+
+    It is a lack of capacity when every failure is one, or when nothing is said at all. A quota
+    covers all types of its class: those of `offered` that the fleet did not ask for, too.
+    """
+    failures = answer.failures
+    if not failures:
+        if answer.instances:
+            return CloudProviderError(
+                f"EC2 launched {len(answer.instances)} instances, fewer than asked for, and does not "
+                "say why"
+            )
+        return InsufficientCapacityError(
+            "EC2 launched nothing, and does not say why", offerings=_keys(targets)
+        )
+    said = _failure_text(failures)
+    mistakes = [failure for failure in failures if not failure.is_shortage]
+    if not mistakes:
+        if any(failure.code != INSUFFICIENT_ADDRESSES for failure in failures):
+            # Full subnets are of this NodeClass alone, and the next launch from it finds them marked.
+            failures = tuple(f for f in failures if f.code != INSUFFICIENT_ADDRESSES)
+        scopes = {exhausted_scope(failure.code) for failure in failures}
+        return InsufficientCapacityError(
+            said,
+            offerings=tuple(
+                dict.fromkeys(
+                    (
+                        *_keys(_exhausted(failures, targets)),
+                        *_covered_by_quotas(failures, offered),
+                    )
+                )
+            ),
+            scope=_widest(scopes),
+        )
+    if all(is_throttled(failure.code) for failure in mistakes):
+        return ThrottledError(said)
+    first = next(failure for failure in mistakes if not is_throttled(failure.code))
+    return LaunchFailedError(said, reason=first.reason)
+
+
+def merged_shortage(before: LaunchOutcome | None, after: LaunchOutcome) -> LaunchOutcome:
+    """Return what came of a claim in the end; of two shortages, what both were about.
+
+    Full subnets are of one NodeClass, and are left out where the other shortage is everybody's.
+    """
+    if not (
+        isinstance(before, InsufficientCapacityError)
+        and isinstance(after, InsufficientCapacityError)
+    ):
+        return after
+    said = dict.fromkeys((str(before), str(after)))
+    both = before, after
+    told = [each for each in both if each.scope is not ExhaustedScope.NODE_CLASS] or both
+    return InsufficientCapacityError(
+        "; ".join(said),
+        offerings=tuple(dict.fromkeys(key for each in told for key in each.offerings)),
+        scope=_widest({each.scope for each in told}),
+    )
+
+
+class _TargetIndex:
+    """Targets by what an answer repeats of them."""
+
+    def __init__(self, targets: Iterable[LaunchTarget]) -> None:
+        self._by_subnet: Final[dict[tuple[str, str], LaunchTarget]] = {}
+        self._by_zone: Final[dict[tuple[str, str], LaunchTarget]] = {}
+        for target in targets:
+            self._by_subnet.setdefault((target.instance_type, target.subnet.id), target)
+            self._by_zone.setdefault((target.instance_type, target.offering.zone), target)
+
+    def find(
+        self,
+        answer_item: LaunchTemplateAndOverridesResponseTypeDef,
+        instance_type: str | None = None,
+    ) -> LaunchTarget | None:
+        overrides = answer_item.get("Overrides", {})
+        name = overrides.get("InstanceType") or instance_type or ""
+        return self._by_subnet.get((name, overrides.get("SubnetId", ""))) or self._by_zone.get(
+            (name, overrides.get("AvailabilityZone", ""))
+        )
+
+
+def _shortages_in_zone(
+    targets: Iterable[LaunchTarget], zone: str, capacity_type: str, placement_group: str
+) -> list[UnavailableOffering]:
+    return [
+        UnavailableOffering(target.instance_type, zone, capacity_type, placement_group)
+        for target in targets
+        if target.offering.zone == zone
+    ]
+
+
+def _exhausted(
+    failures: Iterable[TargetFailure], targets: Sequence[LaunchTarget]
+) -> list[LaunchTarget]:
+    """Return the targets that the failures are about, in their order."""
+    hit: set[int] = set()
+    for failure in failures:
+        for number, target in enumerate(targets):
+            if _reaches(failure, target):
+                hit.add(number)
+    return [targets[number] for number in sorted(hit)]
+
+
+def _reaches(failure: TargetFailure, target: LaunchTarget) -> bool:
+    told = failure.target
+    if told is None:
+        return True
+    if failure.code == INSUFFICIENT_ADDRESSES:
+        return told.subnet.id == target.subnet.id
+    if is_spread_limit(failure.message):
+        return told.offering.zone == target.offering.zone
+    return told is target
+
+
+def _covered_by_quotas(
+    failures: Iterable[TargetFailure], offered: Iterable[InstanceType]
+) -> list[OfferingKey]:
+    """Return the offerings of all types that share a quota with one that met it."""
+    full = {
+        (quota_class(failure.target.instance_type), failure.target.offering.capacity_type)
+        for failure in failures
+        if failure.target is not None
+        and exhausted_scope(failure.code) is ExhaustedScope.FAMILY_QUOTA
+    }
+    if not full:
+        return []
+    return [
+        _key(it.name, offering)
+        for it in offered
+        for offering in it.offerings
+        if (quota_class(it.name), offering.capacity_type) in full
+    ]
+
+
+def _keys(targets: Iterable[LaunchTarget]) -> tuple[OfferingKey, ...]:
+    keys = {_key(target.instance_type, target.offering): None for target in targets}
+    return tuple(keys)
+
+
+def _key(instance_type: str, offering: Offering) -> OfferingKey:
+    return OfferingKey(
+        instance_type=instance_type, zone=offering.zone, capacity_type=offering.capacity_type
+    )
+
+
+def _widest(scopes: Container[ExhaustedScope]) -> ExhaustedScope:
+    return next(scope for scope in _WIDEST_FIRST if scope in scopes)
+
+
+def _failure_text(failures: Iterable[TargetFailure]) -> str:
+    """Return what EC2 said, each thing once."""
+    texts: Mapping[str, None] = {
+        error_text(failure.code, failure.message): None for failure in failures
+    }
+    return "; ".join(texts)

@@ -1,0 +1,35 @@
+"""Tests the periodic tasks of the provider, and which of them only the leader runs."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from karpenter_core.testing.provider_world import ProviderWorld
+from karpenter_simulated_aws.testing import subject_on
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+
+
+def test_what_each_process_knows_it_reads_itself_and_the_leader_does_the_rest(
+    few_types_aws, few_types_shared, tmp_path
+):
+    subject = subject_on(few_types_aws, shared=few_types_shared)
+
+    async def tasks():
+        world = ProviderWorld(
+            plugins={"aws": subject.make()}, cache_folder=tmp_path, settings=subject.settings
+        )
+        async with world:
+            return world.providers.tasks()
+
+    assert {task.name: (task.period, task.leader_only) for task in asyncio.run(tasks())} == {
+        "instance-types": (12 * HOUR, False),
+        "prices": (12 * HOUR, False),
+        "images": (30 * MINUTE, True),
+        "launch-templates": (MINUTE, True),
+        "instance-profiles": (30 * MINUTE, True),
+        "instance-status": (MINUTE, True),
+        "capacity-block-expiry": (MINUTE, True),
+        "capacity-types": (MINUTE, True),
+    }

@@ -1,0 +1,143 @@
+"""Claims are created once and within limits, whatever answers are lost."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.object_writer import ObjectWriter
+from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
+from karpenter_core.controllers.provisioning.new_claims import DecisionRef
+from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.errors import ApiError, FencedError
+from karpenter_core.operator.clock import SystemClock
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.events import ObjectWritten
+from karpenter_core.state.launch_limits import LaunchLimits
+from karpenter_core.testing.builders import node_pool, pod, problem
+from karpenter_core.testing.state_builders import node_claim, ready_node_pool, synced_state
+
+DECIDED = DecisionRef(id="d-1", cause="a test")
+
+
+class SlowServer:
+    """An API server that answers when a test lets it; what it took is folded, as the writer does."""
+
+    def __init__(self, cluster_state):
+        self.asked = 0
+        self.refuse: Exception | None = None
+        self.answer = asyncio.Event()
+        self._cluster_state = cluster_state
+
+    async def create(self, _kind, manifest):
+        self.asked += 1
+        await self.answer.wait()
+        if self.refuse is not None:
+            raise self.refuse
+        claim = node_claim(manifest["metadata"]["name"])
+        bare = claim.status.model_copy(update={"conditions": ()})
+        self._cluster_state.fold(ObjectWritten(claim.model_copy(update={"status": bare})))
+
+
+def desk(**launch_limits):
+    pool = ready_node_pool(node_pool())
+    metrics, clock = Metrics(), SystemClock()
+    cluster_state = ClusterState(synced_state(pool), clock)
+    server = SlowServer(cluster_state)
+    writer = ObjectWriter(
+        kube_writer=server, cluster_state=cluster_state, publish=print, metrics=metrics
+    )
+    runtime = ControllerRuntime(clock=clock, new_id=map(str, count()).__next__, metrics=metrics)
+    creator = ClaimCreator(
+        writer=writer, runtime=runtime, launch_limits=LaunchLimits(**launch_limits)
+    )
+    return creator, server, cluster_state
+
+
+def planned(*pods):
+    """One machine for each pod."""
+    plans = [solve(problem([each], pools=[node_pool()])) for each in pods]
+    return [plan.claims[0] for plan in plans]
+
+
+def five(prefix="web"):
+    return planned(*(pod(f"{prefix}-{i}", cpu="3") for i in range(5)))
+
+
+def made(creation):
+    return sum(name is not None for name in creation.names)
+
+
+async def create(creator, claims):
+    return await creator.create(claims, decision_ref=DECIDED, reason="provisioned")
+
+
+async def test_concurrent_batches_share_a_limit():
+    """Neither has heard from the API server yet when the other is granted."""
+    creator, server, cluster_state = desk(max_nodes_total=7)
+    first = asyncio.create_task(create(creator, five("a")))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(create(creator, five("b")))
+    await asyncio.sleep(0)
+    server.answer.set()
+
+    results = await asyncio.gather(first, second)
+
+    assert [made(each) for each in results] == [5, 2]
+    assert len(cluster_state.snapshot().node_claims) == 7
+    assert sorted(results[1].refused) == [2, 3, 4]
+    assert all("--max-nodes-total" in why for why in results[1].refused.values())
+
+
+@pytest.mark.parametrize("error", [ApiError("no", status=400), FencedError("lost the lease")])
+async def test_failed_creation_frees_its_share_of_the_limit(error):
+    """A refused write takes no room from the next one."""
+    creator, server, _ = desk(max_nodes_total=5)
+    server.answer.set()
+    server.refuse = error
+    try:
+        assert made(await create(creator, five("a"))) == 0
+    except FencedError:
+        await asyncio.sleep(0)
+    server.refuse = None
+
+    assert made(await create(creator, five("b"))) == 5
+
+
+async def test_cancelled_creation_frees_its_share_of_the_limit():
+    """Also for claims whose turn had not come."""
+    creator, server, _ = desk(max_nodes_total=5)
+    order = asyncio.create_task(create(creator, five("a")))
+    await asyncio.sleep(0)
+    order.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await order
+    server.answer.set()
+
+    assert made(await create(creator, five("b"))) == 5
+
+
+async def test_claims_of_the_highest_priority_are_created_first():
+    """Whatever their place in the plan."""
+    creator, server, _ = desk(max_nodes_total=2)
+    server.answer.set()
+    claims = planned(*(pod(f"web-{i}", cpu="3", priority=100 * (i % 3)) for i in range(6)))
+
+    creation = await create(creator, claims)
+
+    assert [name is not None for name in creation.names] == [False, False, True] * 2
+
+
+async def test_refusal_is_known_before_creation():
+    """Asking takes no room."""
+    creator, server, _ = desk(launches_per_minute=5)
+    server.answer.set()
+    assert creator.refusal(five("a")) == ""
+    assert "waits for its turn" in creator.refusal(five("a") + five("b"))
+
+    assert made(await create(creator, five("a"))) == 5
+    assert "waits for its turn" in creator.refusal(planned(pod("one", cpu="3")))

@@ -1,0 +1,146 @@
+"""The cluster state follows changes of both clocks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.nodeclaim import INITIALIZED
+from karpenter_core.clock import SteadyClock
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.errors import OfferingKey
+from karpenter_core.state.events import (
+    NodesNominated,
+    ObjectObserved,
+    ObjectRemoved,
+    OfferingsUnavailable,
+    PodsDecided,
+)
+from karpenter_core.state.placements import valid_placement
+from karpenter_core.testing.builders import EPOCH, node_pool, pod
+from karpenter_core.testing.state_builders import (
+    node_and_claim,
+    ready_node_pool,
+    synced_state,
+    with_claim_conditions,
+)
+from tests.controllers.clocks import TwoClocks
+
+OUT = OfferingKey(instance_type="m-4x", zone="zone-a", capacity_type="spot")
+
+
+@pytest.fixture
+def clock():
+    return TwoClocks()
+
+
+@pytest.fixture
+def cluster_state(clock):
+    cluster_state = ClusterState(
+        synced_state(ready_node_pool(node_pool()), *node_and_claim("web")), clock
+    )
+    cluster_state.tick()
+    return cluster_state
+
+
+def is_sold(cluster_state):
+    types = cluster_state.snapshot().catalogues["default"].instance_types
+    return any(
+        offering.available
+        for item in types
+        if item.name == OUT.instance_type
+        for offering in item.offerings
+        if (offering.zone, offering.capacity_type) == (OUT.zone, OUT.capacity_type)
+    )
+
+
+@pytest.mark.parametrize("hours", [6, -6])
+def test_a_wall_clock_that_jumps_lifts_no_stock_out_and_keeps_none(cluster_state, clock, hours):
+    """There and back."""
+    assert is_sold(cluster_state)
+    cluster_state.fold(OfferingsUnavailable(offerings=(OUT,), provider="kwok", at=clock.now()))
+    clock.passes(60)
+    clock.is_set(hours=hours)
+    cluster_state.tick()
+    assert not is_sold(cluster_state)
+
+    clock.passes(60)
+    clock.is_set(hours=-hours)
+    cluster_state.tick()
+    assert not is_sold(cluster_state)
+
+    clock.passes(61)
+    cluster_state.tick()
+    assert is_sold(cluster_state)
+
+
+@pytest.mark.parametrize("hours", [6, -6])
+def test_a_nomination_lasts_as_long_as_it_was_made_for(cluster_state, clock, hours):
+    """Seen by the snapshot at once, without a tick, and by the wall clock as it is now."""
+    cluster_state.fold(NodesNominated(names=("web",), until=clock.now() + timedelta(seconds=20)))
+    clock.is_set(hours=hours)
+    (web,) = cluster_state.snapshot().state_nodes
+    assert web.is_nominated(clock.now())
+
+    clock.passes(21)
+    cluster_state.tick()
+    (web,) = cluster_state.snapshot().state_nodes
+    assert not web.is_nominated(clock.now())
+
+
+def test_the_sweep_goes_on_after_the_clock_went_back(cluster_state, clock):
+    """What is noted while the clock is ahead ends in its time."""
+    clock.is_set(hours=6)
+    cluster_state.tick()
+    cluster_state.fold(OfferingsUnavailable(offerings=(OUT,), provider="kwok", at=clock.now()))
+    cluster_state.fold(ObjectRemoved(pod("gone")))
+    clock.is_set(hours=-6)
+    clock.passes(6 * 60 + 1)
+    cluster_state.tick()
+
+    assert is_sold(cluster_state)
+    assert not cluster_state.snapshot().ledger.unavailable_offerings
+    clock.passes(600)
+    cluster_state.tick()
+    assert not cluster_state._builder._tombstones
+
+
+def test_a_clock_that_drifts_is_followed_too(cluster_state, clock):
+    """Second by second; what is less than one is not noticed."""
+    cluster_state.fold(NodesNominated(names=("web",), until=clock.now() + timedelta(seconds=20)))
+    before = dict(cluster_state.snapshot().ledger.nominations)
+    clock.is_set(seconds=0.7)
+    assert dict(cluster_state.snapshot().ledger.nominations) == before
+
+    clock.is_set(seconds=0.7)
+    (until,) = cluster_state.snapshot().ledger.nominations.values()
+    assert (until - before["web"]).total_seconds() == pytest.approx(1.4)
+
+
+@pytest.mark.parametrize("hours", [6, -6])
+def test_a_steady_clock_goes_on_where_the_wall_clock_jumps(clock, hours):
+    """Differences of its instants are real time."""
+    steady = SteadyClock(clock)
+    assert steady.now() == EPOCH
+    clock.is_set(hours=hours)
+    clock.passes(30)
+
+    assert steady.now() == EPOCH + timedelta(seconds=30)
+
+
+@pytest.mark.parametrize("hours", [6, -6])
+def test_a_place_is_void_in_time_though_its_machine_came_up_by_another_clock(
+    cluster_state, clock, hours
+):
+    """The machine says it was initialised hours from now, or hours ago."""
+    its_node, claim = node_and_claim("late")
+    claim = with_claim_conditions(claim, INITIALIZED, now=clock.now() + timedelta(hours=hours))
+    waiting = pod("waiting")
+    for item in (its_node, claim, waiting):
+        cluster_state.fold(ObjectObserved(item))
+    cluster_state.fold(PodsDecided(placed={waiting.uid: "late"}, at=clock.now()))
+
+    assert valid_placement(cluster_state.snapshot(), waiting, now=clock.now()) is not None
+    clock.passes(21)
+    assert valid_placement(cluster_state.snapshot(), waiting, now=clock.now()) is None

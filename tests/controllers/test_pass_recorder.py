@@ -1,0 +1,140 @@
+"""A pass records Events, state events and metrics for every pod."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import count
+
+from prometheus_client import generate_latest
+
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.object_writer import ObjectWriter
+from karpenter_core.controllers.provisioning.pass_recorder import PassRecorder, with_held_pools
+from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.operator.clock import SystemClock
+from karpenter_core.scheduling.problem import (
+    PoolConstraint,
+    PoolRejection,
+    SchedulingPlan,
+    UnschedulablePod,
+)
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.launch_limits import LaunchLimit, LaunchRefusal
+from karpenter_core.testing.builders import node_pool, pod, problem
+from karpenter_core.testing.state_builders import synced_state
+
+UNSCHEDULABLE = 'karpenter_scheduler_unschedulable_pods_count{controller="provisioner"}'
+
+
+class Desk:
+    """A recorder, with what it says and counts."""
+
+    def __init__(self, *objects):
+        metrics, clock = Metrics(), SystemClock()
+        self.cluster_state = ClusterState(synced_state(*objects), clock)
+        self.said = []
+        writer = ObjectWriter(
+            kube_writer=None,
+            cluster_state=self.cluster_state,
+            publish=self.said.append,
+            metrics=metrics,
+        )
+        runtime = ControllerRuntime(clock=clock, new_id=map(str, count()).__next__, metrics=metrics)
+        self.recorder = PassRecorder(
+            writer=writer, runtime=runtime, nomination_window=timedelta(seconds=20)
+        )
+        self._registry = metrics.registry
+
+    def value(self, series):
+        rows = generate_latest(self._registry).decode().splitlines()
+        return next(float(row.rpartition(" ")[2]) for row in rows if row.startswith(f"{series} "))
+
+    def record(self, **unschedulable):
+        plan = SchedulingPlan(
+            unschedulable={f"uid-default-{name}": why for name, why in unschedulable.items()}
+        )
+        self.recorder.record_plan(plan, (), self.cluster_state.snapshot(), quiet=False)
+
+
+def refused(constraint):
+    rejection = PoolRejection(constraint=constraint, detail="x")
+    return UnschedulablePod(message="no place", pools={"default": rejection})
+
+
+def test_a_pod_that_waits_for_a_reservation_has_not_failed():
+    """Section 10.4: silent, not in the number of unschedulable pods, but decided about."""
+    desk = Desk(pod("a"), pod("b"))
+    desk.record(a=refused(PoolConstraint.RESERVATION), b=refused(PoolConstraint.RESOURCE))
+    assert [notice.regarding.name for notice in desk.said] == ["b"]
+    assert desk.value(UNSCHEDULABLE) == 1
+    assert set(desk.cluster_state.snapshot().ledger.decisions) == {"uid-default-a", "uid-default-b"}
+
+
+def test_empty_pass_resets_the_metrics():
+    desk = Desk(pod("a"))
+    desk.record(a=refused(PoolConstraint.RESOURCE))
+    assert desk.value(UNSCHEDULABLE) == 1
+    desk.recorder.clear_unplaced()
+    assert desk.value(UNSCHEDULABLE) == 0
+
+
+def test_pods_of_a_refused_claim_get_the_reason():
+    """They are without a place like the others."""
+    wanted = pod("a", cpu="3")
+    desk = Desk(wanted)
+    plan = solve(problem([wanted]))
+
+    desk.recorder.record_plan(
+        plan,
+        (None,),
+        desk.cluster_state.snapshot(),
+        quiet=False,
+        refused={0: "it waits for its turn"},
+    )
+
+    (notice,) = desk.said
+    assert (notice.reason, notice.regarding.name) == ("FailedScheduling", "a")
+    assert notice.message == "Failed to schedule pod, it waits for its turn"
+    assert desk.value(UNSCHEDULABLE) == 1
+
+
+def test_pools_that_are_held_back_are_among_the_reasons():
+    """Alone when no other pool could be asked."""
+    held = {
+        "web": LaunchRefusal(
+            limit=LaunchLimit.REGISTRATION_FAILURES, message="2 nodes did not register"
+        )
+    }
+    nowhere = UnschedulablePod(message="no dynamic nodepools found")
+    plan = SchedulingPlan(unschedulable={"a": refused(PoolConstraint.TAINT), "b": nowhere})
+
+    said = with_held_pools(plan, held).unschedulable
+
+    assert said["a"].message == "no place; limit: 2 nodes did not register"
+    assert set(said["a"].pools) == {"default", "web"}
+    assert said["b"].message == "limit: 2 nodes did not register"
+    assert with_held_pools(plan, {}) is plan
+
+
+def test_pools_without_compatible_types_get_an_event():
+    """Once a minute for each, with the cause."""
+    desk = Desk(node_pool("zones"), node_pool("choosy"))
+    plan = SchedulingPlan(
+        unusable_pools={
+            "zones": PoolConstraint.REQUIREMENT,
+            "choosy": PoolConstraint.MIN_VALUES,
+            "gone": PoolConstraint.REQUIREMENT,
+        }
+    )
+    desk.recorder.record_plan(plan, (), desk.cluster_state.snapshot(), quiet=False)
+
+    filtered = "NodePool requirements filtered out all compatible available instance types"
+    assert [(item.regarding.kind, item.regarding.name, item.message) for item in desk.said] == [
+        ("NodePool", "zones", filtered),
+        ("NodePool", "choosy", f"{filtered} due to minValues incompatibility"),
+    ]
+    assert {(item.type, item.reason, item.window) for item in desk.said} == {
+        ("Warning", "NoCompatibleInstanceTypes", timedelta(minutes=1))
+    }
+    assert [item.dedupe for item in desk.said] == [(item.regarding.uid,) for item in desk.said]

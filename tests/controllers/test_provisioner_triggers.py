@@ -1,0 +1,96 @@
+"""Which changes of the cluster ask for a provisioning pass."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from karpenter_core.api.labels import DISRUPTED_TAINT
+from karpenter_core.api.nodeclaim import INITIALIZED
+from karpenter_core.controllers.provisioning import provisioner
+from karpenter_core.state.events import PodsDecided
+from karpenter_core.state.object_kinds import ObjectKind
+from karpenter_core.testing.builders import EPOCH, node_pool, pod
+from karpenter_core.testing.state_builders import (
+    node,
+    node_and_claim,
+    node_claim,
+    ready_node_pool,
+    synced_state,
+)
+
+POOL = ready_node_pool(node_pool("default"))
+TAINT = f"{DISRUPTED_TAINT}:NoSchedule"
+
+
+def askers(builder, **changes):
+    """Return who asks for a pass after changes, by kind and names."""
+    found = {ObjectKind[kind.upper()]: tuple(names) for kind, names in changes.items()}
+    return list(provisioner._triggers(builder.snapshot(), found))
+
+
+def running(name="web", on="web", **options):
+    return pod(name, node_name=on, phase="Running", **options)
+
+
+def nominated(name, to):
+    return msgspec.structs.replace(pod(name), nominated_node_name=to)
+
+
+def leaving(name="going", *, taints=()):
+    """A node whose claim is being deleted."""
+    claim = node_claim(name, stage=INITIALIZED, deleted=EPOCH)
+    return claim, node(name, claim=claim, taints=taints)
+
+
+def test_pods_that_wait_ask_unless_they_have_a_place():
+    waiting, placed, bound = pod("waiting"), pod("placed"), running()
+    builder = synced_state(POOL, waiting, placed, bound)
+    builder.apply_event(PodsDecided(placed={placed.uid: "claim"}, at=EPOCH))
+    assert askers(builder, pod=[waiting.uid, placed.uid, bound.uid, "uid-gone"]) == [waiting.uid]
+
+
+@pytest.mark.parametrize(
+    ("taints", "asks"), [([TAINT], ["node/web"]), ([], []), (["a:NoSchedule"], [])]
+)
+def test_a_node_asks_once_it_is_tainted_for_its_disruption(taints, asks):
+    its_node = node("web", taints=taints)
+    assert askers(synced_state(POOL, its_node, running()), node=["web"]) == asks
+
+
+def test_a_node_that_is_gone_asks_for_the_pods_on_their_way_to_it():
+    builder = synced_state(POOL, nominated("a", "gone"))
+    assert askers(builder, node=["gone"]) == ["node/gone"]
+    assert askers(builder, node=["other"]) == []
+
+
+def test_a_claim_asks_when_it_is_going_or_gone():
+    builder = synced_state(POOL, *node_and_claim("staying"), *leaving(), running(on="going"))
+    assert askers(builder, node_claim=["staying", "going"]) == ["node/going"]
+    waiting = synced_state(POOL, *node_and_claim("staying"), pod("waiting"))
+    assert askers(waiting, node_claim=["staying", "gone"]) == ["nodeclaim/gone"]
+
+
+@pytest.mark.parametrize(
+    ("taints", "guest"),
+    [
+        ([TAINT], running(on="going")),
+        ([], running(on="going", owner_kind="DaemonSet")),
+        ([], None),
+    ],
+)
+def test_a_claim_that_is_going_asks_for_no_pass_where_none_has_to_move(taints, guest):
+    """Nor for a node whose taint has asked already."""
+    builder = synced_state(POOL, *leaving(taints=taints), *([guest] if guest else []))
+    assert askers(builder, node_claim=["going"]) == []
+
+
+def test_pools_and_their_types_ask_only_while_pods_wait():
+    changes = {"node_pool": ["default", "gone"], "catalogue": ["default"]}
+    assert askers(synced_state(POOL, running()), **changes) == []
+    assert askers(synced_state(POOL, pod("waiting")), **changes) == ["nodepool/default"] * 2
+
+
+def test_a_pool_without_types_does_not_ask():
+    builder = synced_state(POOL, pod("waiting"), catalogues={})
+    assert askers(builder, node_pool=["default"]) == []

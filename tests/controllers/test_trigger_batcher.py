@@ -1,0 +1,75 @@
+"""The batcher closes its window in time (cases 85 to 87)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.controllers.provisioning.trigger_batcher import TriggerBatcher
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+
+
+def closes(*triggers, idle=5, maximum=10):
+    """Trigger at these times and return when the first window closed, with what in it."""
+
+    async def story():
+        clock = LoopClock()
+        batcher = TriggerBatcher(
+            clock, idle=timedelta(seconds=idle), maximum=timedelta(seconds=maximum)
+        )
+
+        async def trigger():
+            for at, element in triggers:
+                await clock.sleep(at - clock.monotonic())
+                batcher.trigger(element)
+
+        task = asyncio.create_task(trigger())
+        elements = await batcher.next_batch()
+        closed = clock.monotonic()
+        await task
+        return pytest.approx(closed), elements
+
+    return run_virtual(story())
+
+
+def test_a_single_pod_is_planned_after_the_idle_time():
+    """Case 85."""
+    assert closes((0, "a"), idle=1) == (1.0, ("a",))
+
+
+def test_a_pod_that_triggers_again_does_not_keep_the_window_open():
+    """Case 86."""
+    assert closes((0, "a"), (3, "a")) == (5.0, ("a",))
+
+
+def test_another_pod_keeps_the_window_open():
+    """Case 87: still open three seconds after the second pod, closed three later."""
+    assert closes((0, "a"), (3, "b")) == (8.0, ("a", "b"))
+
+
+def test_a_stream_of_pods_does_not_keep_the_window_open_for_ever():
+    """The longest window is ten seconds."""
+    stream = [(second, f"pod-{second}") for second in range(20)]
+
+    closed, elements = closes(*stream, idle=5)
+
+    assert closed == 10.0
+    assert len(elements) in {10, 11}
+
+
+def test_pods_that_came_during_a_pass_have_waited_already():
+    """Nobody looked for four seconds: the window closes at once."""
+
+    async def story():
+        clock = LoopClock()
+        batcher = TriggerBatcher(clock, idle=timedelta(seconds=1), maximum=timedelta(seconds=10))
+        batcher.trigger("a")
+        await clock.sleep(4)
+
+        assert await batcher.next_batch() == ("a",)
+        assert clock.monotonic() == pytest.approx(4)
+        assert not batcher.is_open
+
+    run_virtual(story())

@@ -1,0 +1,154 @@
+"""NodePool status has the usage and is patched by difference."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from karpenter_core.api.base import ObjectMeta
+from karpenter_core.api.crd import render_crd
+from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.quantities import Quantity
+from karpenter_core.api.schema import SchemaValidator
+from karpenter_core.lifecycle.nodepool.pool_usage import with_usage
+from karpenter_core.lifecycle.nodepool.readiness import with_readiness
+from karpenter_core.lifecycle.nodepool.status import node_pool_status_patch
+from karpenter_core.state.builder import StateBuilder
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved
+from karpenter_core.testing.builders import EPOCH, node_pool
+from karpenter_core.testing.state_builders import (
+    MANAGED_KINDS,
+    node,
+    node_and_claim,
+    node_claim,
+    synced_state,
+)
+
+NOW = EPOCH + timedelta(minutes=1)
+ZEROS = {"cpu": "0", "memory": "0", "pods": "0", "ephemeral-storage": "0", "nodes": "0"}
+
+
+def held(builder: StateBuilder, pool: NodePool) -> dict[str, str]:
+    status = with_usage(pool, builder.snapshot()).status
+    assert status.resources["nodes"] == Quantity(str(status.nodes))
+    return {name: str(quantity) for name, quantity in status.resources.items()}
+
+
+def test_a_pool_without_nodes_shows_zeros():
+    """Cases 142 and 84."""
+    assert held(synced_state(), node_pool()) == ZEROS
+
+
+def test_two_nodes_add_up():
+    """Case 142: static pools are counted like the others."""
+    amounts = {"cpu": "300m", "memory": "3Gi", "pods": "10"}
+    builder = synced_state(
+        *node_and_claim("web-1", capacity=amounts), *node_and_claim("web-2", capacity=amounts)
+    )
+
+    for pool in (node_pool(), node_pool(replicas=2)):
+        assert held(builder, pool) == ZEROS | {
+            "cpu": "600m",
+            "memory": "6Gi",
+            "pods": "20",
+            "nodes": "2",
+        }
+
+
+def test_the_claim_counts_until_the_node_is_initialised():
+    """Cases 142 and 84."""
+    claim = node_claim("web", stage="Launched", capacity={"cpu": "2", "memory": "1Gi"})
+    builder = synced_state(claim)
+    assert held(builder, node_pool())["cpu"] == "2"
+
+    builder.apply_event(ObjectObserved(node("web", claim=claim, capacity={"cpu": "1"})))
+
+    assert held(builder, node_pool())["cpu"] == "1"
+
+
+def test_the_last_node_gone_leaves_zeros():
+    """Cases 142 and 84."""
+    instance, claim = node_and_claim("web-1")
+    builder = synced_state(instance, claim)
+    pool = with_usage(node_pool(), builder.snapshot())
+    assert pool.status.nodes == 1
+
+    builder.apply_event(ObjectRemoved(instance))
+    builder.apply_event(ObjectRemoved(claim))
+
+    assert held(builder, pool) == ZEROS
+
+
+def test_pools_are_counted_apart():
+    """Case 84."""
+    builder = synced_state(
+        *node_and_claim("web-1", pool="web"), *node_and_claim("batch-1", pool="batch")
+    )
+
+    assert held(builder, node_pool("web"))["nodes"] == "1"
+    assert held(builder, node_pool("other")) == ZEROS
+
+
+def test_nothing_new_is_the_same_pool():
+    snapshot = synced_state(*node_and_claim("web-1")).snapshot()
+    pool = with_usage(node_pool(), snapshot)
+
+    assert with_usage(pool, snapshot) is pool
+
+
+def test_an_unsynced_state_says_nothing():
+    """It would count too little, and write that over the truth."""
+    builder = StateBuilder(MANAGED_KINDS)
+
+    pool = node_pool()
+
+    assert with_usage(pool, builder.snapshot()) is pool
+
+
+def versioned(pool: NodePool) -> NodePool:
+    metadata: ObjectMeta = pool.metadata.model_copy(update={"resource_version": "7"})
+    return pool.model_copy(update={"metadata": metadata})
+
+
+def test_an_unchanged_status_is_not_written():
+    pool = versioned(node_pool())
+
+    assert node_pool_status_patch(pool, pool) is None
+
+
+def test_usage_is_patched_without_a_lock_and_drops_what_is_gone():
+    old = versioned(with_usage(node_pool(), synced_state(*node_and_claim("web-1")).snapshot()))
+    resources = {name: old.status.resources[name] for name in ("cpu", "nodes")}
+    new = old.model_copy(
+        update={"status": old.status.model_copy(update={"resources": resources, "nodes": 4})}
+    )
+
+    patch = node_pool_status_patch(old, new)
+
+    assert patch is not None
+    assert patch.resource_version is None
+    assert patch.body == {
+        "status": {
+            "nodes": 4,
+            "resources": {
+                "cpu": "4",
+                "nodes": "1",
+                "memory": None,
+                "pods": None,
+                "ephemeral-storage": None,
+            },
+        }
+    }
+
+
+def test_conditions_are_patched_under_the_lock_and_are_what_the_schema_wants():
+    old = versioned(node_pool())
+    new = with_readiness(old, None, now=NOW)
+
+    patch = node_pool_status_patch(old, new)
+
+    assert patch is not None
+    assert patch.resource_version == "7"
+    version = render_crd(NodePool)["spec"]["versions"][0]
+    manifest = new.model_dump(mode="json", exclude_none=True) | patch.body
+    validator = SchemaValidator(version["schema"]["openAPIV3Schema"])
+    assert validator.validate(validator.default(manifest)) == []

@@ -1,0 +1,270 @@
+"""NodePools are validated at runtime, with a condition."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.conditions import find_condition, is_true
+from karpenter_core.api.labels import WELL_KNOWN
+from karpenter_core.api.nodepool import is_detect_only
+from karpenter_core.lifecycle.nodepool.validation import (
+    LabelRules,
+    validate_node_pool,
+    with_validation,
+)
+from karpenter_core.testing.builders import EPOCH, node_pool
+
+NOW = EPOCH + timedelta(minutes=1)
+LONG = "a" * 64
+
+
+def errors(pool, rules=None) -> tuple[str, ...]:
+    return validate_node_pool(pool, rules=rules).errors
+
+
+def requirement_errors(*requirement, rules=None) -> tuple[str, ...]:
+    return errors(node_pool(requirements=[requirement]), rules)
+
+
+def test_an_ordinary_pool_is_valid():
+    pool = node_pool(
+        labels={"team": "web", "example.com/tier": ""},
+        annotations={"note": "anything at all"},
+        taints=["dedicated=web:NoSchedule", "dedicated=web:NoExecute"],
+        startup_taints=["cni:NoSchedule"],
+        requirements=[("kubernetes.io/arch", "In", "amd64"), ("size", "Gt", "3")],
+    )
+
+    assert errors(pool) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("karpenter.sh/nodepool", "a", 'key "karpenter.sh/nodepool" is restricted'),
+        ("karpenter.sh/test", "a", "using label karpenter.sh/test is not allowed"),
+        ("sub.karpenter.sh/test", "a", "using label sub.karpenter.sh/test is not allowed"),
+        ("kubernetes.io/hostname", "a", "using label kubernetes.io/hostname is not allowed"),
+        ("te am", "a", 'invalid key "te am"'),
+        (LONG, "a", "no more than 63 characters"),
+        (f"{'a.' * 130}a/team", "a", "prefix must be no more than 253"),
+        ("Example.com/team", "a", "lower-case DNS subdomain"),
+        ("/team", "a", "lower-case DNS subdomain"),
+        ("a/b/c", "a", "more than one '/'"),
+        ("", "a", 'invalid key ""'),
+        ("team", "w b", 'invalid value "w b" of "team"'),
+        ("team", LONG, "no more than 63 characters"),
+        ("team", "-", 'invalid value "-" of "team"'),
+    ],
+)
+def test_bad_label_is_named(key, value, text):
+    """Cases 64, 67, 73."""
+    (error, *_) = errors(node_pool(labels={key: value}))
+
+    assert error.startswith("labels: ")
+    assert text in error
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *sorted(WELL_KNOWN - {"karpenter.sh/nodepool"}),
+        "kubernetes.io/custom",
+        "sub.k8s.io/custom",
+        "kops.k8s.io/instancegroup",
+        "mykarpenter.sh/custom",
+        "karpenter.kwok.sh/instance-family",
+    ],
+)
+def test_other_label_domains_are_allowed(key):
+    """Case 68."""
+    value = "on-demand" if key == "karpenter.sh/capacity-type" else "a"
+    assert errors(node_pool(labels={key: value}, requirements=[(key, "In", value)])) == ()
+
+
+@pytest.mark.parametrize(
+    ("lists", "text"),
+    [
+        ({"taints": ["???:NoSchedule"]}, 'taints[0]: invalid key "???"'),
+        ({"taints": [f"{LONG}:NoSchedule"]}, "taints[0]: invalid key"),
+        ({"startup_taints": ["a=???:NoSchedule"]}, 'startupTaints[0]: invalid value "???"'),
+        ({"taints": ["a:Sometimes"]}, 'taints[0]: invalid effect "Sometimes"'),
+        (
+            {"taints": ["a=1:NoSchedule", "a=2:NoSchedule"]},
+            "taints[1]: duplicate taint a:NoSchedule, first in taints[0]",
+        ),
+        (
+            {"taints": ["b:NoSchedule", "a:NoSchedule"], "startup_taints": ["a:NoSchedule"]},
+            "startupTaints[0]: duplicate taint a:NoSchedule, first in taints[1]",
+        ),
+    ],
+)
+def test_bad_taint_is_named(lists, text):
+    """Cases A 12, 64, 65."""
+    (error,) = errors(node_pool(**lists))
+
+    assert text in error
+
+
+@pytest.mark.parametrize(
+    ("requirement", "text"),
+    [
+        (("karpenter.sh/nodepool", "In", "web"), '"karpenter.sh/nodepool" is restricted'),
+        (("karpenter.sh/test", "Exists"), "using label karpenter.sh/test is not allowed"),
+        (("kubernetes.io/hostname", "Exists"), "kubernetes.io/hostname is not allowed"),
+        ((LONG, "Exists"), "is not a qualified name"),
+        (("team", "unknown", "a"), "unsupported operator unknown"),
+        (("team", "In"), "with operator In must have a value defined"),
+        (("team", "In", LONG), "invalid value"),
+        (("team", "Gt"), "single positive integer value"),
+        (("team", "Lt", "1", "2"), "single positive integer value"),
+        (("team", "Gte", "-1"), "single positive integer value"),
+        (("team", "Lte", "one"), "single positive integer value"),
+    ],
+)
+def test_bad_requirement_is_named(requirement, text):
+    """Cases 66, 67, 69, 70."""
+    found = requirement_errors(*requirement)
+
+    assert all(error.startswith("requirements[0]: ") for error in found)
+    assert any(text in error for error in found)
+
+
+def test_deprecated_keys_are_checked_as_their_aliases():
+    assert requirement_errors("beta.kubernetes.io/arch", "In", "amd64") == ()
+    assert requirement_errors("failure-domain.beta.kubernetes.io/zone", "Exists") == ()
+
+
+def test_too_few_values_for_min_values():
+    """Case 71."""
+    pool = node_pool(requirements=[("team", "In", "a")])
+    template = pool.spec.template
+    (requirement,) = template.spec.requirements
+    wanting = requirement.model_copy(update={"min_values": 2})
+    spec = template.spec.model_copy(update={"requirements": (wanting,)})
+    template = template.model_copy(update={"spec": spec})
+    pool = pool.model_copy(update={"spec": pool.spec.model_copy(update={"template": template})})
+
+    (error,) = errors(pool)
+
+    assert error == (
+        "requirements[0]: key team with operator In must have at least minValues (2) values, got 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "valid", "warned"),
+    [
+        (["spot"], True, False),
+        (["on-demand", "spot", "reserved"], True, False),
+        (["xspot"], False, False),
+        (["xspot", "spot"], True, True),
+    ],
+)
+def test_unknown_capacity_types(values, valid, warned):
+    """Cases A 12 and 79: an error only when no known value is left."""
+    pool = node_pool(requirements=[("karpenter.sh/capacity-type", "In", *values)])
+
+    found = validate_node_pool(pool)
+
+    assert (not found.errors) == valid
+    assert bool(found.warnings) == warned
+    assert is_true(with_validation(pool, now=NOW).status.conditions, "ValidationSucceeded") == valid
+
+
+def test_unknown_capacity_types_other_than_in_are_left_alone():
+    assert requirement_errors("karpenter.sh/capacity-type", "NotIn", "xspot") == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "errors", "warnings"),
+    [
+        (["shared"], 0, 0),
+        (["shared", "own"], 0, 0),
+        (["borrowed", "own"], 0, 1),
+        (["borrowed"], 1, 0),
+    ],
+)
+def test_providers_know_all_values_of_some_labels(values, errors, warnings):
+    """An error only when no known value is left, as for capacity types."""
+    key = "cloud.example/tenancy"
+    rules = LabelRules(
+        well_known=WELL_KNOWN | {key}, known_values={key: frozenset({"shared", "own"})}
+    )
+
+    found = validate_node_pool(node_pool(requirements=[(key, "In", *values)]), rules=rules)
+
+    assert (len(found.errors), len(found.warnings)) == (errors, warnings)
+    assert all("known are ['own', 'shared']" in text for text in found.errors)
+
+
+def test_providers_restrict_their_domains_and_bring_labels():
+    rules = LabelRules(
+        well_known=WELL_KNOWN | {"cloud.example/family"},
+        restricted_domains=frozenset({"karpenter.sh", "cloud.example"}),
+        aliases={"csi.example/zone": "topology.kubernetes.io/zone"},
+    )
+
+    assert requirement_errors("cloud.example/family", "Exists", rules=rules) == ()
+    assert requirement_errors("csi.example/zone", "Exists", rules=rules) == ()
+    (error,) = requirement_errors("cloud.example/other", "Exists", rules=rules)
+    assert "restricted domain: [cloud.example karpenter.sh]" in error
+
+
+def test_the_condition_carries_all_errors():
+    pool = with_validation(node_pool(labels={"te am": "a", "team": "w b"}), now=NOW)
+
+    condition = find_condition(pool.status.conditions, "ValidationSucceeded")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "NodePoolValidationFailed")
+    assert condition.message.count("labels: ") == 2
+    assert find_condition(pool.status.conditions, "Ready").status == "False"
+
+
+def test_condition_turns_true_once_corrected():
+    broken = with_validation(node_pool(labels={"te am": "a"}), now=NOW)
+    mended = node_pool().model_copy(update={"status": broken.status})
+
+    pool = with_validation(mended, now=NOW)
+
+    condition = find_condition(pool.status.conditions, "ValidationSucceeded")
+    assert (condition.status, condition.reason, condition.message) == (
+        "True",
+        "ValidationSucceeded",
+        "",
+    )
+    assert with_validation(pool, now=NOW + timedelta(hours=1)) is pool
+
+
+def test_a_message_never_outgrows_the_api():
+    pool = with_validation(
+        node_pool(requirements=[(f"bad key {i}", "In", *(["?" * 100] * 50)) for i in range(100)]),
+        now=NOW,
+    )
+
+    condition = find_condition(pool.status.conditions, "ValidationSucceeded")
+    assert len(condition.message) < 5000
+    assert condition.message.endswith("errors in all)")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "detects_only", "warned"),
+    [
+        ({}, False, False),
+        ({"karpenter.sh/drift": "detect-only"}, True, False),
+        ({"karpenter.sh/drift": "Detect-Only"}, False, True),
+        ({"karpenter.sh/drift": ""}, False, True),
+    ],
+)
+def test_the_annotation_on_drift_has_one_value(annotations, detects_only, warned):
+    """A misspelt one is pointed at, and the pool stays in use."""
+    pool = node_pool()
+    metadata = pool.metadata.model_copy(update={"annotations": annotations})
+    pool = pool.model_copy(update={"metadata": metadata})
+
+    found = validate_node_pool(pool)
+
+    assert is_detect_only(pool) is detects_only
+    assert (found.errors, bool(found.warnings)) == ((), warned)
