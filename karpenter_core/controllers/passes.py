@@ -15,8 +15,8 @@ from karpenter_core.api.notices import Notice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from karpenter_core.controllers.cluster_state import ClusterState
     from karpenter_core.controllers.metrics import Metrics
+    from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
     "FAILING_PASSES",
@@ -126,7 +126,7 @@ def pass_failure_gauge(metrics: Metrics) -> Callable[[PassStreak], None]:
 
 
 def pool_failure_reporter(
-    cluster_state: ClusterState, publish: Callable[[Notice], None]
+    snapshot: Callable[[], Snapshot], publish: Callable[[Notice], None]
 ) -> Callable[[PassStreak], None]:
     """Return a listener that publishes an Event on every NodePool about a failing controller."""
 
@@ -134,7 +134,7 @@ def pool_failure_reporter(
         if not streak.problem:
             return
         message = f"pass of controller {streak.problem}; it is tried again"
-        for pool in cluster_state.snapshot().node_pools.values():
+        for pool in snapshot().node_pools.values():
             publish(
                 Notice(
                     regarding=pool.ref,

@@ -83,7 +83,7 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
         owns_nodes=dependencies.platform.workload is None,
     )
     runtime.passes.subscribe(
-        pool_failure_reporter(dependencies.cluster_state, dependencies.publish)
+        pool_failure_reporter(dependencies.cluster_state.snapshot, dependencies.publish)
     )
     catalogue = CatalogueController(
         cluster_state=dependencies.cluster_state, providers=providers, runtime=runtime
