@@ -25,10 +25,10 @@ from msgspec.structs import replace
 from benchmarks.measure import quantile
 from karpenter_core.api.records import NodeConditionView, PodView
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.observability.cluster import ClusterMetricsController
 from karpenter_core.controllers.observability.conditions import ConditionObserver
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.kube.garbage_collector import freeze_after_sync, tune_gc
 from karpenter_core.operator.clock import SystemClock, random_id
 from karpenter_core.operator.servers import HttpServers

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from karpenter_core.api.schema import SchemaValidator
-from karpenter_core.controllers.metrics import Metrics, metrics_table
+from karpenter_core.controllers.metrics.process_metrics import Metrics, metrics_table
 from karpenter_core.operator.settings import options_table as settings_table
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import structlog
 
-from karpenter_core.controllers.timed_wait import wait_for_event
-from karpenter_core.controllers.workqueue import EARLY_SECONDS
+from karpenter_core.controllers.reconciling.timed_wait import wait_for_event
+from karpenter_core.controllers.reconciling.workqueue import EARLY_SECONDS
 from karpenter_core.state.events import ClockSet, TimePassed
 from karpenter_core.state.object_kinds import ObjectKind
 

@@ -15,7 +15,7 @@ from karpenter_core.scheduling.problem import SolveOptions
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["record_forceful_disruption"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.notices import Notice, ObjectRef
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.metrics import Metrics
+    from karpenter_core.controllers.metrics.process_metrics import Metrics
     from karpenter_core.kube.writer import KubeWriter
     from karpenter_core.lifecycle.changes import LifecycleStep, MetricUpdate, NodePatch
 

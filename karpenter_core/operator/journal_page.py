@@ -12,7 +12,7 @@ from karpenter_core.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.controllers.decision_journal import DecisionJournal
+    from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
 
 __all__ = ["PATH", "decisions_page"]
 

@@ -20,11 +20,11 @@ import structlog
 
 from karpenter_core.api.labels import node_class_label
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.freshness import FreshnessConsumer, FreshnessGuard
-from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.passes import pass_failure_gauge
-from karpenter_core.controllers.reconciler import ControllerRuntime
-from karpenter_core.controllers.tasks import PluginTasks
+from karpenter_core.controllers.metrics.process_metrics import Metrics
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer, FreshnessGuard
+from karpenter_core.controllers.reconciling.passes import pass_failure_gauge
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.tasks import PluginTasks
 from karpenter_core.errors import FencedError
 from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.events import EVENT_BURST, EVENT_QPS, EventRecorder
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.controllers.reconciler import Controller
+    from karpenter_core.controllers.reconciling.reconciler import Controller
     from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.wire.codecs import InvalidObject
     from karpenter_core.operator.process_platform import ProcessPlatform

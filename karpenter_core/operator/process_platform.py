@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.controllers.planner import Planner
-    from karpenter_core.controllers.reconciler import IdSource
+    from karpenter_core.controllers.reconciling.reconciler import IdSource
     from karpenter_core.kube.contact import ContactTimes
     from karpenter_core.kube.lease import ElectionTimes
     from karpenter_core.kube.transport import Transport

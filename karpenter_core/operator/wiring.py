@@ -21,9 +21,9 @@ from karpenter_core.controllers.nodepool.controller import NodePoolController
 from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.observability.cluster import ClusterMetricsController
 from karpenter_core.controllers.observability.conditions import ConditionObserver
-from karpenter_core.controllers.passes import pool_failure_reporter
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
+from karpenter_core.controllers.reconciling.passes import pool_failure_reporter
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.notices import Notice
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.freshness import FreshnessGuard
-    from karpenter_core.controllers.reconciler import Controller, ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import Controller, ControllerRuntime
     from karpenter_core.kube.informers import Informers
     from karpenter_core.kube.writer import KubeWriter
     from karpenter_core.operator.process_platform import ProcessPlatform

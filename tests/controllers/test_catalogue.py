@@ -10,8 +10,8 @@ import pytest
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.controllers.catalogue.controller import STALE_AFTER, CatalogueController
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.metrics.process_metrics import Metrics
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.testing import builders

@@ -8,11 +8,11 @@ from itertools import count
 import pytest
 
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ApiError, FencedError
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.solve import solve

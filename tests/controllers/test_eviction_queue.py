@@ -15,11 +15,11 @@ import pytest
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT, SAFE_TO_EVICT
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.freshness import FreshnessGuard
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.node.eviction import EvictionQueue
 from karpenter_core.controllers.object_writer import ObjectWriter
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.claim_status import with_condition

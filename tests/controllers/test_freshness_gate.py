@@ -9,13 +9,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from karpenter_core.api.notices import ObjectRef
-from karpenter_core.controllers.freshness import (
+from karpenter_core.controllers.metrics.process_metrics import Metrics
+from karpenter_core.controllers.reconciling.freshness import (
     REQUIRED_KINDS,
     FreshnessConsumer,
     FreshnessGuard,
     stale_wait_notice,
 )
-from karpenter_core.controllers.metrics import Metrics
 from karpenter_core.kube.contact import StaleKind
 from karpenter_core.kube.resources import NODES, PODS, STORAGE_CLASSES, custom_kind
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS

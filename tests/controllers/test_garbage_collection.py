@@ -11,12 +11,12 @@ import structlog
 from karpenter_core.api.labels import REGISTERED, TERMINATION_FINALIZER
 from karpenter_core.api.records import Toleration
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.freshness import FreshnessGuard
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclaim import garbage_collection
 from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollectionController
 from karpenter_core.controllers.object_writer import ObjectWriter
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (

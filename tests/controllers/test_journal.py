@@ -14,7 +14,7 @@ from karpenter_core.api.decisions import (
     decision_document,
 )
 from karpenter_core.api.prices import Price
-from karpenter_core.controllers.decision_journal import DecisionJournal
+from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.provider.contract import InstanceListing

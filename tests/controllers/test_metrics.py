@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from karpenter_core.controllers.metric_declarations import NAMESPACE
-from karpenter_core.controllers.metrics import Metrics, metrics_table
+from karpenter_core.controllers.metrics.declarations import NAMESPACE
+from karpenter_core.controllers.metrics.process_metrics import Metrics, metrics_table
 from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate

@@ -11,9 +11,9 @@ import pytest
 from karpenter_core.api.base import CustomResource, ObjectMeta
 from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.api.nodeclass import NodeClass
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.provider.contract import NodeClassResolution
 from karpenter_core.testing.state_builders import node_claim
 

@@ -14,12 +14,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import NODE_LABELS, POD_LABELS, Metrics
-from karpenter_core.controllers.object_series import ObjectSeries
+from karpenter_core.controllers.metrics.object_series import ObjectSeries
+from karpenter_core.controllers.metrics.process_metrics import NODE_LABELS, POD_LABELS, Metrics
 from karpenter_core.controllers.observability import node_series
 from karpenter_core.controllers.observability.cluster import BATCH_SIZE, ClusterMetricsController
 from karpenter_core.controllers.observability.node_series import NodeSeries
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.operator.clock import SystemClock, random_id
 from karpenter_core.operator.exposition import exposition
 from karpenter_core.state.builder import StateBuilder

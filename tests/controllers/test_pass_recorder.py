@@ -8,10 +8,10 @@ from itertools import count
 from prometheus_client import generate_latest
 
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.provisioning.pass_recorder import PassRecorder, with_held_pools
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.problem import (
     PoolConstraint,

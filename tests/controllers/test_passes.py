@@ -9,14 +9,14 @@ from itertools import count
 import pytest
 
 from karpenter_core.controllers.disruption import controller
-from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.passes import (
+from karpenter_core.controllers.metrics.process_metrics import Metrics
+from karpenter_core.controllers.reconciling.passes import (
     FAILING_PASSES,
     THROTTLED_PASSES,
     PassHealth,
     pass_failure_gauge,
 )
-from karpenter_core.controllers.reconciler import ControllerRuntime, PeriodicLoop
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime, PeriodicLoop
 from karpenter_core.errors import FencedError, NodeClassNotReadyError, ThrottledError
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepool.failing_passes import PASSES_SUCCEED

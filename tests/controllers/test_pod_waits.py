@@ -9,8 +9,8 @@ import msgspec
 from prometheus_client import generate_latest
 
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metric_declarations import NAMESPACE
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.declarations import NAMESPACE
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.observability.pod_waits import PodWaitMetrics
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved, PodsDecided
 from karpenter_core.testing.builders import EPOCH, pod

@@ -9,9 +9,9 @@ import structlog
 from prometheus_client import generate_latest
 
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.observability.cluster import ClusterMetricsController
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.events import CataloguePublished, ObjectObserved

@@ -8,7 +8,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from karpenter_core.controllers.quantiles import MAX_OBSERVATIONS, WINDOW_SECONDS, QuantileSummary
+from karpenter_core.controllers.metrics.quantiles import (
+    MAX_OBSERVATIONS,
+    WINDOW_SECONDS,
+    QuantileSummary,
+)
 
 
 class Clock:

@@ -8,8 +8,13 @@ from itertools import count
 import pytest
 import structlog
 
-from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.reconciler import DONE, ControllerRuntime, Reconciler, log_failure
+from karpenter_core.controllers.metrics.process_metrics import Metrics
+from karpenter_core.controllers.reconciling.reconciler import (
+    DONE,
+    ControllerRuntime,
+    Reconciler,
+    log_failure,
+)
 from karpenter_core.errors import NodeClassNotReadyError, ThrottledError
 from karpenter_core.operator.clock import SystemClock
 

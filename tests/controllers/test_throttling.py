@@ -12,16 +12,16 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.api.nodeclaim import NodeClaim
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
-from karpenter_core.controllers.reconciler import (
+from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
     ControllerRuntime,
     PeriodicLoop,
     Reconciler,
     ReconcileResult,
 )
-from karpenter_core.controllers.workqueue import ExponentialBackoff
+from karpenter_core.controllers.reconciling.workqueue import ExponentialBackoff
 from karpenter_core.errors import CloudProviderError, ThrottledError, TooManyRequestsError
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from karpenter_core.controllers.metrics import Metrics
-from karpenter_core.controllers.reconciler import (
+from karpenter_core.controllers.metrics.process_metrics import Metrics
+from karpenter_core.controllers.reconciling.reconciler import (
     ControllerRuntime,
     PeriodicLoop,
     Reconciler,
     ReconcileResult,
 )
-from karpenter_core.controllers.workqueue import ExponentialBackoff, WorkQueue
+from karpenter_core.controllers.reconciling.workqueue import ExponentialBackoff, WorkQueue
 from karpenter_core.errors import ConflictError, KarpenterError, NotFoundError
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.harness import SequentialIds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from karpenter_core.controllers.object_series import ObjectSeries
+from karpenter_core.controllers.metrics.object_series import ObjectSeries
 from karpenter_core.operator import exposition as module
 from karpenter_core.operator.exposition import exposition
 

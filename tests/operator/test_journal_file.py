@@ -12,7 +12,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from karpenter_core.api.decisions import Decision
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.operator import journal_file
 from karpenter_core.operator.journal_file import JournalFile
 

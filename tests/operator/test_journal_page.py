@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from karpenter_core.api.decisions import Decision, decision_document
-from karpenter_core.controllers.decision_journal import DecisionJournal
+from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
 from karpenter_core.errors import BadInputError
 from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.servers import HttpServers

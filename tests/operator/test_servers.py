@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from prometheus_client.registry import Collector
 
-from karpenter_core.controllers.object_series import ObjectSeries
+from karpenter_core.controllers.metrics.object_series import ObjectSeries
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.servers import HttpServers, ReadinessCheck
 

@@ -18,7 +18,11 @@ import structlog
 
 from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.nodeclass.node_class_text import spec_and_status_text
-from karpenter_core.controllers.reconciler import ExponentialBackoff, Reconciler, ReconcileResult
+from karpenter_core.controllers.reconciling.reconciler import (
+    ExponentialBackoff,
+    Reconciler,
+    ReconcileResult,
+)
 from karpenter_core.errors import KarpenterError
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.state.events import CataloguePublished
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.requirements import Requirements

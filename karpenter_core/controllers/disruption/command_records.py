@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.notices import ObjectRef
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.planner import Planner
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.plan import DisruptionPlan

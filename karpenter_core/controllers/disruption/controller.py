@@ -14,8 +14,8 @@ import structlog
 from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.disruption.command_records import CommandRecords, command_obstacle
 from karpenter_core.controllers.disruption.execution import CommandQueue
-from karpenter_core.controllers.freshness import FreshnessConsumer
-from karpenter_core.controllers.reconciler import PeriodicLoop
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.disruption.balanced import BALANCED
 from karpenter_core.disruption.budgets import DisruptionReason, budget_errors
 from karpenter_core.disruption.command import with_candidates
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.decisions import DecisionObstacle
-    from karpenter_core.controllers.freshness import FreshnessGuard
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.fingerprint import ConsolidationFingerprint

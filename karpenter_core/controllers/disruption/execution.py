@@ -18,9 +18,9 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INITIALIZED
 from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.disruption.command_records import command_notice, command_obstacle
-from karpenter_core.controllers.freshness import FreshnessConsumer
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
-from karpenter_core.controllers.reconciler import PeriodicLoop
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.command import with_candidates
 from karpenter_core.disruption.command_queue import (
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from karpenter_core.api.decisions import Decision, DecisionObstacle
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.disruption.command_records import CommandRecords
-    from karpenter_core.controllers.freshness import FreshnessGuard
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import DisruptionOptions

@@ -19,7 +19,12 @@ import structlog
 from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
-from karpenter_core.controllers.reconciler import DONE, PeriodicLoop, Reconciler, ReconcileResult
+from karpenter_core.controllers.reconciling.reconciler import (
+    DONE,
+    PeriodicLoop,
+    Reconciler,
+    ReconcileResult,
+)
 from karpenter_core.errors import ConflictError, NotFoundError
 from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
 from karpenter_core.state.events import OfferingsUnavailable
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.node.interruption import InterruptionStep
     from karpenter_core.provider.contract import Interruption
     from karpenter_core.provider.host.facade import Providers

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
-from karpenter_core.controllers.freshness import FreshnessConsumer
-from karpenter_core.controllers.reconciler import (
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
     ExponentialBackoff,
     Reconciler,
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.notices import Notice
     from karpenter_core.api.records import PodView
-    from karpenter_core.controllers.freshness import FreshnessGuard
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.node.drain import Eviction
 
 __all__ = ["EvictionQueue"]

@@ -13,8 +13,8 @@ import structlog
 
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
-from karpenter_core.controllers.freshness import FreshnessConsumer
-from karpenter_core.controllers.reconciler import (
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
     ExponentialBackoff,
     Reconciler,
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.records import NodeView
-    from karpenter_core.controllers.freshness import FreshnessGuard
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.node.repair import HealthPolicy, NodeHealthSummary, UnhealthyLimit
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot

@@ -9,8 +9,8 @@ import structlog
 
 from karpenter_core.api.labels import TERMINATION_FINALIZER, node_class_label
 from karpenter_core.api.nodeclaim import NodeClassRef
-from karpenter_core.controllers.freshness import FreshnessConsumer, stale_wait_notice
-from karpenter_core.controllers.reconciler import (
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer, stale_wait_notice
+from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
     ExponentialBackoff,
     Reconciler,
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.records import NodeView
-    from karpenter_core.controllers.freshness import FreshnessGuard
     from karpenter_core.controllers.live_reader import LiveReader
     from karpenter_core.controllers.node.eviction import EvictionQueue
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.kube.contact import StaleKind
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.kube.writer import KubeWriter
     from karpenter_core.state.snapshot import Snapshot
 

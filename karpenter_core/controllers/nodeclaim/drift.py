@@ -19,10 +19,10 @@ from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED
 from karpenter_core.controllers.cluster_state import ChangeQueue
-from karpenter_core.controllers.freshness import FreshnessConsumer
 from karpenter_core.controllers.nodeclass.node_class_text import spec_and_status_text
-from karpenter_core.controllers.reconciler import DONE, Reconciler, ReconcileResult
-from karpenter_core.controllers.throttling import retry_after_seconds
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
+from karpenter_core.controllers.reconciling.throttling import retry_after_seconds
 from karpenter_core.errors import ApiError, ConflictError, NodeClaimNotFoundError, NotFoundError
 from karpenter_core.lifecycle.nodeclaim.drift import (
     DriftRules,
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.controllers.freshness import FreshnessGuard
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.nodeclaim.drift import LocalDrift
     from karpenter_core.provider.contract import DriftOutcome
     from karpenter_core.provider.host.facade import Providers

@@ -17,8 +17,8 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.cluster_state import ChangeQueue
 from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
-from karpenter_core.controllers.freshness import FreshnessConsumer
-from karpenter_core.controllers.reconciler import PeriodicLoop
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     DRAIN_LIMIT,
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.records import NodeView
-    from karpenter_core.controllers.freshness import FreshnessGuard
     from karpenter_core.controllers.live_reader import LiveReader
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.kube.wire.codecs import InvalidObject
     from karpenter_core.lifecycle.nodeclaim.garbage_collection import ClaimWithoutInstance
     from karpenter_core.provider.contract import InstanceListing

@@ -19,8 +19,8 @@ from karpenter_core.api.nodepool import (
 )
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
-from karpenter_core.controllers.throttling import ThrottleWaits
-from karpenter_core.controllers.workqueue import EARLY_SECONDS, ExponentialBackoff
+from karpenter_core.controllers.reconciling.throttling import ThrottleWaits
+from karpenter_core.controllers.reconciling.workqueue import EARLY_SECONDS, ExponentialBackoff
 from karpenter_core.errors import (
     AuthError,
     CallPendingError,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import RequirementSpec
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.provider.contract import LaunchOutcome
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.scheduling.instance_types import InstanceType

@@ -13,7 +13,7 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.controllers.cluster_state import ChangeQueue
 from karpenter_core.controllers.nodeclass.node_class_text import spec_text
-from karpenter_core.controllers.reconciler import (
+from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
     ExponentialBackoff,
     Reconciler,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.provider.host.facade import Providers
 
 __all__ = ["InstanceSyncController"]

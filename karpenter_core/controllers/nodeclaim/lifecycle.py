@@ -21,11 +21,11 @@ from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.clock import SteadyClock
 from karpenter_core.controllers.cluster_state import ChangeQueue
 from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
-from karpenter_core.controllers.freshness import FreshnessConsumer
 from karpenter_core.controllers.nodeclaim.admission import NodeAdmission
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.controllers.nodeclaim.termination import ClaimTerminator
-from karpenter_core.controllers.reconciler import (
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
     ExponentialBackoff,
     Reconciler,
@@ -70,10 +70,10 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
-    from karpenter_core.controllers.freshness import FreshnessGuard
     from karpenter_core.controllers.live_reader import LiveReader
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.changes import NodePatch
     from karpenter_core.provider.contract import RegistrationGate
     from karpenter_core.provider.host.facade import Providers

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, final
 
 import structlog
 
-from karpenter_core.controllers.freshness import FreshnessConsumer, stale_wait_notice
 from karpenter_core.controllers.nodeclaim.lookup import InstanceLookup
-from karpenter_core.controllers.reconciler import DONE, ReconcileResult
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer, stale_wait_notice
+from karpenter_core.controllers.reconciling.reconciler import DONE, ReconcileResult
 from karpenter_core.errors import BadInputError, NodeClaimNotFoundError, NotFoundError
 from karpenter_core.lifecycle.nodeclaim.termination import (
     TerminationAction,
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
-    from karpenter_core.controllers.freshness import FreshnessGuard
     from karpenter_core.controllers.live_reader import LiveReader
     from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.changes import LifecycleStep
     from karpenter_core.lifecycle.nodeclaim.termination import ClaimTermination
     from karpenter_core.provider.host.facade import Providers

@@ -13,7 +13,7 @@ import structlog
 from karpenter_core.api.conditions import READY, ConditionRules
 from karpenter_core.api.notices import Notice
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
-from karpenter_core.controllers.reconciler import (
+from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
     ExponentialBackoff,
     Reconciler,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.provider.contract import NodeClassResolution
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot

@@ -13,7 +13,7 @@ import structlog
 
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.controllers.cluster_state import ChangeQueue
-from karpenter_core.controllers.reconciler import DONE, Reconciler, ReconcileResult
+from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import with_exchange_rates
 from karpenter_core.lifecycle.nodepool.failing_passes import with_failing_passes
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.object_writer import ObjectWriter
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.state.snapshot import Snapshot
 

@@ -21,7 +21,7 @@ from karpenter_core.controllers.observability.node_series import (
     snake_case,
 )
 from karpenter_core.controllers.observability.pod_waits import PodWaitMetrics
-from karpenter_core.controllers.reconciler import PeriodicLoop
+from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.node_pool_usage import pool_status_resources
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["ClusterMetricsController"]

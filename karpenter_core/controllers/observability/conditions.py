@@ -19,7 +19,7 @@ from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS, NodePool
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import NodeConditionView, NodeView
 from karpenter_core.controllers.cluster_state import ChangeQueue
-from karpenter_core.controllers.condition_metrics import object_labels
+from karpenter_core.controllers.metrics.condition_metrics import object_labels
 from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.provider.kit.series_text import escape_label_value, labels_text
 from karpenter_core.state.object_kinds import ObjectKind
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.condition_metrics import ConditionFamily
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.metrics.condition_metrics import ConditionFamily
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["ConditionObserver"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.records import PodShape
-    from karpenter_core.controllers.metrics import Metrics
+    from karpenter_core.controllers.metrics.process_metrics import Metrics
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["NodeSeries", "amount_of", "snake_case"]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import PodView
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.metrics import Metrics
-    from karpenter_core.controllers.object_series import Row
+    from karpenter_core.controllers.metrics.object_series import Row
+    from karpenter_core.controllers.metrics.process_metrics import Metrics
     from karpenter_core.state.ledger import PodDecision
     from karpenter_core.state.snapshot import Snapshot
 

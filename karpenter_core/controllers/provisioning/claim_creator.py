@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.provisioning.new_claims import DecisionRef
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.scheduling.problem import PlannedNodeClaim
     from karpenter_core.state.snapshot import Snapshot
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodView
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.provisioning.new_claims import DecisionRef
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.scheduling.problem import SchedulingPlan
     from karpenter_core.state.launch_limits import LaunchRefusal
     from karpenter_core.state.provisioning_input import IgnoredPod

@@ -23,7 +23,7 @@ from karpenter_core.controllers.provisioning.pass_recorder import (
     with_held_pools,
 )
 from karpenter_core.controllers.provisioning.trigger_batcher import TriggerBatcher
-from karpenter_core.controllers.reconciler import PeriodicLoop
+from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.scheduling.journal import plan_decision
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.object_kinds import ObjectKind
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
-    from karpenter_core.controllers.reconciler import ControllerRuntime
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.state.provisioning_input import ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, final
 
-from karpenter_core.controllers.timed_wait import wait_for_event
-from karpenter_core.controllers.workqueue import EARLY_SECONDS
+from karpenter_core.controllers.reconciling.timed_wait import wait_for_event
+from karpenter_core.controllers.reconciling.workqueue import EARLY_SECONDS
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.api.nodeclaim import NodeClassRef
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
-from karpenter_core.controllers.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.testing.state_builders import node_claim
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.hashing import hash_node_class

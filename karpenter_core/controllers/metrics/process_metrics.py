@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import CollectorRegistry
 
-from karpenter_core.controllers.condition_metrics import ConditionMetrics
-from karpenter_core.controllers.metric_declarations import MetricDeclarations
+from karpenter_core.controllers.metrics.condition_metrics import ConditionMetrics
+from karpenter_core.controllers.metrics.declarations import MetricDeclarations
 from karpenter_core.lifecycle.changes import LifecycleMetric
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import Counter, Histogram
 
-    from karpenter_core.controllers.metric_declarations import MetricRow
-    from karpenter_core.controllers.quantiles import QuantileSummary
+    from karpenter_core.controllers.metrics.declarations import MetricRow
+    from karpenter_core.controllers.metrics.quantiles import QuantileSummary
 
 __all__ = ["Metrics", "metrics_table"]
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import Counter
 
-    from karpenter_core.controllers.metric_declarations import MetricDeclarations
-    from karpenter_core.controllers.object_series import ObjectSeries
+    from karpenter_core.controllers.metrics.declarations import MetricDeclarations
+    from karpenter_core.controllers.metrics.object_series import ObjectSeries
 
 __all__ = ["CONDITION_BUCKETS", "ConditionFamily", "ConditionMetrics", "object_labels"]
 

@@ -15,7 +15,7 @@ from karpenter_core.api.notices import Notice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from karpenter_core.controllers.metrics import Metrics
+    from karpenter_core.controllers.metrics.process_metrics import Metrics
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [

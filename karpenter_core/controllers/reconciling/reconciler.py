@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, final
 
 import structlog
 
-from karpenter_core.controllers.decision_journal import DecisionJournal
-from karpenter_core.controllers.passes import PassHealth
-from karpenter_core.controllers.throttling import ThrottleWaits
-from karpenter_core.controllers.timed_wait import wait_for_event
-from karpenter_core.controllers.workqueue import ExponentialBackoff, WorkQueue
+from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
+from karpenter_core.controllers.reconciling.passes import PassHealth
+from karpenter_core.controllers.reconciling.throttling import ThrottleWaits
+from karpenter_core.controllers.reconciling.timed_wait import wait_for_event
+from karpenter_core.controllers.reconciling.workqueue import ExponentialBackoff, WorkQueue
 from karpenter_core.errors import (
     ApiError,
     ConflictError,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
-    from karpenter_core.controllers.metrics import Metrics
+    from karpenter_core.controllers.metrics.process_metrics import Metrics
 
 __all__ = [
     "DONE",

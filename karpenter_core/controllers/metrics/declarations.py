@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from karpenter_core.controllers.object_series import ObjectSeries
-from karpenter_core.controllers.quantiles import QuantileSummary
+from karpenter_core.controllers.metrics.object_series import ObjectSeries
+from karpenter_core.controllers.metrics.quantiles import QuantileSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

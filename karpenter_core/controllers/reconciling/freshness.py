@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.notices import ObjectRef
-    from karpenter_core.controllers.metrics import Metrics
+    from karpenter_core.controllers.metrics.process_metrics import Metrics
     from karpenter_core.kube.contact import StaleKind
     from karpenter_core.kube.resources import ResourceKind
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
-from karpenter_core.controllers.workqueue import ExponentialBackoff
+from karpenter_core.controllers.reconciling.workqueue import ExponentialBackoff
 from karpenter_core.errors import ThrottledError, TooManyRequestsError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""The declarations of the process's metrics, and the types that compute them."""

@@ -1,0 +1,1 @@
+"""The machinery that runs controllers: queues, loops, waits, failure counts and freshness."""
