@@ -140,7 +140,7 @@ def test_the_event_names_kind_time_and_cause():
 
 def test_the_page_says_what_each_consumer_needs():
     """The table of docs/design/freshness.md, row by row."""
-    page = Path(__file__).parents[2] / "docs" / "design" / "freshness.md"
+    page = Path(__file__).parents[3] / "docs" / "design" / "freshness.md"
     rows = [line.split("|")[1:-1] for line in page.read_text().splitlines() if "| `" in line]
     told = {row[0].strip().strip("`"): row[2].strip() for row in rows}
     assert told == {consumer.value: _told(needs) for consumer, needs in REQUIRED_KINDS.items()}

@@ -17,7 +17,7 @@ from karpenter_provider_kwok.catalogue import load_catalogue
 from karpenter_provider_kwok.catalogue_default import default_catalogue_text
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
-DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
 
 def test_every_metric_is_documented():
