@@ -1,7 +1,11 @@
-"""Builds the parts of a started provider, without any call."""
+"""Builds the parts of a started provider by concern, without any call.
+
+Each class holds the parts of one concern and takes the concerns that it builds on.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
@@ -56,7 +60,7 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
-__all__ = ["PRICES_TASK", "ProviderParts"]
+__all__ = ["PRICES_TASK", "ProviderParts", "ProviderServices"]
 
 PRICES_TASK: Final = "prices"
 """The task that reads prices, which is woken when some are wanted that nobody has read."""
@@ -65,79 +69,99 @@ LONGEST_SHORTAGE_LIFE: Final = timedelta(minutes=30)
 _MEMORY_DISK_VERSION: Final = "1"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderServices:
+    """The services of the process that every part may use."""
+
+    context: ProviderContext
+    settings: AlibabaCloudSettings
+    clients: CloudClients
+    metrics: AlibabaCloudMetrics
+    node_classes: NodeClassRegistry[ECSNodeClass]
+
+    @property
+    def uses_reservations(self) -> bool:
+        """Whether reserved capacity is used."""
+        return self.context.feature_gates.reserved_capacity
+
+    def disk(self, name: str, version: str) -> DiskCache:
+        """Return the cache on disk of one kind of data of the region."""
+        name = f"alibabacloud-{name}-{self.clients.region}"
+        return DiskCache(self.context.cache_folder, name, version=version)
+
+
 @final
-class ProviderParts:
-    """The parts of one started provider."""
+class DiscoveryParts:
+    """Readers of the cluster, and of what NodeClasses select: vSwitches, images and so on."""
 
-    def __init__(
-        self,
-        context: ProviderContext,
-        settings: AlibabaCloudSettings,
-        clients: CloudClients,
-        *,
-        known: NodeClassRegistry[ECSNodeClass],
-        metrics: AlibabaCloudMetrics,
-    ) -> None:
-        """Put them together; files are read.
+    def __init__(self, services: ProviderServices) -> None:
+        clients, clock, settings = services.clients, services.context.clock, services.settings
+        self.cluster: Final = ClusterReader(
+            clients, clock, cluster_id=settings.cluster_id, cluster_type=settings.cluster_type
+        )
+        self.vswitches: Final = VSwitchReader(
+            clients, clock, observe=services.metrics.observe_vswitches
+        )
+        self.security_groups: Final = SecurityGroupReader(clients, clock)
+        self.images: Final = ImageReader(clients, clock, self.cluster)
+        self.reservations: Final = ReservationReader(clients, clock)
 
-        Raises:
-            SettingsError: the price file cannot be used.
-        """
-        clock, cluster_id, region = context.clock, settings.cluster_id, clients.region
+
+@final
+class CatalogueParts:
+    """The region's instance types, stock, disks and prices, and the offerings that are sold out."""
+
+    def __init__(self, services: ProviderServices, discovery: DiscoveryParts) -> None:
+        context, settings, clients = services.context, services.settings, services.clients
+        clock, region = context.clock, clients.region
         now = clock.now()
-
-        def disk(name: str, version: str) -> DiskCache:
-            return DiskCache(context.cache_folder, f"alibabacloud-{name}-{region}", version=version)
-
         self.unavailable_offerings: Final = UnavailableOfferings(
             longest_life=LONGEST_SHORTAGE_LIFE, monotonic=clock.monotonic
         )
-        self.cluster: Final = ClusterReader(
-            clients, clock, cluster_id=cluster_id, cluster_type=settings.cluster_type
-        )
-
-        # Discovery
-        self.vswitches: Final = VSwitchReader(clients, clock, observe=metrics.observe_vswitches)
-        self.reservations: Final = ReservationReader(clients, clock)
-        self.uses_reservations: Final = context.feature_gates.reserved_capacity
-
-        # Catalogue
-        self.type_catalogue: Final = RegionTypeReader(clients, clock, context.cache_folder)
+        self.region: Final = RegionTypeReader(clients, clock, context.cache_folder)
         self.stock: Final = StockReader(clients, clock, context.cache_folder)
         self.system_disks: Final = SystemDiskReader(clients, clock)
-        prices_disk = disk("prices", PRICES_DISK_VERSION)
+        prices_disk = services.disk("prices", PRICES_DISK_VERSION)
         self.prices: Final = RegionPrices(region)
         self.prices.restore(prices_disk, now=now)
         self.price_reader: Final = PriceReader(
             clients,
             self.prices,
             clock,
-            types=self.type_catalogue.current,
+            types=self.region.current,
             disk=prices_disk,
             price_file=settings.price_file,
-            observe_estimated=metrics.observe_estimated,
+            observe_estimated=services.metrics.observe_estimated,
+        )
+        catalogue = InstanceTypeCatalogue(
+            region,
+            overhead_percent=settings.vm_memory_overhead_percent,
+            types=self.region.current,
+            stock=self.stock,
+            prices=self.prices,
+            unavailable_offerings=self.unavailable_offerings,
+            learned=LearnedMemory(services.disk("memory", _MEMORY_DISK_VERSION), now=now),
+            reserved_left=discovery.reservations.reservation_counts.remaining,
         )
         self.types: Final = CurrentInstanceTypes(
-            InstanceTypeCatalogue(
-                region,
-                overhead_percent=settings.vm_memory_overhead_percent,
-                types=self.type_catalogue.current,
-                stock=self.stock,
-                prices=self.prices,
-                unavailable_offerings=self.unavailable_offerings,
-                learned=LearnedMemory(disk("memory", _MEMORY_DISK_VERSION), now=now),
-                reserved_left=self.reservations.reservation_counts.remaining,
-            ),
+            catalogue,
             clock,
-            cluster=self.cluster.details,
+            cluster=discovery.cluster.details,
             consider=self.price_reader.consider,
             wake_prices=lambda: context.wake(PRICES_TASK),
         )
 
-        # NodeClasses
-        scripts = (
-            None if self.cluster.is_custom else AttachScripts(clients, clock, cluster_id=cluster_id)
-        )
+
+@final
+class NodeClassParts:
+    """Resolution, validation and finalization of NodeClasses, and the user data of their nodes."""
+
+    def __init__(
+        self, services: ProviderServices, discovery: DiscoveryParts, catalogue: CatalogueParts
+    ) -> None:
+        clients, clock = services.clients, services.context.clock
+        cluster_id, is_custom = services.settings.cluster_id, discovery.cluster.is_custom
+        scripts = None if is_custom else AttachScripts(clients, clock, cluster_id=cluster_id)
         self.registrations: Final = PendingRegistrations(scripts, clock)
         self.bootstrapper: Final = UserDataBuilder(scripts, cluster_id=cluster_id)
         self.refused_launches: Final = RefusedLaunches(clock)
@@ -146,108 +170,174 @@ class ProviderParts:
             bootstrapper=self.bootstrapper,
             dry_runs=LaunchDryRuns(clients),
             launch=TrialRequestBuilder(
-                region,
+                clients.region,
                 cluster_id=cluster_id,
-                types=self.types,
-                system_disks=self.system_disks,
-                known=known,
+                types=catalogue.types,
+                system_disks=catalogue.system_disks,
+                known=services.node_classes,
             ),
             refused_launches=self.refused_launches,
-            is_custom=self.cluster.is_custom,
+            is_custom=is_custom,
         )
         self.resolver: Final = NodeClassResolver(
             NodeClassDiscovery(
-                vswitches=self.vswitches,
-                security_groups=SecurityGroupReader(clients, clock),
-                images=ImageReader(clients, clock, self.cluster),
-                reservations=self.reservations if self.uses_reservations else None,
+                vswitches=discovery.vswitches,
+                security_groups=discovery.security_groups,
+                images=discovery.images,
+                reservations=discovery.reservations if services.uses_reservations else None,
             ),
             self.validator,
             clock,
         )
         self.finalizer: Final = NodeClassFinalizer(resolver=self.resolver, validator=self.validator)
 
-        # Instances
-        reader = InstanceReader(
-            clients, cluster_id=cluster_id, uses_reservations=self.uses_reservations
+
+@final
+class LaunchParts:
+    """Launches of instances, and the memory of recent ones."""
+
+    def __init__(
+        self,
+        services: ProviderServices,
+        discovery: DiscoveryParts,
+        catalogue: CatalogueParts,
+        bootstrapper: UserDataBuilder,
+    ) -> None:
+        context, settings, clients = services.context, services.settings, services.clients
+        clock, region = context.clock, clients.region
+        self.reader: Final = InstanceReader(
+            clients, cluster_id=settings.cluster_id, uses_reservations=services.uses_reservations
         )
-        recent = RecentLaunches(clock)
-        owners = InstanceOwners(
-            partial(instance_id_in, region), recent=recent, read_claims=context.read_claims
+        self.recent: Final = RecentLaunches(clock)
+        self.owners: Final = InstanceOwners(
+            partial(instance_id_in, region), recent=self.recent, read_claims=context.read_claims
         )
-        availability = Availability(
-            vswitches=self.vswitches,
-            reservation_counts=self.reservations.reservation_counts,
-            unavailable_offerings=self.unavailable_offerings,
-            disks=self.system_disks,
-            prices=self.prices,
-        )
+        availability = _availability(discovery, catalogue)
         calls = LaunchCallBuilder(
             clock,
             region=region,
-            cluster_id=cluster_id,
+            cluster_id=settings.cluster_id,
             launch_api=settings.launch_api,
             availability=availability,
-            details=self.cluster.details,
+            details=discovery.cluster.details,
         )
         self.launcher: Final = CloudInstanceLauncher(
             clock,
-            reader=reader,
-            executor=LaunchExecutor(
-                clients,
-                clock,
-                calls=calls,
-                availability=availability,
-                recent=recent,
-                bucket=TokenBucket(
-                    rate_per_second=settings.launch_rate_per_second,
-                    burst=settings.launch_burst,
-                    monotonic=clock.monotonic,
-                ),
-                observe_batch=metrics.observe_batch,
-                observe_targets=metrics.observe_targets,
-            ),
+            reader=self.reader,
+            executor=_executor(services, calls, availability, self.recent),
             calls=calls,
-            recent=recent,
-            owners=owners,
-            types=self.types,
-            bootstrapper=self.bootstrapper,
+            recent=self.recent,
+            owners=self.owners,
+            types=catalogue.types,
+            bootstrapper=bootstrapper,
             nodes=context.read_nodes,
         )
-        self.interruption_sources: Final = InterruptionSources(
-            clients, clock, settings=settings, reader=reader, offerings=self.unavailable_offerings
-        )
+
+
+def _availability(discovery: DiscoveryParts, catalogue: CatalogueParts) -> Availability:
+    return Availability(
+        vswitches=discovery.vswitches,
+        reservation_counts=discovery.reservations.reservation_counts,
+        unavailable_offerings=catalogue.unavailable_offerings,
+        disks=catalogue.system_disks,
+        prices=catalogue.prices,
+    )
+
+
+def _executor(
+    services: ProviderServices,
+    calls: LaunchCallBuilder,
+    availability: Availability,
+    recent: RecentLaunches,
+) -> LaunchExecutor:
+    settings, clock = services.settings, services.context.clock
+    return LaunchExecutor(
+        services.clients,
+        clock,
+        calls=calls,
+        availability=availability,
+        recent=recent,
+        bucket=TokenBucket(
+            rate_per_second=settings.launch_rate_per_second,
+            burst=settings.launch_burst,
+            monotonic=clock.monotonic,
+        ),
+        observe_batch=services.metrics.observe_batch,
+        observe_targets=services.metrics.observe_targets,
+    )
+
+
+@final
+class InstanceParts:
+    """Listing, termination, tagging and drift of launched instances, and their late taints."""
+
+    def __init__(
+        self,
+        services: ProviderServices,
+        discovery: DiscoveryParts,
+        launch: LaunchParts,
+        interruption_sources: InterruptionSources,
+    ) -> None:
+        context, clients, clock = services.context, services.clients, services.context.clock
         self.instances: Final = ClusterInstances(
             clients,
             clock,
-            reader=reader,
-            recent=recent,
-            owners=owners,
-            reservation_counts=self.reservations.reservation_counts,
-            on_listed=self.interruption_sources.note_listed,
-            observe_batch=metrics.observe_batch,
+            reader=launch.reader,
+            recent=launch.recent,
+            owners=launch.owners,
+            reservation_counts=discovery.reservations.reservation_counts,
+            on_listed=interruption_sources.note_listed,
+            observe_batch=services.metrics.observe_batch,
         )
         self.tagger: Final = InstanceTagger(
             clients,
             clock,
-            cluster_id=cluster_id,
-            reader=reader,
+            cluster_id=services.settings.cluster_id,
+            reader=launch.reader,
             last_listed=self.instances.last_listed,
-            node_class=known.node_class,
+            node_class=services.node_classes.node_class,
             read_claims=context.read_claims,
         )
         self.drift: Final = DriftDetector(
             clock,
-            reader=reader,
+            reader=launch.reader,
             instances=self.instances,
-            scheduled=self.interruption_sources.events.scheduled,
+            scheduled=interruption_sources.events.scheduled,
         )
         self.late_taints: Final = LateTaintRemover(
             clock, nodes=context.nodes, read_nodes=context.read_nodes
         )
+
+
+@final
+class ProviderParts:
+    """The parts of one started provider."""
+
+    def __init__(self, services: ProviderServices) -> None:
+        """Put them together; files are read.
+
+        Raises:
+            SettingsError: the price file cannot be used.
+        """
+        self.discovery: Final = DiscoveryParts(services)
+        self.catalogue: Final = CatalogueParts(services, self.discovery)
+        self.node_class: Final = NodeClassParts(services, self.discovery, self.catalogue)
+        self.launch: Final = LaunchParts(
+            services, self.discovery, self.catalogue, self.node_class.bootstrapper
+        )
+        self.interruption_sources: Final = InterruptionSources(
+            services.clients,
+            services.context.clock,
+            settings=services.settings,
+            reader=self.launch.reader,
+            offerings=self.catalogue.unavailable_offerings,
+        )
+        self.operations: Final = InstanceParts(
+            services, self.discovery, self.launch, self.interruption_sources
+        )
         self.doctor: Final = ProviderDoctor(
-            clients,
-            settings=settings,
-            cluster=self.cluster,
-            uses_reservations=self.uses_reservations,
+            services.clients,
+            settings=services.settings,
+            cluster=self.discovery.cluster,
+            uses_reservations=services.uses_reservations,
         )

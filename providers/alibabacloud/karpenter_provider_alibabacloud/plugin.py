@@ -133,7 +133,7 @@ class AlibabaCloudProvider:
         """Find what it refers to, and try out whether nodes could be launched."""
         ours, running = _ours(node_class), self.running
         running.node_classes.note(ours)
-        return running.parts.resolver.resolve(ours)
+        return running.parts.node_class.resolver.resolve(ours)
 
     @hookimpl
     def karpenter_hash_node_class(self, node_class: NodeClass) -> NodeClassHash:
@@ -146,7 +146,7 @@ class AlibabaCloudProvider:
     def karpenter_finalize_node_class(self, node_class: NodeClass) -> None:
         """Forget it: in the cloud nothing was made for it but instances."""
         ours, running = _ours(node_class), self.running
-        running.parts.finalizer.finalize(ours)
+        running.parts.node_class.finalizer.finalize(ours)
         running.node_classes.forget(ours)
 
     @hookimpl
@@ -157,7 +157,7 @@ class AlibabaCloudProvider:
         ours, running = _ours(node_class), self.running
         running.node_classes.note(ours, node_pool)
         try:
-            types = running.parts.types.instance_types(ours, node_pool)
+            types = running.parts.catalogue.types.instance_types(ours, node_pool)
         except CloudProviderError as error:
             from karpenter_provider_alibabacloud.node_class.conditions import with_stable_text
 
@@ -177,12 +177,12 @@ class AlibabaCloudProvider:
     @hookimpl
     def karpenter_fetch_instances(self, provider_ids: Sequence[str]) -> Sequence[FetchOutcome]:
         """Look instances up."""
-        return self.running.parts.instances.fetch(provider_ids)
+        return self.running.parts.operations.instances.fetch(provider_ids)
 
     @hookimpl
     def karpenter_list_instances(self) -> InstanceListing:
         """List what has this cluster's tags."""
-        return self.running.parts.instances.list()
+        return self.running.parts.operations.instances.list()
 
     @hookimpl
     def karpenter_sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
@@ -194,7 +194,7 @@ class AlibabaCloudProvider:
         self, node_claims: Sequence[NodeClaim], node_class: NodeClass
     ) -> Sequence[DriftOutcome]:
         """Compare instances with what the NodeClass has found."""
-        return self.running.parts.drift.detect(node_claims, _ours(node_class))
+        return self.running.parts.operations.drift.detect(node_claims, _ours(node_class))
 
     @hookimpl
     def karpenter_terminate_instances(

@@ -22,7 +22,7 @@ from karpenter_provider_alibabacloud.catalogue.region_types import refresh_perio
 from karpenter_provider_alibabacloud.catalogue.stock import CapacityErrorCounter
 from karpenter_provider_alibabacloud.late_taints import LATE_TAINTS_PERIOD
 from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
-from karpenter_provider_alibabacloud.parts import PRICES_TASK, ProviderParts
+from karpenter_provider_alibabacloud.parts import PRICES_TASK, ProviderParts, ProviderServices
 from karpenter_provider_alibabacloud.price_reader import RUN_PERIOD
 from karpenter_provider_alibabacloud.sdk import CloudClients
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
@@ -72,7 +72,13 @@ class StartedProvider:
         self.node_classes: Final = NodeClassRegistry[ECSNodeClass]()
         try:
             self.parts: Final = ProviderParts(
-                context, self.settings, self.clients, known=self.node_classes, metrics=self.metrics
+                ProviderServices(
+                    context=context,
+                    settings=self.settings,
+                    clients=self.clients,
+                    metrics=self.metrics,
+                    node_classes=self.node_classes,
+                )
             )
         except SettingsError:
             self.close()
@@ -94,12 +100,12 @@ class StartedProvider:
     def launch(self, requests: Sequence[LaunchRequest]) -> Sequence[LaunchOutcome]:
         """Launch instances, and draw conclusions from what came of it."""
         try:
-            outcomes = self.parts.launcher.launch(requests)
+            outcomes = self.parts.launch.launcher.launch(requests)
         except CloudProviderError as error:
-            self.parts.refused_launches.note(requests, [error] * len(requests))
+            self.parts.node_class.refused_launches.note(requests, [error] * len(requests))
             raise
-        self.parts.refused_launches.note(requests, outcomes)
-        self.parts.registrations.note_launched(
+        self.parts.node_class.refused_launches.note(requests, outcomes)
+        self.parts.node_class.registrations.note_launched(
             it.provider_id for it in outcomes if isinstance(it, LaunchedInstance)
         )
         noted = [
@@ -126,14 +132,14 @@ class StartedProvider:
 
     def sync(self, node_claim: NodeClaim, node: NodeView) -> None:
         """Learn from a Node that has registered, and bring its instance in line."""
-        self.parts.registrations.note_registered(node.provider_id)
+        self.parts.node_class.registrations.note_registered(node.provider_id)
         self._learn_memory(node_claim, node)
-        self.parts.tagger.sync(node_claim, node)
+        self.parts.operations.tagger.sync(node_claim, node)
 
     def terminate(self, provider_ids: Sequence[str]) -> Sequence[TerminateOutcome]:
         """Delete instances."""
-        outcomes = self.parts.instances.terminate(provider_ids)
-        self.parts.registrations.note_terminated(provider_ids)
+        outcomes = self.parts.operations.instances.terminate(provider_ids)
+        self.parts.node_class.registrations.note_terminated(provider_ids)
         return outcomes
 
     def _learn_memory(self, node_claim: NodeClaim, node: NodeView) -> None:
@@ -141,7 +147,7 @@ class StartedProvider:
         instance_type = node.labels.get(INSTANCE_TYPE, "")
         if node_class is None or not node_class.status.v_switches or not instance_type:
             return
-        self.parts.types.learn_memory(
+        self.parts.catalogue.types.learn_memory(
             node_class,
             instance_type=instance_type,
             image_id=node_claim.status.image_id,
@@ -172,7 +178,9 @@ class StartedProvider:
                 name=_DISKS_TASK, period=system_disks.REFRESH_PERIOD, run=self._refresh_disks
             ),
             PeriodicTask(
-                name="late-taints", period=LATE_TAINTS_PERIOD, run=self.parts.late_taints.run
+                name="late-taints",
+                period=LATE_TAINTS_PERIOD,
+                run=self.parts.operations.late_taints.run,
             ),
             *self.parts.interruption_sources.tasks(),
         )
@@ -180,13 +188,13 @@ class StartedProvider:
     def _refresh_types(self) -> None:
         with self._lock:
             at_once, self._are_types_doubted = self._are_types_doubted, False
-        self.parts.type_catalogue.refresh(at_once=at_once)
+        self.parts.catalogue.region.refresh(at_once=at_once)
 
     def _refresh_stock(self) -> None:
-        self.parts.stock.refresh(at_once=True)
+        self.parts.catalogue.stock.refresh(at_once=True)
 
     def _refresh_prices(self) -> None:
-        self.parts.price_reader.refresh()
+        self.parts.catalogue.price_reader.refresh()
 
     def _refresh_disks(self) -> None:
-        self.parts.system_disks.refresh()
+        self.parts.catalogue.system_disks.refresh()

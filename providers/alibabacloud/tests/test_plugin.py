@@ -114,7 +114,7 @@ def test_stock_is_asked_for_again_when_launches_find_another_one(cloud, context,
     """Section 3.1: after three failures in a row, however lately it was read; once a minute at most."""
     plugin.karpenter_start(context)
     running = plugin.running
-    running.parts.launcher = Launching()
+    running.parts.launch.launcher = Launching()
     request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     refresh = next(task.run for task in running.tasks() if task.name == "stock")
     refresh()
@@ -138,7 +138,7 @@ def test_types_are_asked_for_again_too_but_rarely(cloud, context, plugin, woken)
     """Section 3.1: what the region sells may be another; that is a dozen calls."""
     plugin.karpenter_start(context)
     running = plugin.running
-    running.parts.launcher = Launching()
+    running.parts.launch.launcher = Launching()
     request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     refresh = next(task.run for task in running.tasks() if task.name == "instance-types")
     refresh()
@@ -173,12 +173,12 @@ def test_what_is_not_permitted_to_launches_is_noted_for_their_node_class(
                 raise error
             return [error for _ in requests]
 
-    plugin.running.parts.launcher = Refused()
+    plugin.running.parts.launch.launcher = Refused()
     request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     with pytest.raises(AuthError) if raised else nullcontext():
         plugin.running.launch([request])
 
-    noted = plugin.running.parts.refused_launches.of("default")
+    noted = plugin.running.parts.node_class.refused_launches.of("default")
     assert noted.reason == "DescribeInstancesAuthCheckFailed"
 
 
@@ -265,7 +265,9 @@ class TestOnePartTellsAnother:
 
         task_of(plugin, "spot-reclaims")()
 
-        marks = plugin.running.parts.unavailable_offerings.view(now=cloud.time()).offerings
+        marks = plugin.running.parts.catalogue.unavailable_offerings.view(
+            now=cloud.time()
+        ).offerings
         assert {mark[:3] for mark in marks} == {(TYPE, ZONE_B, "spot")}
 
     def test_an_event_that_comes_later_is_drift(self, cloud, plugin, world):
@@ -313,8 +315,8 @@ class TestOnePartTellsAnother:
             allocatable={},
         )
         parts = plugin.running.parts
-        parts.registrations, parts.launcher = Recorder(), Launching()
-        parts.launcher.outcome = outcome
+        parts.node_class.registrations, parts.launch.launcher = Recorder(), Launching()
+        parts.launch.launcher.outcome = outcome
         request = LaunchRequest(
             node_claim=None, node_class=node_class_for(cloud), instance_types=()
         )
@@ -333,7 +335,7 @@ class TestOnePartTellsAnother:
             def learn_memory(self, node_class, **info):
                 learned.append((node_class.name, info))
 
-        plugin.running.parts.types = Types()
+        plugin.running.parts.catalogue.types = Types()
         plugin.running.node_classes.note(plugin_class(cloud, cloud.instance(found)))
         node = world.join(found, capacity={"memory": 7 * 2**30})
 
@@ -346,14 +348,14 @@ class TestOnePartTellsAnother:
         """List prices move from day to day, those of spot by the hour."""
         parts = plugin.running.parts
         task_of(plugin, "instance-types")()
-        info = parts.type_catalogue.current()[0][TYPE]
+        info = parts.catalogue.region.current()[0][TYPE]
         cloud.prices.walk = cloud.prices.on_demand_walk = 0.2
         told = set()
         for _ in range(2):
-            parts.price_reader.consider([TYPE])
-            parts.price_reader.refresh()
-            on_demand = parts.prices.on_demand(info).amount
-            spot = parts.prices.spot(info, ZONE_B, hours=1).amount
+            parts.catalogue.price_reader.consider([TYPE])
+            parts.catalogue.price_reader.refresh()
+            on_demand = parts.catalogue.prices.on_demand(info).amount
+            spot = parts.catalogue.prices.spot(info, ZONE_B, hours=1).amount
             assert on_demand == pytest.approx(cloud.prices.on_demand(TYPE))
             assert spot == pytest.approx(cloud.prices.spot(TYPE, ZONE_B))
             told.add((on_demand, spot))

@@ -143,7 +143,7 @@ class AwsProvider:
         """Find what it refers to, and try out whether nodes could be launched."""
         ours = _ours(node_class)
         self.running.node_classes.note(ours)
-        return self.running.parts.resolver.resolve(ours)
+        return self.running.parts.node_class.resolver.resolve(ours)
 
     @hookimpl
     def karpenter_hash_node_class(self, node_class: NodeClass) -> NodeClassHash:
@@ -156,7 +156,7 @@ class AwsProvider:
     def karpenter_finalize_node_class(self, node_class: NodeClass) -> None:
         """Remove its instance profiles and launch templates."""
         ours, running = _ours(node_class), self.running
-        running.parts.finalizer.finalize(ours)
+        running.parts.node_class.finalizer.finalize(ours)
         running.node_classes.forget(ours)
 
     @hookimpl
@@ -166,7 +166,7 @@ class AwsProvider:
         """List what the region sells, as a node of this NodeClass would be."""
         ours, running = _ours(node_class), self.running
         running.node_classes.note(ours, node_pool)
-        types = running.parts.types.instance_types(ours)
+        types = running.parts.catalogue.types.instance_types(ours)
         running.metrics.offerings.record(node_pool.name, types)
         return types
 
@@ -177,17 +177,17 @@ class AwsProvider:
         self, requests: Sequence[LaunchRequest]
     ) -> Sequence[LaunchOutcome]:
         """Launch them by as few fleets as will do."""
-        return self.running.parts.launcher.launch(requests)
+        return self.running.parts.launch.launcher.launch(requests)
 
     @hookimpl
     def karpenter_fetch_instances(self, provider_ids: Sequence[str]) -> Sequence[FetchOutcome]:
         """Look instances up."""
-        return self.running.parts.instances.fetch(provider_ids)
+        return self.running.parts.operations.instances.fetch(provider_ids)
 
     @hookimpl
     def karpenter_list_instances(self) -> InstanceListing:
         """List what has this cluster's tags."""
-        return self.running.parts.instances.list()
+        return self.running.parts.operations.instances.list()
 
     @hookimpl
     async def karpenter_gate_registration(
@@ -200,40 +200,40 @@ class AwsProvider:
         if not may_lack_partition(node_claim, node):
             return None
         parts = await asyncio.to_thread(lambda: running.parts)
-        return await parts.partition_gate.hold(node_claim, node)
+        return await parts.operations.partition_gate.hold(node_claim, node)
 
     @hookimpl
     def karpenter_sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
         """Tag the instance with its claim and Node; learn how much memory its type really has."""
         parts = self.running.parts
-        parts.tagger.sync(node_claim, node)
-        parts.types.learn_memory(node_claim, node)
+        parts.operations.tagger.sync(node_claim, node)
+        parts.catalogue.types.learn_memory(node_claim, node)
 
     @hookimpl
     def karpenter_detect_drift(
         self, node_claims: Sequence[NodeClaim], node_class: NodeClass
     ) -> Sequence[DriftOutcome]:
         """Compare instances with what the NodeClass has found."""
-        return self.running.parts.drift.detect(node_claims, _ours(node_class))
+        return self.running.parts.operations.drift.detect(node_claims, _ours(node_class))
 
     @hookimpl
     def karpenter_terminate_instances(
         self, provider_ids: Sequence[str]
     ) -> Sequence[TerminateOutcome]:
         """Terminate them in one call."""
-        return self.running.parts.instances.terminate(provider_ids)
+        return self.running.parts.operations.instances.terminate(provider_ids)
 
     # -- interruptions -------------------------------------------------------------------------
 
     @hookimpl
     def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
         """Read the queue, and what status checks and reservations have told."""
-        return self.running.parts.interruption_sources.poll()
+        return self.running.parts.interruption.sources.poll()
 
     @hookimpl
     def karpenter_acknowledge_interruptions(self, ids: Sequence[str]) -> None:
         """Delete messages from the queue."""
-        self.running.parts.interruption_sources.acknowledge(ids)
+        self.running.parts.interruption.sources.acknowledge(ids)
 
     # -- background ----------------------------------------------------------------------------
 
