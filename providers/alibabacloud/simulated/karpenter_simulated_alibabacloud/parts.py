@@ -56,12 +56,7 @@ class CloudParts:
         self.instances: Final = Instances(account, behaviour)
         self.networks: Final = Networks(account, self.instances.used_addresses)
         self.clusters: Final = Clusters(account, self.images)
-        self.catalogue: Final = TypeCatalogue(
-            account,
-            zones=[f"{account.region}-{each}" for each in plan.region_zones],
-            zones_without_spot=[f"{account.region}-{each}" for each in plan.zones_without_spot],
-            types=types,
-        )
+        self.catalogue: Final = _type_catalogue(account, plan, types)
         self.prices: Final = Prices(account, self.catalogue)
         self.capacity: Final = CapacityLimits(self.instances, self.catalogue)
         self.events: Final = InstanceEvents(account)
@@ -78,38 +73,14 @@ class CloudParts:
         )
         self._behaviour: Final = behaviour
         self.catalogue.is_sold_out = self._is_told_sold_out
-        checks = InstancePlanChecks(
-            catalogue=self.catalogue,
-            networks=self.networks,
-            images=self.images,
-            prices=self.prices,
-            deployment_sets=self.deployment_sets,
-        )
-        launcher = PlanLauncher(
-            account,
-            behaviour,
-            instances=self.instances,
-            catalogue=self.catalogue,
-            capacity=self.capacity,
-            networks=self.networks,
-            checks=checks,
-            deployment_sets=self.deployment_sets,
-            reservations=self.reservations,
-        )
+        self._plan_checks: Final = self._make_plan_checks()
+        self._launcher: Final = self._make_launcher(account)
         self.group_records: Final = GroupRecords(account, self.instances)
-        self.groups: Final = ProvisioningGroups(
-            account,
-            checks=checks,
-            launcher=launcher,
-            prices=self.prices,
-            capacity=self.capacity,
-            records=self.group_records,
-            behaviour=behaviour,
-        )
+        self.groups: Final = self._make_groups(account)
         self._run: Final = RunInstancesCalls(
             account,
-            checks=checks,
-            launcher=launcher,
+            checks=self._plan_checks,
+            launcher=self._launcher,
             images=self.images,
             prices=self.prices,
             behaviour=behaviour,
@@ -121,7 +92,44 @@ class CloudParts:
             catalogue=self.catalogue,
             reservations=self.reservations,
         )
-        self._tags: Final = ResourceTags(
+        self._tags: Final = self._make_tags()
+        self.handlers: Final[Handlers] = self._reads() | self._instance_calls()
+
+    def _make_plan_checks(self) -> InstancePlanChecks:
+        return InstancePlanChecks(
+            catalogue=self.catalogue,
+            networks=self.networks,
+            images=self.images,
+            prices=self.prices,
+            deployment_sets=self.deployment_sets,
+        )
+
+    def _make_launcher(self, account: Account) -> PlanLauncher:
+        return PlanLauncher(
+            account,
+            self._behaviour,
+            instances=self.instances,
+            catalogue=self.catalogue,
+            capacity=self.capacity,
+            networks=self.networks,
+            checks=self._plan_checks,
+            deployment_sets=self.deployment_sets,
+            reservations=self.reservations,
+        )
+
+    def _make_groups(self, account: Account) -> ProvisioningGroups:
+        return ProvisioningGroups(
+            account,
+            checks=self._plan_checks,
+            launcher=self._launcher,
+            prices=self.prices,
+            capacity=self.capacity,
+            records=self.group_records,
+            behaviour=self._behaviour,
+        )
+
+    def _make_tags(self) -> ResourceTags:
+        return ResourceTags(
             {
                 "instance": self._tags_of_instance,
                 "image": lambda named: _tags_of(self.images.get(named)),
@@ -129,7 +137,6 @@ class CloudParts:
             },
             instances=lambda: [(each.id, each.tags) for each in self.instances.visible()],
         )
-        self.handlers: Final[Handlers] = self._reads() | self._instance_calls()
 
     def _reads(self) -> dict[str, Handler]:
         return {
@@ -212,3 +219,14 @@ class CloudParts:
 
 def _tags_of(found: Image | SecurityGroup | None) -> dict[str, str] | None:
     return None if found is None else found.tags
+
+
+def _type_catalogue(
+    account: Account, plan: WorldPlan, types: Iterable[TypeInfo] | None
+) -> TypeCatalogue:
+    return TypeCatalogue(
+        account,
+        zones=[f"{account.region}-{each}" for each in plan.region_zones],
+        zones_without_spot=[f"{account.region}-{each}" for each in plan.zones_without_spot],
+        types=types,
+    )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from karpenter_simulated_aws.account import Account
     from karpenter_simulated_aws.behaviour import CloudBehaviour
-    from karpenter_simulated_aws.server import Handlers
+    from karpenter_simulated_aws.server import Handler, Handlers
     from karpenter_simulated_aws.world import WorldPlan
 
 __all__ = ["CloudParts"]
@@ -81,7 +81,23 @@ class CloudParts:
         self.reservations: Final = Reservations(account, self.instances)
         self.templates: Final = LaunchTemplates(account)
         self.zonal_shifts: Final = ZonalShifts(account)
-        checks = InstancePlanChecks(
+        self._plan_checks: Final = self._make_plan_checks()
+        self._launcher: Final = self._make_launcher(account)
+        self.fleets: Final = self._make_fleets(account, behaviour)
+        self._calls: Final = InstanceCalls(account, self.instances)
+        self._run: Final = RunInstancesCalls(
+            account,
+            checks=self._plan_checks,
+            launcher=self._launcher,
+            templates=self.templates,
+            networks=self.networks,
+            calls=self._calls,
+        )
+        self.tags: Final = self._make_tags(account)
+        self.handlers: Final[Handlers] = self._reads() | self._changes()
+
+    def _make_plan_checks(self) -> InstancePlanChecks:
+        return InstancePlanChecks(
             catalogue=self.catalogue,
             networks=self.networks,
             images=self.images,
@@ -89,7 +105,9 @@ class CloudParts:
             reservations=self.reservations,
             groups=self.placement_groups,
         )
-        launcher = PlanLauncher(
+
+    def _make_launcher(self, account: Account) -> PlanLauncher:
+        return PlanLauncher(
             account,
             instances=self.instances,
             capacity=self.capacity,
@@ -99,26 +117,21 @@ class CloudParts:
             reservations=self.reservations,
             groups=self.placement_groups,
         )
-        self.fleets: Final = Fleets(
+
+    def _make_fleets(self, account: Account, behaviour: CloudBehaviour) -> Fleets:
+        return Fleets(
             account,
             behaviour,
-            checks=checks,
-            launcher=launcher,
+            checks=self._plan_checks,
+            launcher=self._launcher,
             templates=self.templates,
             networks=self.networks,
             prices=self.prices,
             instances=self.instances,
         )
-        calls = InstanceCalls(account, self.instances)
-        self._run: Final = RunInstancesCalls(
-            account,
-            checks=checks,
-            launcher=launcher,
-            templates=self.templates,
-            networks=self.networks,
-            calls=calls,
-        )
-        tags = ResourceTags(
+
+    def _make_tags(self, account: Account) -> ResourceTags:
+        return ResourceTags(
             account,
             instances=self.instances,
             images=self.images,
@@ -128,43 +141,48 @@ class CloudParts:
                 "pg": self.placement_groups.tagged,
             },
         )
-        self.tags: Final = tags
-        self.handlers: Final[Handlers] = {
+
+    def _reads(self) -> dict[str, Handler]:
+        return {
             "arc-zonal-shift:GetManagedResource": self.zonal_shifts.get_managed_resource,
-            "ec2:CancelCapacityReservation": self.reservations.cancel,
-            "ec2:CreateCapacityReservation": self.reservations.create,
-            "ec2:CreateFleet": self.fleets.create,
-            "ec2:CreateLaunchTemplate": self.templates.create,
-            "ec2:CreateLaunchTemplateVersion": self.templates.create_version,
-            "ec2:CreatePlacementGroup": self.placement_groups.create,
-            "ec2:CreateTags": tags.create,
-            "ec2:DeleteFleets": self.fleets.delete,
-            "ec2:DeleteLaunchTemplate": self.templates.delete,
-            "ec2:DeletePlacementGroup": self.placement_groups.delete,
-            "ec2:DeleteTags": tags.delete,
-            "ec2:DeregisterImage": self.images.deregister_image,
             "ec2:DescribeCapacityReservations": self.reservations.describe,
             "ec2:DescribeFleets": self.fleets.describe,
             "ec2:DescribeImages": self.images.describe_images,
-            "ec2:DescribeInstanceStatus": calls.describe_status,
+            "ec2:DescribeInstanceStatus": self._calls.describe_status,
             "ec2:DescribeInstanceTypeOfferings": self.catalogue.describe_instance_type_offerings,
             "ec2:DescribeInstanceTypes": self.catalogue.describe_instance_types,
-            "ec2:DescribeInstances": calls.describe,
+            "ec2:DescribeInstances": self._calls.describe,
             "ec2:DescribeLaunchTemplateVersions": self.templates.describe_versions,
             "ec2:DescribeLaunchTemplates": self.templates.describe,
             "ec2:DescribePlacementGroups": self.placement_groups.describe,
             "ec2:DescribeSecurityGroups": self.networks.describe_security_groups,
             "ec2:DescribeSpotPriceHistory": self.prices.describe_spot_price_history,
             "ec2:DescribeSubnets": self.networks.describe_subnets,
-            "ec2:ModifyCapacityReservation": self.reservations.modify,
-            "ec2:ModifyInstanceAttribute": calls.modify_attribute,
-            "ec2:RunInstances": self._run.run,
-            "ec2:TerminateInstances": calls.terminate,
             "eks:DescribeCluster": self.clusters.describe,
             "iam:ListInstanceProfiles": self.profiles.list_instance_profiles,
             "pricing:GetProducts": self.prices.get_products,
             "ssm:GetParameter": self.parameters.get_parameter,
             "ssm:GetParameters": self.parameters.get_parameters,
+        }
+
+    def _changes(self) -> dict[str, Handler]:
+        return {
+            "ec2:CancelCapacityReservation": self.reservations.cancel,
+            "ec2:CreateCapacityReservation": self.reservations.create,
+            "ec2:CreateFleet": self.fleets.create,
+            "ec2:CreateLaunchTemplate": self.templates.create,
+            "ec2:CreateLaunchTemplateVersion": self.templates.create_version,
+            "ec2:CreatePlacementGroup": self.placement_groups.create,
+            "ec2:CreateTags": self.tags.create,
+            "ec2:DeleteFleets": self.fleets.delete,
+            "ec2:DeleteLaunchTemplate": self.templates.delete,
+            "ec2:DeletePlacementGroup": self.placement_groups.delete,
+            "ec2:DeleteTags": self.tags.delete,
+            "ec2:DeregisterImage": self.images.deregister_image,
+            "ec2:ModifyCapacityReservation": self.reservations.modify,
+            "ec2:ModifyInstanceAttribute": self._calls.modify_attribute,
+            "ec2:RunInstances": self._run.run,
+            "ec2:TerminateInstances": self._calls.terminate,
         }
 
     def on_change(self, forget: Callable[..., None]) -> None:
