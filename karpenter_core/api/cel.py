@@ -12,10 +12,14 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from cel import Program
+
+    from karpenter_core.api.json_objects import JsonObject
 
 __all__ = ["CEL", "CELError", "RuleSlot", "compile_rule"]
 
@@ -60,7 +64,7 @@ class CompiledRule:
     rule: str
     is_transition: bool
     """Whether the rule compares with the old value, and so does not apply to a new object."""
-    _program: Any
+    _program: Program
 
     def evaluate(self, value: object, old: object = None) -> object:
         """Evaluate over `self` (and `oldSelf`, for a transition rule).
@@ -71,7 +75,7 @@ class CompiledRule:
         import cel
         from cel.stdlib import add_stdlib_to_context
 
-        variables: dict[str, Any] = {"self": value}
+        variables: JsonObject = {"self": value}
         if self.is_transition:
             variables["oldSelf"] = old
         context = cel.Context(variables)
@@ -138,4 +142,4 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return found if limit < 0 else found[:limit]
 
 
-_EXTENSIONS: Final[dict[str, Callable[..., Any]]] = {"find": _find, "findAll": _find_all}
+_EXTENSIONS: Final[dict[str, Callable[..., object]]] = {"find": _find, "findAll": _find_all}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from karpenter_core.api.base import Model, Timestamp
 from karpenter_core.api.facets import Facets, NestedFacets
@@ -31,12 +31,15 @@ __all__ = [
     "UNKNOWN",
     "Condition",
     "ConditionRules",
+    "ConditionStatus",
     "DependentConditionError",
     "find_condition",
     "is_false",
     "is_true",
     "is_unknown",
 ]
+
+ConditionStatus: TypeAlias = Literal["True", "False", "Unknown"]
 
 TRUE: Final = "True"
 FALSE: Final = "False"
@@ -163,7 +166,7 @@ class ConditionRules:
         conditions: tuple[Condition, ...],
         *,
         type: str,  # noqa: A002 - the field's name in the API
-        status: Literal["True", "False", "Unknown"],
+        status: ConditionStatus,
         reason: str,
         message: str = "",
         now: datetime,

@@ -8,7 +8,7 @@ run time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.base import CustomResource, KubernetesObject, PrinterColumn
     from karpenter_core.api.cel import CEL, RuleSlot
+    from karpenter_core.api.json_objects import JsonObject
 
 __all__ = ["core_models", "crd_file_name", "crd_name", "render_crd", "render_yaml"]
 
@@ -42,13 +43,13 @@ def render_crd(
     model: type[KubernetesObject],
     *,
     extra_rules: Mapping[RuleSlot, Sequence[CEL]] | None = None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return a kind's CustomResourceDefinition as plain JSON values.
 
     `extra_rules` are what providers add for label domains of their own.
     """
     resource = model.resource
-    version: dict[str, Any] = {
+    version: JsonObject = {
         "name": resource.version,
         "schema": {"openAPIV3Schema": object_schema(model, extra_rules=extra_rules or {})},
         "served": True,
@@ -102,8 +103,8 @@ def render_yaml(
     )
 
 
-def _names(resource: CustomResource) -> dict[str, Any]:
-    names: dict[str, Any] = {
+def _names(resource: CustomResource) -> JsonObject:
+    names: JsonObject = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
         "plural": resource.plural,
@@ -116,8 +117,8 @@ def _names(resource: CustomResource) -> dict[str, Any]:
     return names
 
 
-def _printer_column(column: PrinterColumn) -> dict[str, Any]:
-    drawn: dict[str, Any] = {
+def _printer_column(column: PrinterColumn) -> JsonObject:
+    drawn: JsonObject = {
         "jsonPath": column.json_path,
         "name": column.name,
         "type": column.type,
@@ -127,8 +128,8 @@ def _printer_column(column: PrinterColumn) -> dict[str, Any]:
     return drawn
 
 
-def _subresources(resource: CustomResource) -> dict[str, Any]:
-    subresources: dict[str, Any] = {"status": {}}
+def _subresources(resource: CustomResource) -> JsonObject:
+    subresources: JsonObject = {"status": {}}
     if resource.scale is not None:
         spec_path, status_path = resource.scale
         subresources["scale"] = {"specReplicasPath": spec_path, "statusReplicasPath": status_path}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, cast
 
 from karpenter_core.api.prices import Price
 
@@ -161,15 +161,27 @@ class Decision:
         return (self.method, self.rejection, *(item.node_claim for item in self.candidates))
 
 
-def bounded(**lists: Sequence[Any]) -> dict[str, Any]:
+class BoundedLists(TypedDict, total=False):
+    """Lists of a Decision, and how many entries of each were left out."""
+
+    objects: tuple[ObjectRef, ...]
+    candidates: tuple[DecisionCandidate, ...]
+    launches: tuple[DecisionLaunch, ...]
+    placements: tuple[DecisionPlacement, ...]
+    held_back: tuple[str, ...]
+    obstacles: tuple[DecisionObstacle, ...]
+    omitted: Mapping[str, int]
+
+
+def bounded(**lists: Sequence[object]) -> BoundedLists:
     """Return lists for a Decision, cut to `MAX_LISTED` entries, with the resulting `omitted`."""
-    cut: dict[str, Any] = {name: tuple(items[:MAX_LISTED]) for name, items in lists.items()}
+    cut: dict[str, object] = {name: tuple(items[:MAX_LISTED]) for name, items in lists.items()}
     cut["omitted"] = {
         name: len(items) - MAX_LISTED
         for name, items in sorted(lists.items())
         if len(items) > MAX_LISTED
     }
-    return cut
+    return cast("BoundedLists", cut)
 
 
 def obstacles_of(
@@ -197,9 +209,9 @@ def obstacles_of(
     return sorted(found, key=lambda item: (-item.count, item.kind, item.reason, item.message))
 
 
-def decision_document(decision: Decision) -> dict[str, Any]:
+def decision_document(decision: Decision) -> dict[str, object]:
     """Write a decision as the JSON that the journal shows; every field, in camelCase."""
-    return cast("dict[str, Any]", _plain(decision))
+    return cast("dict[str, object]", _plain(decision))
 
 
 def _plain(value: object) -> object:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -130,7 +130,7 @@ class Duration:
 
     @classmethod
     def __get_pydantic_core_schema__(
-        cls, _source: Any, _handler: GetCoreSchemaHandler
+        cls, _source: object, _handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         from pydantic_core import core_schema
 
@@ -170,7 +170,7 @@ class NillableDuration:
 
     @classmethod
     def __get_pydantic_core_schema__(
-        cls, _source: Any, _handler: GetCoreSchemaHandler
+        cls, _source: object, _handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         from pydantic_core import core_schema
 

@@ -8,7 +8,7 @@ are `Facets` beside the field, rendered into the CRD and enforced from there (`a
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 __all__ = [
     "DURATION",
@@ -67,13 +67,13 @@ class Facets:
     preserve_unknown_fields: bool | None = None
     embedded_resource: bool | None = None
     required: bool | None = None
-    default: Any = UNSET
+    default: object = UNSET
 
-    def to_schema(self) -> dict[str, Any]:
+    def to_schema(self) -> dict[str, object]:
         """Return the keywords of the schema; `required` and `default` belong to the parent."""
-        schema: dict[str, Any] = {}
+        schema: dict[str, object] = {}
         for field in fields(self):
-            value: Any = getattr(self, field.name)
+            value: object = getattr(self, field.name)
             if field.name in {"required", "default"} or value is None:
                 continue
             keyword = _EXTENSION_NAMES.get(field.name) or _camel(field.name)

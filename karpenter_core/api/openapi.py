@@ -24,6 +24,7 @@ from karpenter_core.api.base import KubernetesObject, Model
 from karpenter_core.api.cel import CEL, RuleSlot
 from karpenter_core.api.durations import Duration, NillableDuration
 from karpenter_core.api.facets import UNSET, Facets, NestedFacets, RenderedAs
+from karpenter_core.api.json_objects import JsonObject
 from karpenter_core.api.quantities import Quantity
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JsonSchema", "object_schema"]
 
-JsonSchema = dict[str, Any]
+JsonSchema = JsonObject
 """A schema as plain JSON values."""
 
 _RULES: Final = "x-kubernetes-validations"
@@ -111,7 +112,7 @@ class _Renderer:
         self._apply(schema, cast("Iterable[object]", getattr(model, "cel", ())))
         return schema
 
-    def value(self, annotation: Any, metadata: Iterable[object] = ()) -> JsonSchema:
+    def value(self, annotation: object, metadata: Iterable[object] = ()) -> JsonSchema:
         """Return the schema of a value of this type under these annotations."""
         metadata = tuple(metadata)
         drawn = [item.annotation for item in metadata if isinstance(item, RenderedAs)]
@@ -119,7 +120,7 @@ class _Renderer:
         self._apply(schema, metadata)
         return schema
 
-    def _type(self, annotation: Any) -> JsonSchema:
+    def _type(self, annotation: object) -> JsonSchema:
         origin, arguments = get_origin(annotation), get_args(annotation)
         if origin is Annotated:
             return self.value(arguments[0], arguments[1:])
@@ -172,7 +173,7 @@ def _is_required(field: FieldInfo) -> bool:
     return field.is_required()
 
 
-def _default(field: FieldInfo) -> Any:
+def _default(field: FieldInfo) -> object:
     """Return the default that the API server fills in, or UNSET."""
     for facets in _facets(field):
         if facets.default is not UNSET:
@@ -183,11 +184,11 @@ def _default(field: FieldInfo) -> Any:
     return _to_json(default)
 
 
-def _to_json(value: Any) -> Any:
+def _to_json(value: object) -> object:
     if isinstance(value, Model):
         return value.model_dump(mode="json", exclude_none=True)
     if isinstance(value, tuple):
-        return [_to_json(item) for item in cast("tuple[Any, ...]", value)]
+        return [_to_json(item) for item in cast("tuple[object, ...]", value)]
     if isinstance(value, Duration | NillableDuration):
         return value.text
     return value

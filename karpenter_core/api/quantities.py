@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU
 
@@ -115,7 +115,7 @@ def format_amount(resource: str, amount: int) -> str:
     return str(amount)
 
 
-def parse_resources(amounts: Mapping[str, Any]) -> dict[str, int]:
+def parse_resources(amounts: Mapping[str, object]) -> dict[str, int]:
     """Read a Kubernetes ResourceList (text, numbers or `Quantity`)."""
     return {name: parse_amount(name, str(value)) for name, value in amounts.items()}
 
@@ -142,7 +142,7 @@ class Quantity:
 
     @classmethod
     def __get_pydantic_core_schema__(
-        cls, _source: Any, _handler: GetCoreSchemaHandler
+        cls, _source: object, _handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         from pydantic_core import core_schema
 

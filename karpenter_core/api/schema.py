@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from karpenter_core.api import field_errors as errors
 from karpenter_core.api.cel import CELError, compile_rule
@@ -71,7 +71,7 @@ class SchemaValidator:
         """
         kept = {name: obj[name] for name in obj if name in _ROOT_FIELDS}
         rest = _prune(self._schema, {name: obj[name] for name in obj if name not in kept})
-        return kept | _default_map(self._schema, rest, self._found, skip=_ROOT_FIELDS)
+        return kept | _default_map(self._schema, cast("Json", rest), self._found, skip=_ROOT_FIELDS)
 
     def validate(self, obj: Json, old: Json | None = None) -> list[FieldError]:
         """Say all that is wrong with an object, in the API server's words.
@@ -113,11 +113,11 @@ def _has(found: _Found, schema: Json, what: int) -> bool:
     return bool(found.get(id(schema), 0) & what)
 
 
-def _prune(schema: Json, value: Any) -> Any:
+def _prune(schema: Json, value: object) -> object:
     """Drop what the schema does not know, and nulls where null means absent."""
     if isinstance(value, list):
         items = schema.get("items", {})
-        return [_prune(items, item) for item in cast("list[Any]", value)]
+        return [_prune(items, item) for item in cast("list[object]", value)]
     if not isinstance(value, dict):
         return value
     preserves = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
@@ -143,12 +143,12 @@ def _child(schema: Json, name: str) -> Json | None:
     return _ANYTHING if more is True else None
 
 
-def _default_value(schema: Json, value: Any, found: _Found) -> Any:
+def _default_value(schema: Json, value: object, found: _Found) -> object:
     if not _has(found, schema, _DEFAULTS):
         return value
     if isinstance(value, list):
         items = schema.get("items", {})
-        return [_default_value(items, item, found) for item in cast("list[Any]", value)]
+        return [_default_value(items, item, found) for item in cast("list[object]", value)]
     return _default_map(schema, cast("Json", value), found) if isinstance(value, dict) else value
 
 
@@ -167,7 +167,7 @@ def _default_map(
     return filled
 
 
-def _check(schema: Json, value: Any, old: Any, path: str) -> Iterator[FieldError]:
+def _check(schema: Json, value: object, old: object, path: str) -> Iterator[FieldError]:
     """Judge a value and everything below it by the keywords of the schema."""
     if _is_unchanged(value, old):
         return
@@ -178,13 +178,13 @@ def _check(schema: Json, value: Any, old: Any, path: str) -> Iterator[FieldError
     yield from _check_branches(schema, value, path)
     if isinstance(value, dict):
         for name in schema.get("required", ()):
-            if name not in value:
+            if name not in cast("Json", value):
                 yield errors.required(_join(path, name))
-    for child, item, before, place in _below(schema, value, old, path):
+    for child, item, before, place in _below(schema, cast("object", value), old, path):
         yield from _check(child, item, before, place)
 
 
-def _check_branches(schema: Json, value: Any, path: str) -> Iterator[FieldError]:
+def _check_branches(schema: Json, value: object, path: str) -> Iterator[FieldError]:
     """Judge by `allOf`, `anyOf`, `oneOf` and `not`."""
     for branch in schema.get("allOf", ()):
         yield from _check(branch, value, _MISSING, path)
@@ -196,7 +196,7 @@ def _check_branches(schema: Json, value: Any, path: str) -> Iterator[FieldError]
         yield _no_branch(path, "must not validate the schema (not)")
 
 
-def _matches(branches: list[Json], value: Any) -> int:
+def _matches(branches: list[Json], value: object) -> int:
     return sum(not any(_check(branch, value, _MISSING, "")) for branch in branches)
 
 
@@ -205,7 +205,7 @@ def _no_branch(path: str, detail: str) -> FieldError:
 
 
 def _check_lists(
-    schema: Json, value: Any, old: Any, path: str, found: _Found
+    schema: Json, value: object, old: object, path: str, found: _Found
 ) -> Iterator[FieldError]:
     """Judge that lists which are sets or maps name nothing twice."""
     if not _has(found, schema, _LISTS) or _is_unchanged(value, old):
@@ -213,20 +213,20 @@ def _check_lists(
     kind = schema.get("x-kubernetes-list-type")
     if isinstance(value, list) and kind in _UNIQUE_LISTS:
         seen: set[str] = set()
-        for index, item in enumerate(cast("list[Any]", value)):
+        for index, item in enumerate(cast("list[object]", value)):
             identity = item if kind == "set" else _identity(schema, item)
             text = json.dumps(identity, sort_keys=True)
             if text in seen:
                 yield errors.duplicate(f"{path}[{index}]", identity)
             seen.add(text)
-    for child, item, before, place in _below(schema, value, old, path):
+    for child, item, before, place in _below(schema, cast("object", value), old, path):
         yield from _check_lists(child, item, before, place, found)
 
 
 def _check_rules(
     schema: Json,
-    value: Any,
-    old: Any,
+    value: object,
+    old: object,
     path: str,
     found: _Found,
     *,
@@ -247,7 +247,7 @@ def _check_rules(
 
 
 def _check_rule(
-    schema: Json, entry: Json, value: Any, *, old: Any, path: str, only_transition: bool
+    schema: Json, entry: Json, value: object, *, old: object, path: str, only_transition: bool
 ) -> Iterator[FieldError]:
     message: str = entry.get("message") or f"failed rule: {entry['rule']}"
     try:
@@ -272,7 +272,7 @@ def _check_rule(
     yield refusal
 
 
-def _evaluate_once(rule: CompiledRule, value: Any, old: Any) -> object:
+def _evaluate_once(rule: CompiledRule, value: object, old: object) -> object:
     """Evaluate a rule once for values that are alike, as those of one pool's claims are.
 
     Raises:
@@ -286,7 +286,7 @@ def _evaluate_once(rule: CompiledRule, value: Any, old: Any) -> object:
     return _RULE_RESULTS[key]
 
 
-def _message(expression: str, value: Any, old: Any) -> str:
+def _message(expression: str, value: object, old: object) -> str:
     try:
         text = compile_rule(expression).evaluate(value, None if old is _MISSING else old)
     except CELError:
@@ -294,7 +294,9 @@ def _message(expression: str, value: Any, old: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _below(schema: Json, value: Any, old: Any, path: str) -> Iterator[tuple[Json, Any, Any, str]]:
+def _below(
+    schema: Json, value: object, old: object, path: str
+) -> Iterator[tuple[Json, object, object, str]]:
     """Go over what lies below a value: schema, item, the old item if it is known, and path."""
     if isinstance(value, dict):
         before = cast("Json", old) if isinstance(old, dict) else {}
@@ -304,20 +306,20 @@ def _below(schema: Json, value: Any, old: Any, path: str) -> Iterator[tuple[Json
                 yield child, item, before.get(name, _MISSING), _join(path, name)
     elif isinstance(value, list) and "items" in schema:
         before = _by_identity(schema, old)
-        for index, item in enumerate(cast("list[Any]", value)):
+        for index, item in enumerate(cast("list[object]", value)):
             key = json.dumps(_identity(schema, item), sort_keys=True) if before else ""
             yield schema["items"], item, before.get(key, _MISSING), f"{path}[{index}]"
 
 
-def _by_identity(schema: Json, old: Any) -> Json:
+def _by_identity(schema: Json, old: object) -> Json:
     """Index the old items of a list that is a map; items of other lists have no old self."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return {}
-    items = cast("list[Any]", old)
+    items = cast("list[object]", old)
     return {json.dumps(_identity(schema, item), sort_keys=True): item for item in items}
 
 
-def _identity(schema: Json, item: Any) -> Json:
+def _identity(schema: Json, item: object) -> Json:
     keys: list[str] = schema.get("x-kubernetes-list-map-keys", [])
     fields = cast("Json", item) if isinstance(item, dict) else {}
     defaults: Json = schema.get("items", {}).get("properties", {})
@@ -326,7 +328,7 @@ def _identity(schema: Json, item: Any) -> Json:
     }
 
 
-def _is_unchanged(value: Any, old: Any) -> bool:
+def _is_unchanged(value: object, old: object) -> bool:
     return old is not _MISSING and value == old
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from karpenter_core.api import field_errors as errors
+from karpenter_core.api.json_objects import JsonObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Json", "check_keywords", "is_int_or_string", "json_type"]
 
-Json: TypeAlias = dict[str, Any]
+Json: TypeAlias = JsonObject
 
 _INTEGER_RANGES: Final = {
     "int32": (-(2**31), 2**31 - 1),
@@ -53,7 +54,7 @@ def is_int_or_string(schema: Json) -> bool:
     return bool(schema.get("x-kubernetes-int-or-string"))
 
 
-def check_keywords(schema: Json, value: Any, path: str) -> Iterator[FieldError]:
+def check_keywords(schema: Json, value: object, path: str) -> Iterator[FieldError]:
     """Judge the value itself; a wrong type is the only error then."""
     wrong = _type_error(schema, value, path)
     if wrong is not None:
@@ -69,7 +70,7 @@ def check_keywords(schema: Json, value: Any, path: str) -> Iterator[FieldError]:
         case str():
             yield from _check_string(schema, value, path)
         case list():
-            yield from _check_list(schema, cast("list[Any]", value), path)
+            yield from _check_list(schema, cast("list[object]", value), path)
         case dict():
             yield from _check_map(schema, cast("Json", value), path)
         case _:
@@ -128,7 +129,7 @@ def _check_string(schema: Json, value: str, path: str) -> Iterator[FieldError]:
         yield errors.wrong_type(path, value, "date-time")
 
 
-def _check_list(schema: Json, value: list[Any], path: str) -> Iterator[FieldError]:
+def _check_list(schema: Json, value: list[object], path: str) -> Iterator[FieldError]:
     if len(value) > schema.get("maxItems", len(value)):
         yield errors.too_many(path, len(value), schema["maxItems"])
     if len(value) < schema.get("minItems", 0):

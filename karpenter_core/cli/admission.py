@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.quantities import parse_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.api.records import (
         AffinityTerm,
         LabelSelector,
@@ -130,7 +131,7 @@ def _choice(path: str, value: str, choices: tuple[str, ...]) -> Iterator[str]:
 # -- where it is -----------------------------------------------------------------------------------
 
 
-def decoding_error(message: str, manifest: Mapping[str, Any]) -> str:
+def decoding_error(message: str, manifest: JsonMapping) -> str:
     """Put the field first in what the JSON decoder says, as everywhere else."""
     place = _PLACE.match(message)
     text, path = (place["text"], place["path"]) if place else (message, "")
@@ -152,34 +153,37 @@ def _words(decoded: str) -> str:
     return " or ".join(_TYPE_WORDS.get(name, name) for name in decoded.split(" | "))
 
 
-def _named(path: str, manifest: Mapping[str, Any]) -> str:
+def _named(path: str, manifest: JsonMapping) -> str:
     """Put the key into a path that ends with any value of a map of texts."""
     if not path.endswith(_ANY_VALUE):
         return path
-    found: Any = manifest
+    found: object = manifest
     for name, index in _STEP.findall(path.removesuffix(_ANY_VALUE)):
-        found = found[int(index)] if index else found[name]
-    for key, value in cast("dict[str, Any]", found).items():
+        if index:
+            found = cast("list[object]", found)[int(index)]
+        else:
+            found = cast("JsonObject", found)[name]
+    for key, value in cast("JsonObject", found).items():
         if not isinstance(value, str):
             return f'{path.removesuffix(_ANY_VALUE)}["{key}"]'
     return path
 
 
-def value_error(manifest: Mapping[str, Any]) -> str:
+def value_error(manifest: JsonMapping) -> str:
     """Return the first value in a manifest that no API server can hold, with its path."""
     return next(_value_errors(manifest, ""), "")
 
 
-def _value_errors(value: Any, path: str) -> Iterator[str]:
+def _value_errors(value: object, path: str) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, inner in cast("dict[str, Any]", value).items():
+        for name, inner in cast("JsonObject", value).items():
             written = ascii(name)[1:-1] if _is_broken(name) else name
             place = f"{path}.{written}" if path else written
             if _is_broken(name):
                 yield f"{place}: is no text"
             yield from _value_errors(inner, place)
     elif isinstance(value, list):
-        for number, item in enumerate(cast("list[Any]", value)):
+        for number, item in enumerate(cast("list[object]", value)):
             yield from _value_errors(item, f"{path}[{number}]")
     elif isinstance(value, str) and _is_broken(value):
         yield f"{path}: {json.dumps(value)} is no text"
@@ -192,28 +196,28 @@ def _is_broken(text: str) -> bool:
     return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def quantity_error(manifest: Mapping[str, Any]) -> str:
+def quantity_error(manifest: JsonMapping) -> str:
     """Return the first amount in a manifest that is none, or is below zero, with its path."""
     return next(_quantity_errors(manifest, ""), "")
 
 
-def _quantity_errors(value: Any, path: str) -> Iterator[str]:
+def _quantity_errors(value: object, path: str) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, inner in cast("dict[str, Any]", value).items():
+        for name, inner in cast("JsonObject", value).items():
             place = f"{path}.{name}" if path else name
             if name in _AMOUNTS and isinstance(inner, dict):
-                yield from _amount_errors(cast("dict[str, Any]", inner), place)
+                yield from _amount_errors(cast("JsonObject", inner), place)
             else:
                 yield from _quantity_errors(inner, place)
     elif isinstance(value, list):
-        for number, item in enumerate(cast("list[Any]", value)):
+        for number, item in enumerate(cast("list[object]", value)):
             yield from _quantity_errors(item, f"{path}[{number}]")
 
 
 _AMOUNTS: Final = frozenset({"requests", "limits", "overhead", "capacity", "allocatable"})
 
 
-def _amount_errors(amounts: Mapping[str, Any], path: str) -> Iterator[str]:
+def _amount_errors(amounts: JsonMapping, path: str) -> Iterator[str]:
     for name, written in amounts.items():
         try:
             amount = parse_amount(name, written)

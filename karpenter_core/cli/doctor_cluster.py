@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.crd import core_models, crd_name, render_crd
 from karpenter_core.errors import ApiError, NotFoundError
@@ -31,6 +31,7 @@ from karpenter_core.provider.contract import Finding, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.kube.api import ClusterApis
 
@@ -229,7 +230,7 @@ async def check_definitions(
 
 
 def _definition_findings(
-    name: str, stored: dict[str, Any], wanted: dict[str, Any], remedy: str
+    name: str, stored: JsonObject, wanted: JsonObject, remedy: str
 ) -> list[Finding]:
     """Return what is wrong with a definition that is there."""
     conditions = {c["type"]: c for c in stored.get("status", {}).get("conditions", ())}
@@ -282,10 +283,10 @@ async def check_objects(
     return findings or [_ok(f"{count} NodePools and NodeClasses, all of them ready")]
 
 
-def _readiness_findings(kind: ResourceKind, item: dict[str, Any]) -> list[Finding]:
+def _readiness_findings(kind: ResourceKind, item: JsonObject) -> list[Finding]:
     """Return what its condition Ready says, unless that is True."""
     what = f'{kind.kind} "{item["metadata"]["name"]}"'
-    conditions: list[dict[str, Any]] = item.get("status", {}).get("conditions", [])
+    conditions: list[JsonObject] = item.get("status", {}).get("conditions", [])
     ready = next((c for c in conditions if c["type"] == "Ready"), None)
     if ready is None or ready["status"] == "Unknown":
         message = f"{what} has not been looked at yet"
@@ -303,7 +304,7 @@ def _readiness_findings(kind: ResourceKind, item: dict[str, Any]) -> list[Findin
     ]
 
 
-def _other_condition_findings(what: str, conditions: Sequence[dict[str, Any]]) -> list[Finding]:
+def _other_condition_findings(what: str, conditions: Sequence[JsonObject]) -> list[Finding]:
     """Return what the conditions beside Ready say of an object that is ready."""
     messages = {
         c["type"]: c.get("message") or c.get("reason", "")
@@ -332,7 +333,7 @@ def _other_condition_findings(what: str, conditions: Sequence[dict[str, Any]]) -
     return findings
 
 
-def _unserved_findings(pool: dict[str, Any], served: set[tuple[str, str]]) -> list[Finding]:
+def _unserved_findings(pool: JsonObject, served: set[tuple[str, str]]) -> list[Finding]:
     """Return that no loaded provider serves a pool's NodeClass, if none does."""
     ref = pool["spec"]["template"]["spec"]["nodeClassRef"]
     if (ref["group"], ref["kind"]) in served:
@@ -348,7 +349,7 @@ def _unserved_findings(pool: dict[str, Any], served: set[tuple[str, str]]) -> li
     ]
 
 
-def _replicas_findings(pool: dict[str, Any]) -> list[Finding]:
+def _replicas_findings(pool: JsonObject) -> list[Finding]:
     """Return that a pool's `spec.replicas` is ignored, if it is set."""
     if pool["spec"].get("replicas") is None:
         return []

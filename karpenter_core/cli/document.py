@@ -6,7 +6,7 @@ any process.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _COST_DIGITS: Final = 9
 """As sums of prices are rounded: a bound that is reached is never above the cost."""
 
 
-def plan_document(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, Any]:
+def plan_document(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, object]:
     """Write a plan as the contract has it, without `timings`."""
     existing = {name: [pod.key for pod in pods] for name, pods in cluster.input.placed_pods.items()}
     for name, pods in plan.existing.items():
@@ -51,14 +51,14 @@ def plan_document(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, Any]
     }
 
 
-def json_text(document: Mapping[str, Any]) -> str:
+def json_text(document: Mapping[str, object]) -> str:
     """Write a document as indented JSON; large ones take no time worth speaking of."""
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
-def offering(cheapest: CheapestOffering) -> dict[str, Any]:
+def offering(cheapest: CheapestOffering) -> dict[str, object]:
     """Write the cheapest way to launch a claim."""
     return {
         "instanceType": cheapest.instance_type,
@@ -68,7 +68,7 @@ def offering(cheapest: CheapestOffering) -> dict[str, Any]:
     }
 
 
-def _claim(claim: PlannedNodeClaim) -> dict[str, Any]:
+def _claim(claim: PlannedNodeClaim) -> dict[str, object]:
     return {
         "nodePool": claim.pool,
         "pods": sorted(pod.key for pod in claim.pods),
@@ -122,10 +122,10 @@ def constraint_of_ignored(cluster: ClusterInput, ignored: IgnoredPod) -> PoolCon
     return PoolConstraint.VOLUME
 
 
-def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, Any]:
+def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, object]:
     """Return why pods stay pending: those the plan left, and those nobody may be asked about."""
     pools = sorted(pool.name for pool in cluster.input.problem.pools)
-    pending: dict[str, Any] = {}
+    pending: dict[str, object] = {}
     for pod in cluster.input.problem.pods:
         why = plan.unschedulable.get(pod.uid)
         if why is not None:
@@ -146,7 +146,7 @@ def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, Any
     return pending
 
 
-def _reasons(why: UnschedulablePod) -> dict[str, Any]:
+def _reasons(why: UnschedulablePod) -> dict[str, object]:
     return {
         "message": why.message,
         "pools": {

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.cli.manifests import BOUND_PODS, DAEMON_SET_PODS, ManifestEntry
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
 __all__ = ["complete_entries"]
 
@@ -58,7 +60,7 @@ def _with_metadata(entry: ManifestEntry) -> ManifestEntry:
     return _changed(entry, metadata=metadata)
 
 
-def _is_instant(value: Any) -> bool:
+def _is_instant(value: object) -> bool:
     if not isinstance(value, str):
         return False
     try:
@@ -67,7 +69,7 @@ def _is_instant(value: Any) -> bool:
         return False
 
 
-def _changed(entry: ManifestEntry, **fields: Any) -> ManifestEntry:
+def _changed(entry: ManifestEntry, **fields: object) -> ManifestEntry:
     return replace(entry, manifest={**entry.manifest, **fields})
 
 
@@ -220,7 +222,7 @@ class _ProviderIds:
         return _changed(entry, **{part: {**fields, "providerID": self._ids[node]}})
 
 
-def _template_spec(pool: ManifestEntry) -> Mapping[str, Any]:
+def _template_spec(pool: ManifestEntry) -> JsonMapping:
     return _mapping(_mapping(_mapping(pool.manifest, "spec"), "template"), "spec")
 
 
@@ -233,7 +235,7 @@ def _node(entry: ManifestEntry) -> ManifestEntry:
     return _changed(entry, spec=spec, status=status)
 
 
-def _with_amounts(entry: ManifestEntry) -> dict[str, Any]:
+def _with_amounts(entry: ManifestEntry) -> JsonObject:
     """Return the status of a machine, in which capacity and allocatable stand for each other."""
     status = _mapping(entry.manifest, "status")
     capacity, allocatable = _mapping(status, "capacity"), _mapping(status, "allocatable")
@@ -265,7 +267,7 @@ def _daemon_set(entry: ManifestEntry) -> ManifestEntry:
     return ManifestEntry(where=entry.where, key=entry.key, manifest=manifest)
 
 
-def _with_host_ports(entry: ManifestEntry, spec: Mapping[str, Any]) -> ManifestEntry:
+def _with_host_ports(entry: ManifestEntry, spec: JsonMapping) -> ManifestEntry:
     """Let a pod in its node's network hold every port that its containers name."""
     if spec.get("hostNetwork") is not True:
         return entry
@@ -300,7 +302,7 @@ def _daemon_set_owners(entry: ManifestEntry) -> Iterator[str]:
 
 
 def _made(
-    entry: ManifestEntry, api_version: str, kind: str, metadata: Mapping[str, Any], **fields: Any
+    entry: ManifestEntry, api_version: str, kind: str, metadata: JsonMapping, **fields: object
 ) -> ManifestEntry:
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": dict(metadata), **fields}
     return ManifestEntry(where=entry.where, manifest=manifest, is_implied=True)
@@ -318,14 +320,14 @@ def _namespace(entry: ManifestEntry) -> str:
     return entry.namespace or "default"
 
 
-def _mapping(parent: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+def _mapping(parent: JsonMapping, field: str) -> JsonMapping:
     """Return a field that should be an object; what is something else is refused when decoded."""
-    value: Any = parent.get(field)
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    value: object = parent.get(field)
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
-def _objects(parent: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+def _objects(parent: JsonMapping, field: str) -> list[JsonObject]:
     """Return a field that should be a list of objects."""
-    value: Any = parent.get(field)
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+    value: object = parent.get(field)
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("JsonObject", item) for item in items if isinstance(item, dict)]

@@ -7,7 +7,7 @@ asked, and what they say of the pod or the node is shown.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -152,9 +152,9 @@ def _answer(command_input: CommandInput, key: str) -> dict[str, object]:
 
 def _show(
     command_input: CommandInput,
-    document: Mapping[str, Any],
+    document: Mapping[str, object],
     output: Output,
-    print_table: Callable[[Mapping[str, Any]], None],
+    print_table: Callable[[Mapping[str, object]], None],
 ) -> None:
     if output is Output.JSON:
         from karpenter_core.cli.document import json_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.durations import format_duration
@@ -112,7 +112,7 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
     raise BadInputError(f'no node "{name}"{hint}')
 
 
-def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict[str, Any]:
+def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict[str, object]:
     """Return what is to be said of a node, as the JSON of `karpenter explain node` has it."""
     cluster = command_input.cluster
     planner_pass = DisruptionPass(
@@ -202,7 +202,7 @@ def _message(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> 
 # -- by method -------------------------------------------------------------------------------------
 
 
-def _method(answer: MethodExplanation, node: _ExplainedNode) -> dict[str, Any]:
+def _method(answer: MethodExplanation, node: _ExplainedNode) -> dict[str, object]:
     blocked = answer.blocked
     return {
         "reason": str(answer.method.reason),
@@ -339,7 +339,7 @@ def _move_text(command: Command) -> str:
     return f"{what}; saves {saved:.4f} per hour"
 
 
-def _move(command: Command) -> dict[str, Any]:
+def _move(command: Command) -> dict[str, object]:
     return {
         "decision": str(command.decision),
         "nodes": [candidate.node.name for candidate in command.candidates],
@@ -359,7 +359,7 @@ def _move(command: Command) -> dict[str, Any]:
     }
 
 
-def _budget(budget: PoolBudget) -> dict[str, Any]:
+def _budget(budget: PoolBudget) -> dict[str, object]:
     return {
         "nodes": budget.total,
         "allowed": min(budget.allowed, budget.total),
@@ -368,7 +368,7 @@ def _budget(budget: PoolBudget) -> dict[str, Any]:
     }
 
 
-def _score(answer: MethodExplanation) -> Mapping[str, Any] | None:
+def _score(answer: MethodExplanation) -> Mapping[str, object] | None:
     """Return how the policy Balanced judges, where it does."""
     for score in answer.scores:
         if score.policy == "Balanced":

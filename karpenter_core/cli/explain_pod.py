@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import find_condition
+from karpenter_core.api.json_objects import JsonMapping, JsonObject
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.cli.document import constraint_of_ignored, hold_reason, offering
 from karpenter_core.cli.tables import counted
@@ -84,7 +85,7 @@ def _hint(key: str, known: Sequence[str]) -> str:
 
 def pod_explanation(
     cluster: ClusterInput, pod: PodView, plan: SchedulingPlan, *, is_live: bool
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return what is to be said of a pod, as the JSON of `karpenter explain pod` has it."""
     fate = _pod_outcome(cluster, pod, plan, is_live=is_live)
     return {
@@ -103,8 +104,8 @@ class _PodOutcome:
 
     state: str
     message: str
-    placement: Mapping[str, Any] | None = None
-    pools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, "Mapping[str, Any]"])
+    placement: JsonMapping | None = None
+    pools: Mapping[str, JsonMapping] = field(default_factory=dict[str, "JsonMapping"])
 
 
 def _pod_outcome(
@@ -182,7 +183,7 @@ def _no_pools(cluster: ClusterInput) -> str:
 # -- new machines ----------------------------------------------------------------------------------
 
 
-def _launch(claim: PlannedNodeClaim, pod: PodView) -> dict[str, Any]:
+def _launch(claim: PlannedNodeClaim, pod: PodView) -> JsonObject:
     return {
         "nodePool": claim.pool,
         "instanceTypes": list(claim.instance_types),
@@ -208,7 +209,7 @@ def _launch_message(claim: PlannedNodeClaim, *, is_live: bool) -> str:
     return message
 
 
-def _pools_around(cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim) -> dict[str, Any]:
+def _pools_around(cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim) -> JsonObject:
     """Say of every pool whether it could take a pod that one of them does take.
 
     Each is asked alone. Pods that are bound to others by topology or affinity are asked about
@@ -220,7 +221,7 @@ def _pools_around(cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim)
     if any(s.topology_spread or s.pod_affinity or s.pod_anti_affinity for s in shapes):
         asked_about = problem.pods
     nodes = tuple(replace(node, closed=True) for node in problem.nodes)
-    answers: dict[str, Any] = {}
+    answers: JsonObject = {}
     for pool in sorted(problem.pools, key=lambda pool: pool.name):
         if pool.name == chosen.pool:
             answers[pool.name] = _accepted(chosen)
@@ -236,11 +237,11 @@ def _pools_around(cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim)
     return answers
 
 
-def _accepted(claim: PlannedNodeClaim) -> dict[str, Any]:
+def _accepted(claim: PlannedNodeClaim) -> JsonObject:
     return {"fits": True, "cheapest": offering(claim.cheapest)}
 
 
-def _rejected(reason: PoolRejection) -> dict[str, Any]:
+def _rejected(reason: PoolRejection) -> JsonObject:
     return {
         "fits": False,
         "constraint": reason.constraint.value,
@@ -262,7 +263,7 @@ def _existing_target(cluster: ClusterInput, pod: PodView, plan: SchedulingPlan) 
     return next((name for place in places for name, pods in place.items() if pod in pods), "")
 
 
-def _existing(cluster: ClusterInput, name: str) -> dict[str, Any]:
+def _existing(cluster: ClusterInput, name: str) -> JsonObject:
     state_node = cluster.snapshot.state_node(name)
     if state_node is None:
         return {"node": name, "nodeClaim": "", "nodePool": ""}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.cli.parsing import read_documents
 from karpenter_core.errors import BadInputError
@@ -16,6 +16,8 @@ from karpenter_core.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from karpenter_core.api.json_objects import JsonObject
 
 __all__ = [
     "BOUND_PODS",
@@ -98,7 +100,7 @@ class ManifestEntry:
     """One object, where it was read, and under which key of a cluster file (empty: none)."""
 
     where: str
-    manifest: dict[str, Any]
+    manifest: JsonObject
     key: str = ""
     is_implied: bool = False
     """Nobody wrote it: a cluster would have made it of what somebody wrote."""
@@ -114,9 +116,9 @@ class ManifestEntry:
         return str(self.manifest["kind"])
 
     @property
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> JsonObject:
         """The metadata; empty when there is none."""
-        return cast("dict[str, Any]", self.manifest.get("metadata") or {})
+        return cast("JsonObject", self.manifest.get("metadata") or {})
 
     @property
     def name(self) -> str:
@@ -178,11 +180,11 @@ def _read_file(file: Path, notes: list[str]) -> Iterator[ManifestEntry]:
             yield from _objects(document, f"{name}, document {number}", notes)
 
 
-def _objects(document: Any, where: str, notes: list[str]) -> Iterator[ManifestEntry]:
+def _objects(document: object, where: str, notes: list[str]) -> Iterator[ManifestEntry]:
     """Take a document apart: one object, a List, or a cluster by keys."""
     if not isinstance(document, dict):
         raise BadInputError(f"{where}: is no Kubernetes object but {json_type(document)}")
-    manifest = cast("dict[str, Any]", document)
+    manifest = cast("JsonObject", document)
     kind = manifest.get("kind")
     if isinstance(kind, str) and kind.endswith("List") and "items" in manifest:
         item_kind = kind.removesuffix("List")
@@ -197,7 +199,7 @@ def _objects(document: Any, where: str, notes: list[str]) -> Iterator[ManifestEn
     yield from _cluster(manifest, where, notes)
 
 
-def _cluster(manifest: dict[str, Any], where: str, notes: list[str]) -> Iterator[ManifestEntry]:
+def _cluster(manifest: JsonObject, where: str, notes: list[str]) -> Iterator[ManifestEntry]:
     """Read an object whose keys hold lists; the case of a key does not matter."""
     seen: dict[str, str] = {}
     foreign: list[str] = []
@@ -211,7 +213,7 @@ def _cluster(manifest: dict[str, Any], where: str, notes: list[str]) -> Iterator
             raise BadInputError(f'{where}: field "{written}": is there twice (as {seen[key]})')
         seen[key] = written
         api_version, kind = _KINDS[key]
-        for number, item in enumerate(_items(value, where, written)):
+        for number, item in enumerate(_items(cast("object", value), where, written)):
             place = f"{where}, {written}[{number}]"
             yield _entry(item, place, key=key, api_version=api_version, kind=kind)
     read = [entry for name in foreign for entry in _beside(name, manifest[name], where, notes)]
@@ -220,7 +222,7 @@ def _cluster(manifest: dict[str, Any], where: str, notes: list[str]) -> Iterator
         raise BadInputError(_no_cluster(manifest, where))
 
 
-def _beside(written: str, value: Any, where: str, notes: list[str]) -> Iterator[ManifestEntry]:
+def _beside(written: str, value: object, where: str, notes: list[str]) -> Iterator[ManifestEntry]:
     """Read what stands beside the known lists; objects there are never passed over."""
     if not isinstance(value, (list, dict)):
         return
@@ -228,16 +230,16 @@ def _beside(written: str, value: Any, where: str, notes: list[str]) -> Iterator[
     field = f'{where}: field "{written}"'
     if alike:
         raise BadInputError(f'{field}: unknown; is "{_BY_LOWER_CASE[alike[0]]}" meant?')
-    items = cast("list[Any]", value if isinstance(value, list) else [value])
+    items = cast("list[object]", value if isinstance(value, list) else [value])
     if not any(isinstance(item, dict) and "metadata" in item for item in items):
         if isinstance(value, list) and items:
             notes.append(f"{field}: unknown, ignored")
         return
-    for number, item in enumerate(_items(value, where, written)):
+    for number, item in enumerate(_items(cast("object", value), where, written)):
         yield _entry(item, f"{where}, {written}[{number}]")
 
 
-def _no_cluster(manifest: dict[str, Any], where: str) -> str:
+def _no_cluster(manifest: JsonObject, where: str) -> str:
     """Say what is wrong with a document that is neither an object nor a cluster."""
     if "apiVersion" in manifest:
         return f'{where}: field "kind": missing'
@@ -256,26 +258,26 @@ def _key(written: str) -> str | None:
     return _BY_LOWER_CASE.get(lower)
 
 
-def _items(value: Any, where: str, field: str) -> list[Any]:
+def _items(value: object, where: str, field: str) -> list[object]:
     if value is None:
         return []
     if not isinstance(value, list):
         raise BadInputError(f'{where}: field "{field}": must be a list')
-    return cast("list[Any]", value)
+    return cast("list[object]", value)
 
 
-def json_type(value: Any) -> str:
+def json_type(value: object) -> str:
     """Say what a value is, in words of JSON."""
     return next((name for kind, name in _JSON_TYPES.items() if isinstance(value, kind)), "nothing")
 
 
 def _entry(
-    item: Any, where: str, *, key: str = "", api_version: str = "", kind: str = ""
+    item: object, where: str, *, key: str = "", api_version: str = "", kind: str = ""
 ) -> ManifestEntry:
     """Return one object; members of typed lists may leave out what the list says."""
     if not isinstance(item, dict):
         raise BadInputError(f"{where}: is no Kubernetes object but {json_type(item)}")
-    manifest = dict(cast("dict[str, Any]", item))
+    manifest = dict(cast("JsonObject", item))
     for field, implied in (("apiVersion", api_version), ("kind", kind)):
         manifest[field] = manifest.get(field) or implied
         if not manifest[field] or not isinstance(manifest[field], str):
@@ -286,7 +288,7 @@ def _entry(
         if not isinstance(manifest.get(field) or {}, dict):
             raise BadInputError(f'{where}: field "{field}": must be an object')
     for field in ("name", "namespace", "uid"):
-        value = cast("dict[str, Any]", manifest.get("metadata") or {}).get(field)
+        value = cast("JsonObject", manifest.get("metadata") or {}).get(field)
         if value is not None and not isinstance(value, str):
             raise BadInputError(
                 f'{where}: field "metadata.{field}": must be a string, not {json_type(value)}'

@@ -7,7 +7,7 @@ the newest of them was made.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.cli.admission import decoding_error, quantity_error, shape_error, value_error
 from karpenter_core.cli.cluster_input import LocatedObject
@@ -18,6 +18,7 @@ from karpenter_core.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodShape
@@ -149,7 +150,7 @@ class ObjectReader:
             raise BadInputError(f"{entry.where}: {_as_written(f'{title}: {error}', entry)}")
         self._sound[id(shape)] = shape
 
-    def _validated(self, entry: ManifestEntry) -> dict[str, Any]:
+    def _validated(self, entry: ManifestEntry) -> JsonObject:
         """Default and judge an object of our own kinds as the API server would."""
         model = self._models.get((entry.group, entry.kind))
         if model is None or entry.manifest["apiVersion"] != model.resource.api_version:
@@ -214,18 +215,18 @@ def _as_written(text: str, entry: ManifestEntry) -> str:
     return text.replace("DaemonSet", "Pod", 1).replace("spec.template.", "", 1)
 
 
-def _dropped(given: Any, kept: Any, path: str) -> Iterator[str]:
+def _dropped(given: object, kept: object, path: str) -> Iterator[str]:
     """Name the fields that were given and are not known."""
     if isinstance(given, dict) and isinstance(kept, dict):
-        known = cast("dict[str, Any]", kept)
-        for name, value in cast("dict[str, Any]", given).items():
+        known = cast("JsonObject", kept)
+        for name, value in cast("JsonObject", given).items():
             inner = f"{path}.{name}" if path else name
             if name in known:
                 yield from _dropped(value, known[name], inner)
             elif value is not None:
                 yield inner
     elif isinstance(given, list) and isinstance(kept, list):
-        pairs = zip(cast("list[Any]", given), cast("list[Any]", kept), strict=False)
+        pairs = zip(cast("list[object]", given), cast("list[object]", kept), strict=False)
         for number, (item, known_item) in enumerate(pairs):
             yield from _dropped(item, known_item, f"{path}[{number}]")
 
@@ -253,17 +254,17 @@ def _refuse_shared_uids(placed: Iterable[LocatedObject]) -> None:
             )
 
 
-def _with_empty_requirements(manifest: dict[str, Any]) -> dict[str, Any]:
+def _with_empty_requirements(manifest: JsonObject) -> JsonObject:
     """Let a pool leave out `requirements`, which the CRD wants to be there though empty."""
     if manifest["kind"] != "NodePool":
         return manifest
     levels = [manifest]
     for name in _TEMPLATE_SPEC:
-        inner: Any = levels[-1].get(name)
+        inner: object = levels[-1].get(name)
         if not isinstance(inner, dict):
             return manifest
-        levels.append(cast("dict[str, Any]", inner))
-    rebuilt: dict[str, Any] = {**levels[-1], "requirements": levels[-1].get("requirements") or []}
+        levels.append(cast("JsonObject", inner))
+    rebuilt: JsonObject = {**levels[-1], "requirements": levels[-1].get("requirements") or []}
     for level, name in zip(levels[-2::-1], _TEMPLATE_SPEC[::-1], strict=True):
         rebuilt = {**level, name: rebuilt}
     return rebuilt

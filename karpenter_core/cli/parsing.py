@@ -7,7 +7,7 @@ error, for one of the two values would be lost.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from karpenter_core.errors import BadInputError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["read_documents"]
 
 
-def read_documents(name: str, text: str) -> list[Any]:
+def read_documents(name: str, text: str) -> list[object]:
     """Return the documents of a file; JSON is read as such whatever the file is called.
 
     Raises:
@@ -44,7 +44,7 @@ class _DuplicateKeyError(Exception):
     """A key is given twice in one object."""
 
 
-def _json_documents(text: str) -> Iterator[Any]:
+def _json_documents(text: str) -> Iterator[object]:
     """Read JSON documents that follow one another, as `jq` writes them."""
     decoder = json.JSONDecoder(object_pairs_hook=_unique)
     position = 0
@@ -56,7 +56,7 @@ def _json_documents(text: str) -> Iterator[Any]:
             return
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -71,7 +71,7 @@ def _next_token(text: str, position: int) -> int:
     return position
 
 
-def _yaml_documents(name: str, text: str) -> list[Any]:
+def _yaml_documents(name: str, text: str) -> list[object]:
     import yaml
 
     from karpenter_core.cli.yaml_reader import UnsupportedYamlError, load_all

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich import box
 from rich.console import Console
@@ -12,6 +12,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
 __all__ = [
     "NODE_STATES", "STATES", "counted", "print_explanation", "print_node_explanation", "print_plan",
@@ -56,7 +58,7 @@ NODE_STATES: Final = {
 """What can become of a node, and how people are told."""
 
 
-def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> None:
+def print_plan(document: JsonMapping, before: JsonMapping | None = None) -> None:
     """Show the document of a plan and, if there is one to compare with, what has changed."""
     console = Console()
     if document["nodeClaims"]:
@@ -75,17 +77,17 @@ def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = N
         _say(console, f"without the files: {_summary(before)}")
 
 
-def print_explanation(document: Mapping[str, Any]) -> None:
+def print_explanation(document: JsonMapping) -> None:
     """Show what is to be said of one pod."""
     console = Console()
     _say(console, f"{document['pod']}: {STATES[document['state']]}")
-    pools: dict[str, dict[str, Any]] = document["pools"]
+    pools: dict[str, JsonObject] = document["pools"]
     if document["state"] != "unschedulable" or not pools:
         _say(console, document["message"])
     unusable: dict[str, str] = document["unusablePools"]
     if not pools and not (unusable and document["state"] == "unschedulable"):
         return
-    placement: dict[str, Any] | None = document["placement"]
+    placement: JsonObject | None = document["placement"]
     chosen = "" if placement is None else placement["nodePool"]
     verdicts = {name: _verdict(pool, is_chosen=name == chosen) for name, pool in pools.items()}
     verdicts.update({name: (f"not used: {why}",) for name, why in unusable.items()})
@@ -97,7 +99,7 @@ def print_explanation(document: Mapping[str, Any]) -> None:
         _print_block(console, ", ".join(names), verdict)
 
 
-def print_node_explanation(document: Mapping[str, Any]) -> None:
+def print_node_explanation(document: JsonMapping) -> None:
     """Show what is to be said of one node."""
     console = Console()
     name = document["node"] or document["nodeClaim"]
@@ -119,10 +121,10 @@ def print_node_explanation(document: Mapping[str, Any]) -> None:
         _print_block(console, ", ".join(methods), lines)
 
 
-def _node_verdict(answer: Mapping[str, Any]) -> list[str]:
+def _node_verdict(answer: JsonMapping) -> list[str]:
     """Write what a method says of a node, and what the move would be."""
     lines = [f"{_VERDICTS[answer['verdict']]}: {answer['message']}"]
-    move: Mapping[str, Any] | None = answer["move"]
+    move: JsonMapping | None = answer["move"]
     if move is not None:
         others = [f"with it: {_some(move['nodes'], _SHOWN_PODS)}"] if move["nodes"][1:] else []
         lines += others
@@ -141,7 +143,7 @@ def _node_verdict(answer: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _verdict(pool: Mapping[str, Any], *, is_chosen: bool) -> tuple[str, ...]:
+def _verdict(pool: JsonMapping, *, is_chosen: bool) -> tuple[str, ...]:
     """Write what a pool says of a pod: what it would launch, or what to change."""
     if pool["fits"]:
         verdict = "takes it" if is_chosen else "could take it as the only NodePool"
@@ -159,11 +161,11 @@ def _print_block(console: Console, title: str, lines: Sequence[str]) -> None:
         console.print(Padding(_plain(line), (0, 0, 0, 2), expand=False))
 
 
-def _offering(cheapest: Mapping[str, Any]) -> str:
+def _offering(cheapest: JsonMapping) -> str:
     return f"{cheapest['instanceType']} {cheapest['zone']} {cheapest['capacityType']}"
 
 
-def _price(cheapest: Mapping[str, Any]) -> str:
+def _price(cheapest: JsonMapping) -> str:
     return _amount(cheapest["price"])
 
 
@@ -218,8 +220,8 @@ def _say(console: Console, line: str) -> None:
     console.print(_plain(line), highlight=False, soft_wrap=True)
 
 
-def _summary(document: Mapping[str, Any]) -> str:
-    claims: list[dict[str, Any]] = document["nodeClaims"]
+def _summary(document: JsonMapping) -> str:
+    claims: list[JsonObject] = document["nodeClaims"]
     cost: dict[str, float | None] = document["cost"]
     kept = sum(len(pods) for pods in document["existingNodes"].values())
     left = len(document["unschedulable"])
@@ -244,9 +246,9 @@ def _summary(document: Mapping[str, Any]) -> str:
     return "; ".join(parts) or "no pod waits for a node"
 
 
-def _claims_table(claims: list[dict[str, Any]], width: int) -> Table:
+def _claims_table(claims: list[JsonObject], width: int) -> Table:
     """Show nodes of one pool and one cheapest offering in one row."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, float, str], list[JsonObject]] = {}
     for claim in claims:
         cheapest = claim["cheapest"]
         groups.setdefault((claim["nodePool"], cheapest["price"], _offering(cheapest)), []).append(
@@ -279,7 +281,7 @@ def _existing_table(existing: dict[str, list[str]], width: int) -> Table:
     return _with_names(_table("node", numbers=("pods",)), rows, "first pod", width)
 
 
-def _print_pending(console: Console, pending: dict[str, Any]) -> None:
+def _print_pending(console: Console, pending: JsonObject) -> None:
     """Show each reason once, below the pods that it holds back."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for pod, why in pending.items():
@@ -293,7 +295,7 @@ def _print_pending(console: Console, pending: dict[str, Any]) -> None:
         console.print(_plain(f"{more}: --output json has them all"), end="\n\n")
 
 
-def _reasons(why: dict[str, Any]) -> list[str]:
+def _reasons(why: JsonObject) -> list[str]:
     """Write a line for each reason, with the pools that it holds for."""
     pools: dict[str, dict[str, str]] = why["pools"]
     reasons: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ is an error, for one of the two values would be lost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
 
 import yaml
 from yaml.error import MarkedYAMLError
@@ -17,9 +17,11 @@ from yaml.error import MarkedYAMLError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from yaml.error import Mark
+
 __all__ = ["UnsupportedYamlError", "load_all"]
 
-_Collection: TypeAlias = "dict[str, Any] | list[Any] | None"
+_Collection: TypeAlias = "dict[str, object] | list[object] | None"
 
 _DEEPEST: Final = 200
 _MOST_REPEATED: Final = 10_000_000
@@ -39,11 +41,22 @@ _YAML: Final[Any] = yaml
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+class _YamlEvent(Protocol):
+    """The fields that the library's events have between them; each kind has some of them."""
+
+    anchor: str | None
+    tag: str | None
+    implicit: tuple[bool, bool]
+    value: str
+    start_mark: Mark
+    end_mark: Mark
+
+
 class UnsupportedYamlError(MarkedYAMLError):
     """It is YAML, but not such as can be a Kubernetes object."""
 
 
-def load_all(text: str) -> Iterator[Any]:
+def load_all(text: str) -> Iterator[object]:
     """Yield the documents of a text.
 
     Raises:
@@ -63,21 +76,21 @@ class _DocumentBuilder:
 
     def __init__(self) -> None:
         self._scalars: Final = _Scalars()
-        self._anchors = dict[str, tuple[Any, int]]()
+        self._anchors = dict[str, tuple[object, int]]()
         """Values by anchor, and how many values are in each."""
-        self._open = list[tuple[_Collection, Any, Any, int]]()
+        self._open = list[tuple[_Collection, _YamlEvent, str | None, int]]()
         """Each collection, the start of it, the key that waits for its value, and the count then."""
         self._count = 0
         self._repeated = 0
         self._here: _Collection = None
-        self._key: Any = _NOTHING
+        self._key: str | None = None
 
-    def take(self, event: Any) -> Any:
+    def take(self, event: _YamlEvent) -> object:
         """Take one event; returns a document when it is whole."""
         kind = cast("type[object]", type(event))
         if kind is yaml.ScalarEvent:
             value, size = self._scalars.value(event), 1
-            if self._key is _NOTHING and isinstance(self._here, dict):
+            if self._key is None and isinstance(self._here, dict):
                 self._key = self._new_key(event, value, self._here)
                 return _NOTHING
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
@@ -105,37 +118,37 @@ class _DocumentBuilder:
         self._count += 1
         return self._add(event, value)
 
-    def _start(self, event: Any, empty: dict[str, Any] | list[Any]) -> None:
+    def _start(self, event: _YamlEvent, empty: dict[str, object] | list[object]) -> None:
         _check_tag(event, dict if isinstance(empty, dict) else list)
         if len(self._open) == _DEEPEST:
             raise _error(event, "is nested too deeply")
         self._open.append((self._here, event, self._key, self._count))
-        self._here, self._key = empty, _NOTHING
+        self._here, self._key = empty, None
 
-    def _end(self) -> tuple[Any, Any, int]:
+    def _end(self) -> tuple[object, _YamlEvent, int]:
         value = self._here
         if isinstance(value, dict) and _MERGE in value:
             value = _merged(value)
         self._here, event, self._key, before = self._open.pop()
         return value, event, before
 
-    def _add(self, event: Any, value: Any) -> Any:
+    def _add(self, event: _YamlEvent, value: object) -> object:
         """Put a value into the collection that is open; without one it is a document."""
         here = self._here
         if here is None:
             return value
         if isinstance(here, list):
             here.append(value)
-        elif self._key is _NOTHING:
+        elif self._key is None:
             raise _error(event, "a key must be text")
         else:
             if self._key == _MERGE:
                 _check_merge(event, value)
             here[self._key] = value
-            self._key = _NOTHING
+            self._key = None
         return _NOTHING
 
-    def _new_key(self, event: Any, value: Any, here: dict[str, Any]) -> str:
+    def _new_key(self, event: _YamlEvent, value: object, here: dict[str, object]) -> str:
         if event.anchor is not None:
             self._anchors[event.anchor] = value, 1
         if type(value) is str:
@@ -154,10 +167,10 @@ class _Scalars:
     """Makes values of scalars; equal plain ones, most of all, are looked at once."""
 
     def __init__(self) -> None:
-        self._known: Final = dict[str, Any]()
+        self._known: Final = dict[str, object]()
         self._loader: Final = _plain_loader()("")
 
-    def value(self, event: Any) -> Any:
+    def value(self, event: _YamlEvent) -> object:
         if event.tag is None or event.tag == "!":
             if not event.implicit[0]:
                 return event.value
@@ -169,7 +182,7 @@ class _Scalars:
         _check_tag(event, str)
         return self._construct(event, event.tag)
 
-    def _construct(self, event: Any, tag: str) -> Any:
+    def _construct(self, event: _YamlEvent, tag: str) -> object:
         if tag == _STRING:
             return event.value
         node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
@@ -192,26 +205,26 @@ def _plain_loader() -> Any:
     return type("PlainLoader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
-def _check_tag(event: Any, kind: type[object]) -> None:
+def _check_tag(event: _YamlEvent, kind: type[object]) -> None:
     if event.tag not in _TAGS[kind]:
         raise _error(event, f'tag "{event.tag}" is not known')
 
 
-def _check_merge(event: Any, value: Any) -> None:
-    parts = cast("list[Any]", value) if isinstance(value, list) else [value]
+def _check_merge(event: _YamlEvent, value: object) -> None:
+    parts = cast("list[object]", value) if isinstance(value, list) else [value]
     if not all(isinstance(part, dict) for part in parts):
         raise _error(event, "a merge key takes an object or a list of objects")
 
 
-def _merged(mapping: dict[str, Any]) -> dict[str, Any]:
+def _merged(mapping: dict[str, object]) -> dict[str, object]:
     """Give an object what it merges; its own fields win, then those that come first."""
-    value: Any = mapping[_MERGE]
-    parts = cast("list[dict[str, Any]]", value if isinstance(value, list) else [value])
-    found: dict[str, Any] = {}
+    value: object = mapping[_MERGE]
+    parts = cast("list[dict[str, object]]", value if isinstance(value, list) else [value])
+    found: dict[str, object] = {}
     for part in reversed(parts):
         found |= part
     return found | {key: inner for key, inner in mapping.items() if key != _MERGE}
 
 
-def _error(event: Any, problem: str) -> UnsupportedYamlError:
+def _error(event: _YamlEvent, problem: str) -> UnsupportedYamlError:
     return UnsupportedYamlError(problem=problem, problem_mark=event.start_mark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from karpenter_core.kube.transport import ApiRequest, ApiResponse, Transport
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.clock import Clock
     from karpenter_core.kube.fence import WriteFence
     from karpenter_core.kube.metrics import KubeMetrics
@@ -32,7 +33,7 @@ __all__ = ["PAGE_SIZE", "Body", "ClusterApis", "KubeApi", "PatchStyle", "error_o
 
 PAGE_SIZE: Final = 500  # objects a page; what client-go's pager asks for
 
-Body: TypeAlias = "bytes | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
+Body: TypeAlias = "bytes | JsonMapping | Sequence[JsonMapping]"
 PatchStyle: TypeAlias = Literal["merge", "json"]
 
 _PATCH_TYPES: Final[dict[PatchStyle, str]] = {
@@ -403,21 +404,22 @@ def _encode(body: Body) -> bytes:
 
 def _locked(body: Body, style: PatchStyle, resource_version: str) -> Body:
     """Add the condition that the object is still at this version."""
-    plain: Any = msgspec.json.decode(body) if isinstance(body, bytes) else body
+    plain: object = msgspec.json.decode(body) if isinstance(body, bytes) else body
     if style == "json":
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}
-        return [test, *plain]
-    metadata: dict[str, Any] = {**(plain.get("metadata") or {})}
+        return [test, *cast("Sequence[JsonMapping]", plain)]
+    whole = cast("JsonMapping", plain)
+    metadata: JsonObject = {**(whole.get("metadata") or {})}
     metadata["resourceVersion"] = resource_version
-    return {**plain, "metadata": metadata}
+    return {**whole, "metadata": metadata}
 
 
 def _delete_options(
     uid: str | None,
     resource_version: str | None,
     grace_seconds: int | None,
-) -> dict[str, Any]:
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+) -> JsonObject:
+    options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
     wanted = {"uid": uid, "resourceVersion": resource_version}
     if preconditions := {key: value for key, value in wanted.items() if value is not None}:
         options["preconditions"] = preconditions

@@ -7,7 +7,7 @@ import os
 import socket
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from karpenter_core import __version__
@@ -234,7 +234,7 @@ def _is_loopback(host: str) -> bool:
         return name == "localhost"
 
 
-def _keepalive_socket(address: Any) -> socket.socket:
+def _keepalive_socket(address: tuple[int, int, int, str, object]) -> socket.socket:
     """Open a socket that notices within a minute that the other side is gone for good."""
     family, kind, protocol, _, _ = address
     opened = socket.socket(family=family, type=kind, proto=protocol)

@@ -12,7 +12,7 @@ import asyncio
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -190,7 +190,7 @@ class EventRecorder:
         _log.debug("did not send an event", cause=cause, reason=notice.reason, error=str(error))
 
 
-def _manifest(entry: _QueuedEvent, namespace: str, name: str) -> dict[str, Any]:
+def _manifest(entry: _QueuedEvent, namespace: str, name: str) -> dict[str, object]:
     notice, regarding = entry.notice, entry.notice.regarding
     moment = _timestamp(entry.at)
     return {

@@ -14,13 +14,12 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.clock import Clock
 
 __all__ = ["Credentials", "ExecPlugin"]
@@ -46,7 +45,7 @@ class Credentials:
 class ExecPlugin:
     """One credential plug-in; every run ends with its process."""
 
-    def __init__(self, settings: Mapping[str, Any], *, clock: Clock) -> None:
+    def __init__(self, settings: JsonMapping, *, clock: Clock) -> None:
         """Read the section `exec` of a kubeconfig user.
 
         Raises:
@@ -124,21 +123,21 @@ class ExecPlugin:
 
     def _read(self, output: bytes) -> Credentials:
         try:
-            answer: Any = json.loads(output)
+            answer: object = json.loads(output)
         except ValueError as error:
             raise SettingsError("its output is not JSON") from error
-        whole = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-        status: Any = whole.get("status")
+        whole = cast("JsonObject", answer) if isinstance(answer, dict) else {}
+        status: object = whole.get("status")
         if not isinstance(status, dict):
             raise SettingsError("its output has no status")
         version = whole.get("apiVersion")
         if version != self._settings["apiVersion"]:
             wanted = self._settings["apiVersion"]
             raise SettingsError(f'its output has API version "{version}", not "{wanted}"')
-        return _credentials(cast("dict[str, Any]", status))
+        return _credentials(cast("JsonObject", status))
 
 
-def _credentials(status: Mapping[str, Any]) -> Credentials:
+def _credentials(status: JsonMapping) -> Credentials:
     read = Credentials(
         token=str(status.get("token") or ""),
         certificate=str(status.get("clientCertificateData") or ""),

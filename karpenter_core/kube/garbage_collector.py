@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from prometheus_client import Histogram
 
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.clock import Clock
     from karpenter_core.kube.metrics import KubeMetrics
 
@@ -61,12 +62,12 @@ def freeze_after_sync() -> None:
     gc.freeze()
 
 
-def _pause_observer(clock: Clock, metrics: KubeMetrics) -> Callable[[str, dict[str, Any]], None]:
+def _pause_observer(clock: Clock, metrics: KubeMetrics) -> Callable[[str, JsonObject], None]:
     started = 0.0
     # Made beforehand: `labels` takes a lock, which the code that is interrupted may hold.
     pauses: list[Histogram] = [metrics.gc_pause.labels(str(generation)) for generation in range(3)]
 
-    def observe(phase: str, info: dict[str, Any]) -> None:
+    def observe(phase: str, info: JsonObject) -> None:
         nonlocal started
         if phase == "start":
             started = clock.monotonic()

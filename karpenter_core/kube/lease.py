@@ -12,7 +12,7 @@ import random
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import msgspec
@@ -228,7 +228,7 @@ class LeaseElector:
         lasts = self._lease.spec.lease_duration_seconds or self._times.lease_seconds
         return self._clock.monotonic() >= self._observed_at + lasts
 
-    async def _write(self, spec: Mapping[str, Any]) -> None:
+    async def _write(self, spec: Mapping[str, object]) -> None:
         if self._lease is None:
             manifest = {
                 "apiVersion": "coordination.k8s.io/v1",
@@ -252,11 +252,11 @@ class LeaseElector:
         self._lease = _decoder.decode(body)
         self._observed_at = self._clock.monotonic()
 
-    def _spec(self, *, held: bool) -> dict[str, Any]:
+    def _spec(self, *, held: bool) -> dict[str, object]:
         now = _micro_time(self._clock.now())
         if not held:
             return {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now}
-        spec: dict[str, Any] = {
+        spec: dict[str, object] = {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": round(self._times.lease_seconds),
             "renewTime": now,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,14 +10,13 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.kube.wire.codecs import Codecs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.state.events import StateObject
 
 __all__ = ["view_from_manifest"]
 
 
-def view_from_manifest(manifest: Mapping[str, Any], codecs: Codecs | None = None) -> StateObject:
+def view_from_manifest(manifest: JsonMapping, codecs: Codecs | None = None) -> StateObject:
     """Read a manifest into the view or model that a watch would have given.
 
     What only a server knows is filled in: a UID made of kind, namespace and name, the namespace
@@ -30,7 +29,7 @@ def view_from_manifest(manifest: Mapping[str, Any], codecs: Codecs | None = None
     api_version, kind = str(manifest.get("apiVersion", "")), str(manifest.get("kind", ""))
     group, _, version = api_version.rpartition("/")
     codec = codecs.find(group, kind)
-    metadata: Mapping[str, Any] = manifest.get("metadata") or {}
+    metadata: JsonMapping = manifest.get("metadata") or {}
     name = str(metadata.get("name") or metadata.get("generateName") or "")
     if codec is None:
         known = ", ".join(sorted(f"{known.api_version} {known.kind}" for known in codecs.kinds))
@@ -52,16 +51,16 @@ def view_from_manifest(manifest: Mapping[str, Any], codecs: Codecs | None = None
 
 
 def _fill(
-    manifest: Mapping[str, Any], metadata: Mapping[str, Any], *, name: str, namespaced: bool
-) -> dict[str, Any]:
+    manifest: JsonMapping, metadata: JsonMapping, *, name: str, namespaced: bool
+) -> JsonObject:
     namespace = str(metadata.get("namespace") or "default") if namespaced else ""
     kind = str(manifest.get("kind"))
     parts = (kind.lower(), namespace, name) if namespace else (kind.lower(), name)
-    meta: dict[str, Any] = {"uid": "/".join(parts), **metadata, "name": name}
+    meta: JsonObject = {"uid": "/".join(parts), **metadata, "name": name}
     if namespace:
         meta["namespace"] = namespace
-    filled: dict[str, Any] = {**manifest, "metadata": meta}
-    spec: Mapping[str, Any] = manifest.get("spec") or {}
+    filled: JsonObject = {**manifest, "metadata": meta}
+    spec: JsonMapping = manifest.get("spec") or {}
     if kind == "Pod" and "status" not in manifest and not spec.get("nodeName"):
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         filled["status"] = {"phase": "Pending", "conditions": [condition]}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -27,7 +27,7 @@ __all__ = [
     "patch_for",
 ]
 
-Json: TypeAlias = "Mapping[str, Any]"
+Json: TypeAlias = "Mapping[str, object]"
 ObjectPart: TypeAlias = Literal["metadata", "spec", "status"]
 
 # What the API server owns in metadata; the rest is ours to change.
@@ -38,16 +38,16 @@ _OWN_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences"
 class VersionedPatch:
     """A merge patch and, if it replaces a list, the resourceVersion it was computed from."""
 
-    body: Mapping[str, Any]
+    body: Mapping[str, object]
     resource_version: str | None = None
 
 
-def merge_patch(before: Json, after: Json) -> dict[str, Any]:
+def merge_patch(before: Json, after: Json) -> dict[str, object]:
     """Return the smallest patch that turns `before` into `after`; None in it deletes.
 
     `after` must hold no None in objects: a merge patch cannot say "set this to null".
     """
-    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    patch: dict[str, object] = {key: None for key in before if key not in after}
     for key, value in after.items():
         if key not in before:
             patch[key] = value
@@ -61,7 +61,7 @@ def merge_patch(before: Json, after: Json) -> dict[str, Any]:
     return patch
 
 
-def apply_merge_patch(target: Any, patch: Any) -> Any:
+def apply_merge_patch(target: object, patch: object) -> object:
     """Apply a merge patch to `target`, as RFC 7386 section 2 defines it."""
     changes = _as_object(patch)
     if changes is None:
@@ -75,7 +75,7 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
     return result
 
 
-def holds_list(patch: Any) -> bool:
+def holds_list(patch: object) -> bool:
     """Whether the patch replaces a list somewhere, and so needs an optimistic lock."""
     changes = _as_object(patch)
     if changes is None:
@@ -103,18 +103,18 @@ def patch_for(
     )
 
 
-def _parts_of(resource: KubernetesObject, parts: tuple[ObjectPart, ...]) -> dict[str, Any]:
+def _parts_of(resource: KubernetesObject, parts: tuple[ObjectPart, ...]) -> dict[str, object]:
     dump = resource.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(parts))
     if "metadata" in dump:
-        metadata: dict[str, Any] = dump["metadata"]
+        metadata: dict[str, object] = dump["metadata"]
         dump["metadata"] = {key: metadata[key] for key in _OWN_METADATA if key in metadata}
     return dump
 
 
-def _as_object(value: Any) -> Json | None:
+def _as_object(value: object) -> Json | None:
     return cast("Json", value) if isinstance(value, Mapping) else None
 
 
-def _same(old: Any, new: Any) -> bool:
+def _same(old: object, new: object) -> bool:
     """Compare as JSON does, where `true` is not 1."""
     return msgspec.json.encode(old, order="sorted") == msgspec.json.encode(new, order="sorted")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from karpenter_core.state.events import ObjectWritten
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import ClusterApis, KubeApi
@@ -86,7 +87,7 @@ class KubeWriter:
         """Requests sent, by verb, kind and subresource."""
 
     async def create(
-        self, kind: ResourceKind, manifest: Mapping[str, Any], *, namespace: str = ""
+        self, kind: ResourceKind, manifest: JsonMapping, *, namespace: str = ""
     ) -> StateObject:
         """Create an object from a manifest and return it as the server stored it."""
         metadata = manifest.get("metadata", {})
@@ -103,7 +104,7 @@ class KubeWriter:
         self,
         kind: ResourceKind,
         name: str,
-        patch: Mapping[str, Any],
+        patch: JsonMapping,
         *,
         namespace: str = "",
         subresource: str = "",

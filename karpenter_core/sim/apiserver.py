@@ -6,7 +6,7 @@ import base64
 import binascii
 import random
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from karpenter_core.sim.watches import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.clock import Clock
     from karpenter_core.sim.kinds import ServedKind
     from karpenter_core.sim.registry import PatchForm
@@ -230,9 +231,9 @@ class ApiServer:
         obj = self.registry.read(kind, name, namespace)
         if request.method != "GET":
             scale = _scale_of(obj, wanted_path, actual_path)
-            given = _decode_any(request)
-            if request.method == "PATCH":
-                given = apply_patch(scale, given, _patch(request))
+            body = _decode_any(request)
+            is_patch = request.method == "PATCH"
+            given = apply_patch(scale, body, _patch(request)) if is_patch else cast("Json", body)
             sent = given.get("metadata", {}).get("resourceVersion")
             change: Json = {"metadata": {"resourceVersion": sent} if sent else {}}
             place = change
@@ -294,7 +295,7 @@ class ApiServer:
 
 def _selection(
     served: ServedKind, query: Mapping[str, str], more_fields: str = ""
-) -> Callable[[Mapping[str, Any]], bool] | None:
+) -> Callable[[JsonMapping], bool] | None:
     fields = ",".join(filter(None, (query.get("fieldSelector", ""), more_fields)))
     by_field = field_predicate(fields, served.fields)
     by_label = label_predicate(query.get("labelSelector", ""))
@@ -303,7 +304,7 @@ def _selection(
     return by_field or by_label
 
 
-def _decode_any(request: ApiRequest) -> Any:
+def _decode_any(request: ApiRequest) -> object:
     try:
         return msgspec.json.decode(request.body)
     except msgspec.DecodeError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from karpenter_core.errors import BadInputError
 from karpenter_core.sim.apiserver import ApiServer
@@ -24,9 +24,10 @@ from karpenter_core.sim.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
+    from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.clock import Clock
     from karpenter_core.kube.resources import ResourceKind
     from karpenter_core.sim.fields import Json
@@ -156,7 +157,7 @@ class EmbeddedCluster:
 
     # Using it as its owner, past faults and stops
 
-    def apply(self, manifests: Iterable[Mapping[str, Any]], *, namespace: str = "default") -> None:
+    def apply(self, manifests: Iterable[JsonMapping], *, namespace: str = "default") -> None:
         """Create objects, or merge them into what is there.
 
         Raises:
@@ -182,7 +183,7 @@ class EmbeddedCluster:
         self.patch(kind, name, {"spec": {"replicas": replicas}}, namespace=within)
 
     def patch(
-        self, kind: ResourceKind, name: str, body: Mapping[str, Any], *, namespace: str = ""
+        self, kind: ResourceKind, name: str, body: JsonMapping, *, namespace: str = ""
     ) -> None:
         """Merge-patch an object."""
         self.server.registry.patch(kind, body, name, namespace)
@@ -223,7 +224,7 @@ class EmbeddedCluster:
             for stop in stops:
                 stop()
 
-    def _kind_of(self, manifest: Mapping[str, Any]) -> ServedKind:
+    def _kind_of(self, manifest: JsonMapping) -> ServedKind:
         wanted = (manifest.get("apiVersion"), manifest.get("kind"))
         for served in self.server.registry.all_served():
             if (served.kind.api_version, served.kind.kind) == wanted:

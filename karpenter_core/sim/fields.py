@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
 __all__ = ["Json", "entries", "labels_of", "section"]
 
-Json: TypeAlias = dict[str, Any]
+Json: TypeAlias = JsonObject
 
 
-def section(obj: Mapping[str, Any], key: str) -> Json:
+def section(obj: JsonMapping, key: str) -> Json:
     """Return an object-valued field."""
     return obj.get(key) or {}
 
 
-def entries(obj: Mapping[str, Any], key: str) -> list[Json]:
+def entries(obj: JsonMapping, key: str) -> list[Json]:
     """Return a list-valued field."""
     return obj.get(key) or []
 
 
-def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
+def labels_of(obj: JsonMapping) -> dict[str, str]:
     """Return an object's labels."""
     return obj["metadata"].get("labels") or {}

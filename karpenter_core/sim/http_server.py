@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,7 +23,7 @@ _HOST: Final = "127.0.0.1"
 _MAX_BODY_BYTES: Final = 3 * 1024 * 1024  # upstream's limit of a request
 
 
-def kubeconfig_for(url: str) -> dict[str, Any]:
+def kubeconfig_for(url: str) -> dict[str, object]:
     """Return a kubeconfig that needs neither certificate nor token."""
     name = "embedded"
     return {

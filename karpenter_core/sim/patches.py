@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TypeGuard, cast
+
+from karpenter_core.api.json_objects import JsonObject
 
 __all__ = ["PatchError", "json_patch"]
 
@@ -11,7 +13,7 @@ class PatchError(Exception):
     """The patch cannot be applied to this object."""
 
 
-def json_patch(target: Any, operations: Any) -> Any:
+def json_patch(target: object, operations: object) -> object:
     """Return the target after the operations, all of them or none.
 
     Raises:
@@ -19,14 +21,14 @@ def json_patch(target: Any, operations: Any) -> Any:
     """
     if not isinstance(operations, list):
         raise PatchError("a JSON patch must be a list of operations")
-    for operation in cast("list[Any]", operations):
+    for operation in cast("list[object]", operations):
         if not _is_map(operation) or not isinstance(operation.get("path"), str):
             raise PatchError(f"invalid operation {operation!r}")
-        target = _apply(target, cast("dict[str, Any]", operation))
+        target = _apply(target, operation)
     return target
 
 
-def _apply(target: Any, operation: dict[str, Any]) -> Any:
+def _apply(target: object, operation: JsonObject) -> object:
     path = _pointer(operation["path"])
     match operation.get("op"):
         case "add":
@@ -54,53 +56,66 @@ def _pointer(path: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
-def _value_at(target: Any, path: list[str]) -> Any:
+def _value_at(target: object, path: list[str]) -> object:
     for step in path:
-        target = target[_place(target, step, end=False)]
+        target = _child(target, step)
     return target
 
 
-def _edit(target: Any, path: list[str], verb: str, value: Any) -> Any:
+def _edit(target: object, path: list[str], verb: str, value: object) -> object:
     if not path:
         if verb == "remove":
             raise PatchError("the whole object cannot be removed")
         return value
     step, rest = path[0], path[1:]
     if rest:
-        place = _place(target, step, end=False)
-        copy = target.copy()
-        copy[place] = _edit(target[place], rest, verb, value)
-        return copy
-    if not _is_map(target) and not _is_list(target):
-        raise PatchError(f'path segment "{step}" does not exist')
-    copy = target.copy()
-    if verb == "add" and _is_list(copy):
-        copy.insert(_place(target, step, end=True), value)
-    elif verb == "add" and _is_map(copy):
-        copy[step] = value
-    elif verb == "replace":
-        copy[_place(target, step, end=False)] = value
-    else:
-        del copy[_place(target, step, end=False)]
-    return copy
-
-
-def _place(target: Any, step: str, *, end: bool) -> Any:
-    """Return the key or index that a pointer's step means, which must exist."""
+        verb, value = "replace", _edit(_child(target, step), rest, verb, value)
     if _is_list(target):
-        size = len(target)
-        if step == "-" and end:
-            return size
-        if step.isdigit() and int(step) < size + end:
-            return int(step)
-    elif _is_map(target) and step in target:
-        return step
+        return _edit_list(target, step, verb, value)
+    if not _is_map(target) or (verb != "add" and step not in target):
+        raise PatchError(f'path segment "{step}" does not exist')
+    changed = target.copy()
+    if verb == "remove":
+        del changed[step]
+    else:
+        changed[step] = value
+    return changed
+
+
+def _edit_list(target: list[object], step: str, verb: str, value: object) -> list[object]:
+    changed = target.copy()
+    index = _index(target, step, end=verb == "add")
+    if verb == "add":
+        changed.insert(index, value)
+    elif verb == "replace":
+        changed[index] = value
+    else:
+        del changed[index]
+    return changed
+
+
+def _child(target: object, step: str) -> object:
+    """Return the member or item that a pointer's step names, which must exist."""
+    if _is_list(target):
+        return target[_index(target, step, end=False)]
+    if _is_map(target) and step in target:
+        return target[step]
     raise PatchError(f'path segment "{step}" does not exist')
 
 
-def _is_map(value: Any) -> bool:
+def _index(items: list[object], step: str, *, end: bool) -> int:
+    """Return the index that a pointer's step means; `end` allows the place after the last item."""
+    size = len(items)
+    if step == "-" and end:
+        return size
+    if step.isdigit() and int(step) < size + end:
+        return int(step)
+    raise PatchError(f'path segment "{step}" does not exist')
+
+
+def _is_map(value: object) -> TypeGuard[JsonObject]:
     return isinstance(value, dict)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.kube.resources import POD_DISRUPTION_BUDGETS, PODS
 from karpenter_core.sim import status
@@ -13,6 +13,7 @@ from karpenter_core.sim.selectors import matches_selector
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.sim.fields import Json
     from karpenter_core.sim.registry import Registry
 
@@ -142,7 +143,7 @@ def _spend_budget(registry: Registry, pod: Json, namespace: str, *, now: datetim
             f"The disruption budget {name} needs {state['desiredHealthy']} healthy pods and has "
             f"{state['currentHealthy']} currently"
         )
-    spent: dict[str, Any] = {
+    spent: JsonObject = {
         "disruptionsAllowed": state["disruptionsAllowed"] - 1,
         "disruptedPods": {pod["metadata"]["name"]: render_time(now)},
     }

@@ -9,7 +9,7 @@ import random
 import uuid
 from collections import deque
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 import msgspec
 
@@ -228,7 +228,7 @@ class Registry:
     def patch(
         self,
         kind: ResourceKind,
-        patch: Any,
+        patch: object,
         name: str,
         namespace: str = "",
         *,
@@ -367,7 +367,7 @@ class Registry:
         return last
 
 
-def apply_patch(obj: Json, patch: Any, form: PatchForm) -> Json:
+def apply_patch(obj: Json, patch: object, form: PatchForm) -> Json:
     """Apply a patch to an object.
 
     Raises:
@@ -376,9 +376,9 @@ def apply_patch(obj: Json, patch: Any, form: PatchForm) -> Json:
     if form == "merge":
         if not isinstance(patch, dict):
             raise status.bad_request("a merge patch must be an object")
-        return apply_merge_patch(obj, patch)
+        return cast("Json", apply_merge_patch(obj, cast("Json", patch)))
     try:
-        return json_patch(obj, patch)
+        return cast("Json", json_patch(obj, patch))
     except PatchError as error:
         raise status.StatusError(422, "Invalid", str(error)) from error
 

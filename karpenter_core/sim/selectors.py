@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.sim.fields import entries, labels_of, section
 from karpenter_core.sim.status import bad_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
+
+    from karpenter_core.api.json_objects import JsonMapping
 
 __all__ = ["field_predicate", "label_predicate", "matches_selector"]
 
@@ -20,7 +22,7 @@ _EQUALS: Final = re.compile(
 _EXISTS: Final = re.compile(r"\s*(?P<bang>!?)\s*(?P<key>[^\s!=(),]+)\s*")
 
 
-def matches_selector(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+def matches_selector(selector: JsonMapping | None, labels: Mapping[str, str]) -> bool:
     """Tell whether a LabelSelector object matches; none matches nothing, empty everything."""
     if selector is None:
         return False
@@ -33,7 +35,7 @@ def matches_selector(selector: Mapping[str, Any] | None, labels: Mapping[str, st
     )
 
 
-def label_predicate(text: str) -> Callable[[Mapping[str, Any]], bool] | None:
+def label_predicate(text: str) -> Callable[[JsonMapping], bool] | None:
     """Read a `labelSelector` query into a test of objects; None when it selects everything.
 
     Raises:
@@ -43,16 +45,14 @@ def label_predicate(text: str) -> Callable[[Mapping[str, Any]], bool] | None:
         return None
     terms = [_parse_term(term) for term in _split(text)]
 
-    def matches(obj: Mapping[str, Any]) -> bool:
+    def matches(obj: JsonMapping) -> bool:
         labels = labels_of(obj)
         return all(_holds(labels, *term) for term in terms)
 
     return matches
 
 
-def field_predicate(
-    text: str, supported: frozenset[str]
-) -> Callable[[Mapping[str, Any]], bool] | None:
+def field_predicate(text: str, supported: frozenset[str]) -> Callable[[JsonMapping], bool] | None:
     """Read a `fieldSelector` query into a test of objects; None when it selects everything.
 
     Raises:
@@ -69,7 +69,7 @@ def field_predicate(
             raise bad_request(f"field label not supported: {match['key']}")
         terms.append((match["key"].split("."), match["verb"] != "!=", match["value"]))
 
-    def matches(obj: Mapping[str, Any]) -> bool:
+    def matches(obj: JsonMapping) -> bool:
         return all((_text_at(obj, path) == value) is wanted for path, wanted, value in terms)
 
     return matches
@@ -90,7 +90,7 @@ def _parse_term(term: str) -> tuple[str, str, tuple[str, ...]]:
     raise bad_request(f'unable to parse requirement "{term}"')
 
 
-def _holds(labels: Mapping[str, str], key: str, operator: str, values: Any) -> bool:
+def _holds(labels: Mapping[str, str], key: str, operator: str, values: Container[str]) -> bool:
     match operator:
         case "In":
             return key in labels and labels[key] in values
@@ -104,10 +104,11 @@ def _holds(labels: Mapping[str, str], key: str, operator: str, values: Any) -> b
             return False
 
 
-def _text_at(obj: Mapping[str, Any], path: list[str]) -> str:
-    value: Any = obj
-    for step in path:
-        value = value.get(step)
-        if value is None:
-            return ""
+def _text_at(obj: JsonMapping, path: list[str]) -> str:
+    *above, last = path
+    for step in above:
+        obj = obj.get(step) or {}
+    value: object = obj.get(last)
+    if value is None:
+        return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

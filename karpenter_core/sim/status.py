@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ class StatusError(Exception):
         reason: str,
         message: str,
         *,
-        details: dict[str, Any] | None = None,
+        details: dict[str, object] | None = None,
         retry_after_seconds: int = 0,
     ) -> None:
         super().__init__(message)
@@ -77,9 +77,9 @@ class StatusError(Exception):
         if retry_after_seconds:
             self.details["retryAfterSeconds"] = retry_after_seconds
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the Status object."""
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
@@ -93,9 +93,11 @@ class StatusError(Exception):
         return body | {"code": self.code}
 
 
-def success(kind: ResourceKind | None = None, *, name: str = "", uid: str = "") -> dict[str, Any]:
+def success(
+    kind: ResourceKind | None = None, *, name: str = "", uid: str = ""
+) -> dict[str, object]:
     """Return the Status of something done."""
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
@@ -181,6 +183,6 @@ def _qualified(kind: ResourceKind) -> str:
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 
-def _details(kind: ResourceKind, name: str) -> dict[str, Any]:
+def _details(kind: ResourceKind, name: str) -> dict[str, object]:
     details = {"name": name, "group": kind.group, "kind": kind.plural}
     return {key: value for key, value in details.items() if value}

@@ -7,10 +7,11 @@ goes, so asking costs a pass over nodes and never one over pods.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from karpenter_core.api.json_objects import JsonObject
 from karpenter_core.sim.fields import Json, entries, labels_of, section
 from karpenter_core.sim.filters import (
     HostPort,
@@ -303,7 +304,7 @@ def _with_match_labels(term: Json, pod: Json) -> Json | None:
     """Return a term's selector with the pod's own values of matchLabelKeys (and their opposite)."""
     selector: Json | None = term.get("labelSelector")
     labels = labels_of(pod)
-    more: list[dict[str, Any]] = [
+    more: list[JsonObject] = [
         {"key": key, "operator": operator, "values": [labels[key]]}
         for field_name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
         for key in term.get(field_name) or ()

@@ -11,10 +11,11 @@ import asyncio
 import math
 import selectors
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Executor
     from contextvars import Context
 
 __all__ = ["DeadlockError", "LoopClock", "VirtualTimeLoop", "run_virtual", "until"]
@@ -26,6 +27,7 @@ _STILL_TICKS: Final = _TICKS
 """How long, at most, who waits for something does not look while nothing happens."""
 _EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 
 class DeadlockError(RuntimeError):
@@ -160,8 +162,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Set a timer, to the first tick that is not before its time."""
@@ -172,9 +174,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(
         self,
-        executor: Any,  # noqa: ARG002 - the signature is asyncio's
-        func: Callable[..., _T],
-        *args: Any,
+        executor: Executor | None,  # noqa: ARG002 - the signature is asyncio's
+        func: Callable[[*_Ts], _T],
+        *args: *_Ts,
     ) -> asyncio.Future[_T]:
         """Run the function at once, in this thread: threads have no virtual time."""
         future: asyncio.Future[_T] = self.create_future()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -30,7 +30,7 @@ class Watch:
         served: ServedKind,
         *,
         namespace: str | None,
-        selects: Callable[[Mapping[str, Any]], bool] | None,
+        selects: Callable[[Mapping[str, object]], bool] | None,
         since: int | None,
         bookmarks: bool,
         initial_events: bool,
@@ -130,7 +130,7 @@ class Watch:
         return stored is not None and self._selects is not None and self._selects(stored.obj)
 
     def _bookmark(self, *, end_of_initial_events: bool = False) -> bytes:
-        metadata: dict[str, Any] = {"resourceVersion": str(self._store.version)}
+        metadata: dict[str, object] = {"resourceVersion": str(self._store.version)}
         if end_of_initial_events:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         body = {

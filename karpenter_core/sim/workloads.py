@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -289,7 +289,7 @@ def _is_active(pod: Json) -> bool:
     )
 
 
-def _deletion_rank(pod: Json) -> tuple[Any, ...]:
+def _deletion_rank(pod: Json) -> tuple[object, ...]:
     """Order pods by how readily a ReplicaSet gives them up (upstream's ActivePodsWithRanks)."""
     annotations = section(pod["metadata"], "annotations")
     try:

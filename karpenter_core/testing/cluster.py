@@ -12,10 +12,12 @@ import contextlib
 import json
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, final
 
 import aiohttp
 import yaml
+
+from karpenter_core.api.json_objects import JsonObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterClient", "ClusterError", "ClusterMirror", "Object", "ObservedObject"]
 
-Object: TypeAlias = dict[str, Any]
+Object: TypeAlias = JsonObject
 """An object of the API as it came over the wire."""
 
 RETRY_SECONDS: Final = 0.25

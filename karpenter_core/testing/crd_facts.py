@@ -6,7 +6,9 @@ no rules, which are each project's own words.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
+
+from karpenter_core.api.json_objects import JsonObject
 
 __all__ = ["facts_of"]
 
@@ -14,10 +16,10 @@ _BELOW: Final = frozenset({"properties", "items", "additionalProperties"})
 _WORDS: Final = frozenset({"description", "x-kubernetes-validations"})
 
 
-def facts_of(crd: dict[str, Any]) -> dict[str, Any]:
+def facts_of(crd: JsonObject) -> JsonObject:
     """Return the facts of a definition of one version; `fields` are by path, `.spec.tags[*]`."""
     (version,) = crd["spec"]["versions"]
-    fields: dict[str, dict[str, Any]] = {}
+    fields: dict[str, JsonObject] = {}
     _collect(version["schema"]["openAPIV3Schema"], "", fields)
     return {
         "names": crd["spec"]["names"],
@@ -29,7 +31,7 @@ def facts_of(crd: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _collect(schema: dict[str, Any], path: str, fields: dict[str, dict[str, Any]]) -> None:
+def _collect(schema: JsonObject, path: str, fields: dict[str, JsonObject]) -> None:
     own = {key: schema[key] for key in sorted(schema) if key not in _BELOW | _WORDS}
     if "required" in own:
         own["required"] = sorted(own["required"])

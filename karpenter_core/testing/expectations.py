@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import NODE_POOL
 
@@ -220,7 +220,7 @@ def _note(event: Object) -> str:
     return str(event.get("message") or event.get("note") or "")
 
 
-def _examples(values: Sequence[Any]) -> str:
+def _examples(values: Sequence[object]) -> str:
     shown = ", ".join(str(value) for value in values[:SHOWN])
     more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
     return f"{shown}{more}" if values else "none"

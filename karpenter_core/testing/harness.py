@@ -12,7 +12,7 @@ import random
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, final
 
 from prometheus_client import generate_latest
 
@@ -35,10 +35,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from karpenter_core.api.base import KubernetesObject
+    from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.clock import Clock
     from karpenter_core.kube.transport import ApiRequest, ApiResponse, Transport
     from karpenter_core.kube.writer import WriteFaults
     from karpenter_core.sim.fields import Json
+    from karpenter_core.sim.kubelets import KubeletTimes
+    from karpenter_core.sim.scheduler import Preference
 
 __all__ = ["ControllerHarness", "RunningProcess", "SequentialIds", "SeverableTransport"]
 
@@ -46,7 +49,7 @@ POLL_SECONDS: Final = 0.1
 
 
 @cache
-def _definition(model: type[KubernetesObject]) -> Mapping[str, Any]:
+def _definition(model: type[KubernetesObject]) -> JsonMapping:
     """Render a kind's definition once for all clusters; callers must not change it."""
     return render_crd(model)
 
@@ -141,6 +144,19 @@ class RunningProcess:
         return next((float(value) for series, _, value in values if series == line), 0.0)
 
 
+class ClusterOptions(TypedDict, total=False):
+    """Arguments of `EmbeddedCluster`."""
+
+    clock: Clock | None
+    times: KubeletTimes | None
+    preference: Preference
+    history_size: int
+    seed: int
+    http: bool
+    port: int
+    kubeconfig: Path | None
+
+
 @final
 class ControllerHarness:
     """An embedded cluster with our CRDs, and as many controller processes as a test wants.
@@ -157,15 +173,12 @@ class ControllerHarness:
         folder: Path,
         arguments: Sequence[str] = (),
         split: bool = False,
-        **cluster: Any,
+        **cluster: Unpack[ClusterOptions],
     ) -> None:
         self.cluster: Final = EmbeddedCluster(**cluster)
         # Another seed, so that no two objects of the two clusters have the same UID.
-        self.workload: Final = (
-            EmbeddedCluster(**{**cluster, "seed": cluster.get("seed", 0) + 1})
-            if split
-            else self.cluster
-        )
+        second: ClusterOptions = {**cluster, "seed": cluster.get("seed", 0) + 1}
+        self.workload: Final = EmbeddedCluster(**second) if split else self.cluster
         self._plugins = plugins
         self._folder = folder
         self._arguments = tuple(arguments)

@@ -7,7 +7,7 @@ calls.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from karpenter_core.cli.catalogues import open_providers
 from karpenter_core.cli.doctor_cluster import check_objects
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.provider.contract import Finding
     from karpenter_core.testing.harness import RunningProcess
@@ -52,7 +53,7 @@ def node_pool_manifest(
     requirements: Mapping[str, Sequence[str]] | None = None,
     template: Mapping[str, object] | None = None,
     **spec: object,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return a NodePool of a NodeClass of this kind.
 
     `requirements` are the values that a label may have, by key; `template` and `spec` are further
@@ -113,11 +114,11 @@ class ProviderCluster:
         """Start the controller."""
         self.running = self.harness.start()
 
-    def apply(self, *manifests: Mapping[str, Any]) -> None:
+    def apply(self, *manifests: JsonMapping) -> None:
         """Create objects, or merge them into what is there."""
         self.harness.cluster.apply(manifests)
 
-    def conditions(self, name: str = "default") -> dict[str, dict[str, Any]]:
+    def conditions(self, name: str = "default") -> dict[str, JsonObject]:
         """Return the conditions of a NodeClass, by type."""
         found = self.harness.cluster.find(custom_kind(self.spec.model.resource), name)
         return {c["type"]: c for c in (found or {}).get("status", {}).get("conditions", ())}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self, cast
 
 import yaml
 from pydantic import (
@@ -35,6 +35,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from karpenter_core.api.durations import parse_duration
+from karpenter_core.api.json_objects import JsonObject
 from karpenter_core.api.labels import NODE_POOL
 
 if TYPE_CHECKING:
@@ -93,11 +94,11 @@ def _duration(value: object) -> object:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
-Manifest = dict[str, Any]
+Manifest = JsonObject
 
 
-def _one_or_many(value: Any) -> Any:
-    return [value] if isinstance(value, dict) else value
+def _one_or_many(value: object) -> object:
+    return [cast("JsonObject", value)] if isinstance(value, dict) else value
 
 
 def _count(value: object) -> object:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Generic, TypeVar, final
+
+from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,7 @@ class UserMessages:
 
     kind: str
     """Of the NodeClass."""
-    conditions: Mapping[str, Mapping[str, Any]]
+    conditions: Mapping[str, JsonMapping]
     """Of the NodeClass, by type."""
     object_errors: str
     """The errors that `karpenter doctor` finds about NodePools and NodeClasses, one a line."""
@@ -45,7 +47,7 @@ class UserMistake(Generic[CloudT]):
     reason: str
     must_name: tuple[str, ...]
     """What that condition, `Ready` and the doctor must name: field and cause."""
-    spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    spec: JsonMapping = field(default_factory=JsonObject)
     """Fields of the NodeClass that are wrong."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Settings of the process that are wrong, as the provider's tests name them."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.cli.demo.demo_manifests import DEPLOYMENT, NAME
 
 if TYPE_CHECKING:
     from karpenter_core.api.base import KubernetesObject
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.demo.demo_manifests import DemoManifests
     from karpenter_core.cli.demo.view import DemoView
     from karpenter_core.kube.api import KubeApi
@@ -28,7 +29,7 @@ class DemoCluster:
         self._api: Final = api
         self._demo_manifests: Final = demo_manifests
         self._view: Final = view
-        self._created: Final[list[tuple[ResourceKind, dict[str, Any]]]] = []
+        self._created: Final[list[tuple[ResourceKind, JsonObject]]] = []
         self._installed: Final[list[type[KubernetesObject]]] = []
 
     async def set_up(self) -> None:
@@ -110,7 +111,7 @@ class DemoCluster:
                 else:
                     return
 
-    async def _create(self, kind: ResourceKind, manifest: dict[str, Any]) -> None:
+    async def _create(self, kind: ResourceKind, manifest: JsonObject) -> None:
         from karpenter_core.errors import ConflictError, SettingsError
 
         namespace = manifest["metadata"].get("namespace", "")
@@ -129,12 +130,12 @@ class DemoCluster:
         from karpenter_core.errors import ApiError
 
         try:
-            page: dict[str, Any] = msgspec.json.decode(await self._api.list_page(kind, limit=1))
+            page: JsonObject = msgspec.json.decode(await self._api.list_page(kind, limit=1))
         except ApiError:
             return False
         return not page["items"]
 
-    async def _delete(self, kind: ResourceKind, metadata: dict[str, Any]) -> None:
+    async def _delete(self, kind: ResourceKind, metadata: JsonObject) -> None:
         from karpenter_core.errors import ApiError, NotFoundError
 
         try:

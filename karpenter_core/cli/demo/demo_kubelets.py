@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError, SettingsError
 from karpenter_core.provider.markers import PROJECT
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
+    from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.kube.api import KubeApi
     from karpenter_core.provider.kit.demo_cloud import DemoCloud
 
@@ -86,7 +87,7 @@ class DemoKubelets:
     async def _register(self, provider_id: str, manifest: Mapping[str, object]) -> None:
         from karpenter_core.kube.resources import NODES
 
-        metadata = cast("Mapping[str, Any]", manifest["metadata"])
+        metadata = cast("JsonMapping", manifest["metadata"])
         annotations = {**metadata.get("annotations", {}), **_FAKE}
         node = {**manifest, "metadata": {**metadata, "annotations": annotations}}
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import API_VERSION, CAPACITY_TYPE, NODE_POOL, ON_DEMAND, ZONE
 from karpenter_core.errors import PluginError, SettingsError
@@ -58,11 +58,11 @@ class DemoManifests:
     is_spread: bool = False
     """Whether the pods are spread evenly over zones."""
 
-    def namespace(self) -> dict[str, Any]:
+    def namespace(self) -> dict[str, object]:
         """Return the namespace."""
         return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAME}}
 
-    def node_class_manifest(self) -> dict[str, Any]:
+    def node_class_manifest(self) -> dict[str, object]:
         """Return the NodeClass."""
         resource = self.node_class.resource
         return {
@@ -72,7 +72,7 @@ class DemoManifests:
             "spec": dict(self.node_class_spec),
         }
 
-    def node_pool(self) -> dict[str, Any]:
+    def node_pool(self) -> dict[str, object]:
         """Return the NodePool: machines that hold several pods, gone as soon as they are empty."""
         resource = self.node_class.resource
         reference = {"group": resource.group, "kind": resource.kind, "name": NAME}
@@ -104,7 +104,7 @@ class DemoManifests:
             },
         }
 
-    def deployment(self) -> dict[str, Any]:
+    def deployment(self) -> dict[str, object]:
         """Return the Deployment, without replicas at first."""
         labels = {"app": DEPLOYMENT}
         container = {
@@ -112,7 +112,7 @@ class DemoManifests:
             "image": "nginx",
             "resources": {"requests": {"cpu": self.pod_cpu, "memory": "1Gi"}},
         }
-        pod: dict[str, Any] = {
+        pod: dict[str, object] = {
             "nodeSelector": {NODE_POOL: NAME},
             "tolerations": [{"key": NAME, "operator": "Exists"}],
             "terminationGracePeriodSeconds": 1,

@@ -6,7 +6,7 @@ A NodeClass whose provider neither resolves, hashes nor finalises it is never wr
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import structlog
 
@@ -27,7 +27,7 @@ from karpenter_core.state.object_kinds import ObjectKind
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.api.conditions import Condition
+    from karpenter_core.api.conditions import Condition, ConditionStatus
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.controllers.object_writer import ObjectWriter
@@ -161,7 +161,7 @@ class NodeClassController:
             await self._patch(node_class, {"status": changed}, subresource="status")
 
     async def _patch(
-        self, node_class: NodeClass, body: dict[str, Any], *, subresource: str = ""
+        self, node_class: NodeClass, body: dict[str, object], *, subresource: str = ""
     ) -> NodeClass:
         stored = await self._writer.kube_writer.patch(
             custom_kind(type(node_class).resource),
@@ -214,7 +214,7 @@ def termination_finalizer(node_class: NodeClass) -> str:
 
 def resolved_status(
     node_class: NodeClass, resolution: NodeClassResolution, *, now: datetime
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the status fields that a resolution sets, conditions among them."""
     given: tuple[Condition, ...] = resolution.conditions
     rules = ConditionRules(
@@ -225,7 +225,7 @@ def resolved_status(
         conditions = rules.set(
             conditions,
             type=item.type,
-            status=cast("Any", item.status),
+            status=cast("ConditionStatus", item.status),
             reason=item.reason or item.type,
             message=item.message,
             now=now,

@@ -37,7 +37,6 @@ from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
     from structlog.typing import FilteringBoundLogger
 
@@ -203,7 +202,7 @@ class NodePoolController:
     async def _patch(
         self,
         pool: NodePool,
-        body: Mapping[str, Any],
+        body: Mapping[str, object],
         *,
         subresource: str = "",
         resource_version: str | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CREATED_FOR
 from karpenter_core.lifecycle.claim_status import with_metadata
@@ -70,7 +70,7 @@ def new_claim(
     return with_metadata(claim, annotations=annotations)
 
 
-def manifest_of(claim: NodeClaim) -> dict[str, Any]:
+def manifest_of(claim: NodeClaim) -> dict[str, object]:
     """Return a claim as the manifest to send to the API server.
 
     Defaults are left out: the schema rejects some of them when they are explicit, such as an empty

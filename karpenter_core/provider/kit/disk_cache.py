@@ -13,10 +13,12 @@ import tempfile
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
     from datetime import timedelta
+
+    from karpenter_core.api.json_objects import JsonObject
 
 __all__ = ["DiskCache"]
 
@@ -34,10 +36,10 @@ class DiskCache:
         self._path: Final = folder / f"{name}.json"
         self._version: Final = version
 
-    def read(self, *, now: datetime, max_age: timedelta) -> Any:
+    def read(self, *, now: datetime, max_age: timedelta) -> object:
         """Return the value if it is no older than that, else None."""
         try:
-            document: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+            document: JsonObject = json.loads(self._path.read_text(encoding="utf-8"))
             written = datetime.fromisoformat(document["written"])
             is_fresh = now - written <= max_age
             if document["version"] != self._version or not is_fresh:

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from karpenter_core.provider.kit.recent_launches import ClaimRef
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = [
@@ -121,20 +122,20 @@ def instance_id_in(region: str, text: str) -> str:
     return text.removeprefix(prefix) if text.startswith(prefix) else ""
 
 
-def read_instance(item: Mapping[str, Any], *, uses_reservations: bool = True) -> DescribedInstance:
+def read_instance(item: ApiAnswer, *, uses_reservations: bool = True) -> DescribedInstance:
     """Read ECS's description.
 
     `uses_reservations` is the feature gate ReservedCapacity: without it, an instance that happens
     to run in a private pool is on-demand.
     """
-    pool: Mapping[str, Any] = item.get("EcsCapacityReservationAttr") or {}
+    pool: ApiAnswer = item.get("EcsCapacityReservationAttr") or {}
     reservation = (pool.get("CapacityReservationId") or "") if uses_reservations else ""
     strategy = item.get("SpotStrategy") or _NO_SPOT
     capacity_type = SPOT if strategy != _NO_SPOT else RESERVED if reservation else ON_DEMAND
-    network: Mapping[str, Any] = item.get("VpcAttributes") or {}
-    groups: Mapping[str, Any] = item.get("SecurityGroupIds") or {}
-    locks: Mapping[str, Any] = item.get("OperationLocks") or {}
-    tags: Mapping[str, Any] = item.get("Tags") or {}
+    network: ApiAnswer = item.get("VpcAttributes") or {}
+    groups: ApiAnswer = item.get("SecurityGroupIds") or {}
+    locks: ApiAnswer = item.get("OperationLocks") or {}
+    tags: ApiAnswer = item.get("Tags") or {}
     return DescribedInstance(
         id=item.get("InstanceId") or "",
         instance_type=item.get("InstanceType") or "",
@@ -246,7 +247,7 @@ class InstanceReader:
     ) -> Iterator[DescribedInstance]:
         """Yield instances; `pages` counts the answers, of which the first may be empty."""
 
-        def call(parameters: Mapping[str, object]) -> Mapping[str, Any]:
+        def call(parameters: Mapping[str, object]) -> ApiAnswer:
             answer = self._clients.ecs.call("DescribeInstances", parameters)
             if pages is not None:
                 pages["answered"] += 1
@@ -262,8 +263,8 @@ class InstanceReader:
                 yield read_instance(item, uses_reservations=self._uses_reservations)
 
 
-def _items(value: object) -> Sequence[Mapping[str, Any]]:
-    return cast("Sequence[Mapping[str, Any]]", value or ())
+def _items(value: object) -> Sequence[ApiAnswer]:
+    return cast("Sequence[ApiAnswer]", value or ())
 
 
 def _texts(value: object) -> Sequence[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import (
     AuthError,
@@ -30,6 +30,7 @@ from karpenter_provider_alibabacloud.discovery.images import MANAGED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
     from karpenter_provider_alibabacloud.sdk import CloudClients
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
@@ -142,7 +143,7 @@ class ProviderDoctor:
                 )
         except CloudProviderError:
             return ()  # the permission is tried out, too
-        pools = cast("Sequence[Mapping[str, Any]]", answer.get("nodepools") or ())
+        pools = cast("Sequence[ApiAnswer]", answer.get("nodepools") or ())
         names = sorted(
             str(_section(pool, "nodepool_info").get("name") or "")
             for pool in pools
@@ -226,7 +227,7 @@ def _try_call(action: str, call: Callable[[], object]) -> Finding | None:
     return None
 
 
-def _section(pool: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _section(pool: ApiAnswer, name: str) -> ApiAnswer:
     return pool.get(name) or {}
 
 

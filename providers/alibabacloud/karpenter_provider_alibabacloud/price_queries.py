@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
@@ -12,6 +12,8 @@ from karpenter_provider_alibabacloud.prices import SpotAdvice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
 
 __all__ = [
     "ADVICE_SIZE",
@@ -36,7 +38,7 @@ _MOST_PAGES: Final = 20
 _MACHINE: Final = "instancetype"
 """`Resource` of the instance's part of a price."""
 
-Call: TypeAlias = "Callable[[str, Mapping[str, object]], Mapping[str, Any]]"
+Call: TypeAlias = "Callable[[str, Mapping[str, object]], ApiAnswer]"
 """Asks ECS: action and parameters (without the region) to the answer; raises CloudProviderError."""
 
 
@@ -76,13 +78,13 @@ def fetch_price(call: Call, instance_type: str) -> tuple[float, str] | None:
     return None
 
 
-def read_price(body: Mapping[str, Any]) -> tuple[float, str] | None:
+def read_price(body: ApiAnswer) -> tuple[float, str] | None:
     """Return price per hour and currency of an answer of DescribePrice; None when it names none.
 
     The price is that of the instance, without the disk that the question had to name.
     """
-    info: Mapping[str, Any] = body.get("PriceInfo") or {}
-    price: Mapping[str, Any] = info.get("Price") or {}
+    info: ApiAnswer = body.get("PriceInfo") or {}
+    price: ApiAnswer = info.get("Price") or {}
     parts = list_at(price, "DetailInfos.DetailInfo")
     instance_parts = [part for part in parts if str(part.get("Resource")).lower() == _MACHINE]
     amount = positive(
@@ -103,7 +105,7 @@ def fetch_spot_history(call: Call, instance_type: str, hours: int) -> SpotHistor
         "OSType": "linux",
         "SpotDuration": hours,
     }
-    items: list[Mapping[str, Any]] = []
+    items: list[ApiAnswer] = []
     currency, offset = "", 0
     for _ in range(_MOST_PAGES):
         try:
@@ -123,7 +125,7 @@ def fetch_spot_history(call: Call, instance_type: str, hours: int) -> SpotHistor
     return history if history.by_zone else None
 
 
-def read_spot_history(items: Iterable[Mapping[str, Any]], *, currency: str = "") -> SpotHistory:
+def read_spot_history(items: Iterable[ApiAnswer], *, currency: str = "") -> SpotHistory:
     """Return the latest price of each zone, from items of DescribeSpotPriceHistory of one type."""
     latest: dict[str, tuple[str, float]] = {}
     listed: tuple[str, float] | None = None
@@ -153,7 +155,7 @@ def fetch_spot_advice(
     return read_spot_advice(call("DescribeSpotAdvice", {"InstanceTypes": list(instance_types)}))
 
 
-def read_spot_advice(body: Mapping[str, Any]) -> dict[str, dict[str, SpotAdvice]]:
+def read_spot_advice(body: ApiAnswer) -> dict[str, dict[str, SpotAdvice]]:
     """Return, by type and zone, what DescribeSpotAdvice says of spot over the last 30 days."""
     found: dict[str, dict[str, SpotAdvice]] = {}
     for zone in list_at(body, "AvailableSpotZones.AvailableSpotZone"):
@@ -166,15 +168,15 @@ def read_spot_advice(body: Mapping[str, Any]) -> dict[str, dict[str, SpotAdvice]
     return found
 
 
-def positive(value: Any) -> float | None:
+def positive(value: object) -> float | None:
     """Read a price; what is not above zero is not known."""
     amount = _percent(value)
     return amount or None
 
 
-def _percent(value: Any) -> float | None:
+def _percent(value: object) -> float | None:
     try:
-        amount = float(value)
+        amount = float(cast("str | float", value))
     except (TypeError, ValueError):
         return None
     return amount if isfinite(amount) and amount >= 0 else None

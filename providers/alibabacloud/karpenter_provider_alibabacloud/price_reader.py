@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, final
 
 import structlog
 
@@ -276,7 +276,7 @@ class PriceReader:
                 if errors:
                     raise next(iter(errors.values()))
 
-    def _call(self, action: str, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+    def _call(self, action: str, parameters: Mapping[str, object]) -> Mapping[str, object]:
         wait = self._bucket.reserve()
         if wait > 0:
             self._sleep(wait)

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_provider_alibabacloud import metadata
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.credentials import Credential
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
@@ -74,7 +75,7 @@ class ServiceClient:
         self._observe: Final = observe
         self._sleep: Final = sleep
 
-    def call(self, action: str, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+    def call(self, action: str, parameters: Mapping[str, object]) -> ApiAnswer:
         """Return what the service answers; an answer that is no mapping is under the name `body`.
 
         Parameters that are None are not sent. Parts of a path (`ClusterId`) are given like the rest.
@@ -106,7 +107,7 @@ class ServiceClient:
 
     def pages(
         self, action: str, parameters: Mapping[str, object], *, items: str
-    ) -> Iterator[Mapping[str, Any]]:
+    ) -> Iterator[ApiAnswer]:
         """Yield the items of all pages; `items` is where a page has them (`VSwitches.VSwitch`).
 
         `parameters` hold the size of a page under the name that the action has for it: `MaxResults`,
@@ -131,11 +132,11 @@ class ServiceClient:
 
 
 def pages_of(
-    call: Callable[[Mapping[str, object]], Mapping[str, Any]],
+    call: Callable[[Mapping[str, object]], ApiAnswer],
     parameters: Mapping[str, object],
     *,
     items: str,
-) -> Iterator[Mapping[str, Any]]:
+) -> Iterator[ApiAnswer]:
     """Yield the items of all pages of a listing, in the way of paging that `parameters` begin.
 
     Raises:
@@ -165,11 +166,11 @@ _TOKEN: Final = ("NextToken", "NextToken")
 
 
 def _numbered(
-    call: Callable[[Mapping[str, object]], Mapping[str, Any]],
+    call: Callable[[Mapping[str, object]], ApiAnswer],
     parameters: Mapping[str, object],
     *,
     items: str,
-) -> Iterator[Mapping[str, Any]]:
+) -> Iterator[ApiAnswer]:
     size = parameters["PageSize"]
     if not isinstance(size, int):
         raise TypeError(f"PageSize must be a whole number, not {size!r}")
@@ -183,8 +184,8 @@ def _numbered(
             return
 
 
-def _items(answer: Mapping[str, Any], path: str) -> list[Mapping[str, Any]]:
-    found: Mapping[str, Any] = answer
+def _items(answer: ApiAnswer, path: str) -> list[ApiAnswer]:
+    found: ApiAnswer = answer
     *outer, last = path.split(".")
     for name in outer:
         found = found.get(name) or {}

@@ -23,6 +23,7 @@ from karpenter_provider_alibabacloud.sdk_models import load_models
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.credentials import Credential
 
 __all__ = ["SdkCaller", "ServiceEndpoint", "request_model", "unknown_names"]
@@ -100,7 +101,7 @@ class SdkCaller:
         )
         _silence()
 
-    def call(self, action: str, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+    def call(self, action: str, parameters: Mapping[str, object]) -> ApiAnswer:
         """Call once.
 
         Raises:
@@ -110,9 +111,9 @@ class SdkCaller:
         name = self._methods.get(action.lower())
         if name is None:
             raise TypeError(f"{self._service} has no action {action}")
-        answers: list[Mapping[str, Any]] = []
+        answers: list[ApiAnswer] = []
 
-        def call_api(params: object, request: object, runtime: object) -> Mapping[str, Any]:
+        def call_api(params: object, request: object, runtime: object) -> ApiAnswer:
             answers.append(self._client.call_api(params, request, runtime))
             return {}
 
@@ -126,7 +127,7 @@ class SdkCaller:
         except Exception as error:
             raise self._failure(action, error) from error
         body = answers[0].get("body")
-        return cast("Mapping[str, Any]", body) if isinstance(body, dict) else {"body": body}
+        return cast("ApiAnswer", body) if isinstance(body, dict) else {"body": body}
 
     def close(self) -> None:
         """Close the connections."""
@@ -213,7 +214,7 @@ def unknown_names(given: object, known: object, path: str = "") -> Iterator[str]
             yield from unknown_names(entry, kept_entry, f"{path}{position}.")
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     from collections.abc import Mapping as AnyMapping
 
     if isinstance(value, AnyMapping):

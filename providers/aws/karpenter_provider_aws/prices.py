@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import SpotPriceTypeDef
     from types_boto3_pricing.type_defs import FilterTypeDef
 
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.provider.kit.disk_cache import DiskCache
     from karpenter_provider_aws.sdk import CloudClients
 
@@ -67,9 +68,9 @@ def read_products(items: Iterable[str], *, currency: str) -> dict[str, float]:
     prices: dict[str, float] = {}
     for item in items:
         try:
-            document: dict[str, Any] = json.loads(item)
+            document: JsonObject = json.loads(item)
             name: str = document["product"]["attributes"]["instanceType"]
-            terms: dict[str, Any] = document["terms"]["OnDemand"]
+            terms: JsonObject = document["terms"]["OnDemand"]
             amounts = [
                 float(dimension["pricePerUnit"][currency])
                 for term in terms.values()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import HOSTNAME, UNREGISTERED_TAINT
 from karpenter_core.api.quantities import format_resources
@@ -18,6 +18,7 @@ from karpenter_provider_kwok.labels import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import Resources
     from karpenter_core.provider.catalogue import InstanceType, Offering, Requirements
@@ -54,7 +55,7 @@ def decided_labels(instance_type: InstanceType, offering: Offering) -> dict[str,
 
 def node_manifest(
     claim: NodeClaim, labels: dict[str, str], *, capacity: Resources, allocatable: Resources
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the Node of a claim, as it registers: tainted, and not yet in the core's hands."""
     taints: list[dict[str, str]] = []
     for taint in (*claim.spec.taints, *claim.spec.startup_taints):
@@ -88,7 +89,7 @@ def node_manifest(
     }
 
 
-def without_kubelet(node: dict[str, Any]) -> dict[str, Any]:
+def without_kubelet(node: JsonObject) -> JsonObject:
     """Return a Node that is there and that no kubelet brings to Ready."""
     mark = {KWOK_NODE: KWOK_NODE_WITHOUT_KUBELET}
     metadata, status = node["metadata"], node["status"]
@@ -103,7 +104,7 @@ def without_kubelet(node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def without_resources(node: dict[str, Any], is_missing: Callable[[str], bool]) -> dict[str, Any]:
+def without_resources(node: JsonObject, is_missing: Callable[[str], bool]) -> JsonObject:
     """Return a Node that lacks resources which its instance type promises."""
     status = {
         field: {

@@ -13,11 +13,13 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import parse_qs, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from karpenter_provider_tinycloud.client import Json
 
 __all__ = ["SimulatedTinyCloud"]
 
@@ -26,7 +28,7 @@ STOPPING_SECONDS: Final = 0.05
 NOTICE_SECONDS: Final = 120.0
 
 
-def _size(name: str, cpus: int, architecture: str, price: float) -> dict[str, Any]:
+def _size(name: str, cpus: int, architecture: str, price: float) -> Json:
     return {
         "name": name,
         "cpus": cpus,
@@ -51,8 +53,8 @@ class SimulatedTinyCloud:
             _size("medium-arm", 4, "arm64", 0.13),
         ]
         self.images: Final = {"debian": "debian-v7"}
-        self.machines: Final[dict[str, dict[str, Any]]] = {}
-        self.notices: Final[dict[str, dict[str, Any]]] = {}
+        self.machines: Final[dict[str, Json]] = {}
+        self.notices: Final[dict[str, Json]] = {}
         self.calls: Final[Counter[str]] = Counter()
         """How often each operation was asked for, refused or not."""
         self._used_tokens: Final[set[str]] = set()
@@ -127,7 +129,7 @@ class SimulatedTinyCloud:
         for size in self.sizes:
             size["sold_out_in"].append(zone)
 
-    def boot(self, machine_id: str) -> dict[str, Any]:
+    def boot(self, machine_id: str) -> Json:
         """Return the Node that the kubelet of a machine creates."""
         machine = self.machines[machine_id]
         told = json.loads(machine["user_data"])
@@ -147,9 +149,7 @@ class SimulatedTinyCloud:
 
     # -- what it answers -------------------------------------------------------------------------
 
-    def answer(
-        self, method: str, path: str, token: str, body: dict[str, Any]
-    ) -> tuple[int, dict[str, Any]] | None:
+    def answer(self, method: str, path: str, token: str, body: Json) -> tuple[int, Json] | None:
         """Return status and body; None breaks the connection."""
         address = urlsplit(path)
         parts = address.path.strip("/").split("/")[1:]
@@ -174,7 +174,7 @@ class SimulatedTinyCloud:
             return None
         return result
 
-    def _refusal(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    def _refusal(self, body: Json) -> tuple[int, Json] | None:
         """Return why a launch is refused before anything is done."""
         if "auth-failure" in self._troubles:
             return 403, {"code": "forbidden", "message": "the token does not permit this"}
@@ -184,9 +184,7 @@ class SimulatedTinyCloud:
             return 409, {"code": "in-progress", "message": "the machine is still being made"}
         return None
 
-    def _route(
-        self, method: str, parts: list[str], cluster: str, body: dict[str, Any]
-    ) -> tuple[int, dict[str, Any]]:
+    def _route(self, method: str, parts: list[str], cluster: str, body: Json) -> tuple[int, Json]:
         self._advance()
         match method, parts:
             case "GET", ["sizes"]:
@@ -207,9 +205,7 @@ class SimulatedTinyCloud:
             case _:
                 return 404, {"code": "not-found", "message": "there is no such thing"}
 
-    def _about_machine(
-        self, method: str, machine: dict[str, Any], body: dict[str, Any]
-    ) -> tuple[int, dict[str, Any]]:
+    def _about_machine(self, method: str, machine: Json, body: Json) -> tuple[int, Json]:
         if method == "DELETE" and machine["id"] in self._protected:
             return 409, {"code": "protected", "message": f"{machine['id']} is protected"}
         if method == "DELETE" and machine["state"] != "stopping":
@@ -226,7 +222,7 @@ class SimulatedTinyCloud:
             if machine["state"] == "stopping" and machine["gone_at"] <= time.monotonic():
                 del self.machines[machine["id"]]
 
-    def _launch(self, wish: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _launch(self, wish: Json) -> tuple[int, Json]:
         for machine in self.machines.values():
             if machine["token"] == wish["token"]:
                 return 200, machine
@@ -240,10 +236,10 @@ class SimulatedTinyCloud:
             return 422, {"code": "invalid", "message": f"there is no image {wish['image']}"}
         return 200, self._make(wish)
 
-    def _make(self, wish: dict[str, Any]) -> dict[str, Any]:
+    def _make(self, wish: Json) -> Json:
         with self._lock:
             self._serial += 1
-            machine: dict[str, Any] = {
+            machine: Json = {
                 **wish,
                 "id": f"m-{self._serial:08x}",
                 "state": "booting",
@@ -254,7 +250,7 @@ class SimulatedTinyCloud:
             self.machines[machine["id"]] = machine
             return machine
 
-    def _list(self, cluster: str) -> dict[str, Any]:
+    def _list(self, cluster: str) -> Json:
         ours = [m for m in self.machines.values() if m["cluster"] == cluster]
         if "partial-listing" in self._troubles:
             return {
@@ -277,7 +273,7 @@ def _handler(cloud: SimulatedTinyCloud) -> type[BaseHTTPRequestHandler]:
 
         def _serve(self) -> None:
             length = int(self.headers.get("Content-Length", "0"))
-            body: dict[str, Any] = json.loads(self.rfile.read(length)) if length else {}
+            body: Json = json.loads(self.rfile.read(length)) if length else {}
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
             answer = cloud.answer(self.command, self.path, token, body)
             if answer is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, final
+from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
 import structlog
 
@@ -19,11 +19,12 @@ from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = ["AttachScripts", "ContainerRuntime", "ScriptKey", "pool_runtime", "with_runtime"]
@@ -55,7 +56,7 @@ class ContainerRuntime(NamedTuple):
 
 
 def pool_runtime(
-    node_pools: Sequence[Mapping[str, Any]], *, node_pool_id: str = ""
+    node_pools: Sequence[ApiAnswer], *, node_pool_id: str = ""
 ) -> ContainerRuntime | None:
     """Return the container runtime of ACK's node pools; None when none of them says.
 
@@ -63,7 +64,7 @@ def pool_runtime(
     nodes.
     """
 
-    def rank(pool: Mapping[str, Any]) -> tuple[bool, bool, int]:
+    def rank(pool: ApiAnswer) -> tuple[bool, bool, int]:
         info, status = _section(pool, "nodepool_info"), _section(pool, "status")
         is_meant = bool(node_pool_id) and info.get("nodepool_id") == node_pool_id
         return is_meant, bool(info.get("is_default")), status.get("healthy_nodes") or 0
@@ -76,7 +77,7 @@ def pool_runtime(
     return None
 
 
-def _section(pool: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _section(pool: ApiAnswer, name: str) -> ApiAnswer:
     return pool.get(name) or {}
 
 
@@ -165,5 +166,5 @@ class AttachScripts:
                 error=str(error),
             )
             return None
-        pools = cast("Sequence[Mapping[str, Any]]", answer.get("nodepools") or ())
+        pools = cast("Sequence[ApiAnswer]", answer.get("nodepools") or ())
         return pool_runtime(pools, node_pool_id=key.node_pool_id)

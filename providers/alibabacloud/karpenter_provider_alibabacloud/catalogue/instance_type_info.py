@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
 
 __all__ = ["InstanceTypeInfo", "InstanceTypeName", "list_at", "read_instance_type", "read_name"]
 
@@ -104,7 +104,7 @@ def read_name(name: str, *, family: str) -> InstanceTypeName:
     )
 
 
-def read_instance_type(item: Mapping[str, Any]) -> InstanceTypeInfo:
+def read_instance_type(item: ApiAnswer) -> InstanceTypeInfo:
     """Read one item of DescribeInstanceTypes."""
     rates = [_whole(item, f"InstanceBandwidth{way}") for way in ("Rx", "Tx")]
     return InstanceTypeInfo(
@@ -128,23 +128,23 @@ def read_instance_type(item: Mapping[str, Any]) -> InstanceTypeInfo:
     )
 
 
-def list_at(body: Mapping[str, Any], path: str) -> list[Mapping[str, Any]]:
+def list_at(body: ApiAnswer, path: str) -> list[ApiAnswer]:
     """Return a list out of an answer by its path, such as `SpotPrices.SpotPriceType`.
 
     It is empty where any part of the path is missing.
     """
-    found: Any = body
-    for name in path.split("."):
-        found = found.get(name) or {}
-    return list(found)
+    *above, last = path.split(".")
+    for name in above:
+        body = body.get(name) or {}
+    return list(body.get(last) or ())
 
 
-def _text(item: Mapping[str, Any], field: str) -> str:
+def _text(item: ApiAnswer, field: str) -> str:
     value = item.get(field)
     return "" if value is None else str(value)
 
 
-def _number(item: Mapping[str, Any], field: str) -> float:
+def _number(item: ApiAnswer, field: str) -> float:
     try:
         value = float(item.get(field) or 0)
     except (TypeError, ValueError):
@@ -152,5 +152,5 @@ def _number(item: Mapping[str, Any], field: str) -> float:
     return value if isfinite(value) else 0.0
 
 
-def _whole(item: Mapping[str, Any], field: str) -> int:
+def _whole(item: ApiAnswer, field: str) -> int:
     return int(_number(item, field))

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 import msgspec
 import structlog
@@ -94,8 +94,8 @@ class RegionStock:
 
 
 def available_zones(
-    body: Mapping[str, Any], kind: str
-) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    body: Mapping[str, object], kind: str
+) -> Iterator[tuple[str, Mapping[str, object], bool]]:
     """Yield each zone, each resource of a kind in it, and whether it can be had.
 
     `kind` is the `Type` that resources have (`InstanceType`, `SystemDisk`).
@@ -110,7 +110,7 @@ def available_zones(
                 yield str(zone.get("ZoneId", "")), resource, can_be_had
 
 
-def read_listing(body: Mapping[str, Any]) -> StockListing:
+def read_listing(body: Mapping[str, object]) -> StockListing:
     """Read an answer of DescribeAvailableResource about instance types."""
     in_stock: dict[str, set[str]] = {}
     listed: dict[str, set[str]] = {}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 import structlog
 
@@ -74,7 +74,7 @@ class _DiskAnswer(NamedTuple):
     asked_at: datetime
 
 
-def read_system_disks(body: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+def read_system_disks(body: Mapping[str, object]) -> dict[str, frozenset[str]]:
     """Read an answer of DescribeAvailableResource about system disks of one type."""
     found: dict[str, set[str]] = {}
     for zone in list_at(body, "AvailableZones.AvailableZone"):
@@ -89,7 +89,7 @@ def read_system_disks(body: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     return {zone: frozenset(found[zone]) for zone in sorted(found)}
 
 
-def _is_available(item: Mapping[str, Any]) -> bool:
+def _is_available(item: Mapping[str, object]) -> bool:
     """Whether a zone, or a kind of disk in it, can be had; what is not said is no hindrance."""
     return (
         item.get("Status", _AVAILABLE) == _AVAILABLE

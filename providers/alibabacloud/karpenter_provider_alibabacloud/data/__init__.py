@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,11 +46,35 @@ class ShippedPrices(NamedTuple):
     prices: Mapping[str, float]
 
 
+class _Rates(TypedDict):
+    currency: str
+    vcpu: float
+    memory_gib: float
+    gpu_memory_gib: float
+    special_factor: float
+
+
+class _RegionPrices(TypedDict):
+    currency: str
+    prices: dict[str, float]
+
+
+class _PriceTable(TypedDict):
+    rates: _Rates
+    regions: dict[str, _RegionPrices]
+
+
 @cache
 def shipped_rates() -> EstimateRates:
     """Return the rates by which prices are estimated that nobody knows."""
     rates = _table()["rates"]
-    return EstimateRates(**{name: rates[name] for name in EstimateRates._fields})
+    return EstimateRates(
+        currency=rates["currency"],
+        vcpu=rates["vcpu"],
+        memory_gib=rates["memory_gib"],
+        gpu_memory_gib=rates["gpu_memory_gib"],
+        special_factor=rates["special_factor"],
+    )
 
 
 @cache
@@ -63,6 +87,6 @@ def shipped_prices(region: str) -> ShippedPrices:
 
 
 @cache
-def _table() -> dict[str, Any]:
+def _table() -> _PriceTable:
     text = files(__name__).joinpath("on_demand_prices.json").read_text(encoding="utf-8")
     return json.loads(text)

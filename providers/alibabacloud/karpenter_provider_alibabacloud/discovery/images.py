@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import ARCH
 from karpenter_core.api.nodeclaim import RequirementSpec
@@ -30,10 +30,11 @@ from karpenter_provider_alibabacloud.discovery.queries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from karpenter_core.clock import Clock
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ImageAlias, ImageTerm
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
     from karpenter_provider_alibabacloud.sdk import CloudClients
 
@@ -186,7 +187,7 @@ class ImageReader:
                     "KubernetesVersion": version,
                 },
             )
-        releases = cast("Sequence[Mapping[str, Any]]", answer.get("body") or ())
+        releases = cast("Sequence[ApiAnswer]", answer.get("body") or ())
         return tuple(
             ListedImage(
                 id=item.get("image_id") or "",

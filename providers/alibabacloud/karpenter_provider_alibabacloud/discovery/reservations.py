@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.reservation_counts import ReservationCounts
 from karpenter_core.provider.kit.ttl_cache import TtlCache
@@ -19,10 +19,11 @@ from karpenter_provider_alibabacloud.discovery.queries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from karpenter_core.clock import Clock
     from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservationTerm
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = ["DescribedReservation", "ReservationReader", "read_reservations", "reservation_query"]
@@ -76,7 +77,7 @@ def reservation_query(index: int, term: CapacityReservationTerm) -> DiscoveryQue
     return DiscoveryQuery(given, ((f"{FIELD}[{index}] {term_text}", term.id),))
 
 
-def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[DescribedReservation, ...]:
+def read_reservations(items: Iterable[ApiAnswer]) -> tuple[DescribedReservation, ...]:
     """Read what DescribeCapacityReservations answers, without what nothing can be launched into.
 
     That is a reservation of a kind that we do not know, of no instance type, or of several.
@@ -102,12 +103,12 @@ def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[DescribedRese
     return tuple(found)
 
 
-def _resources(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    allocated: Mapping[str, Any] = item.get("AllocatedResources") or {}
+def _resources(item: ApiAnswer) -> Sequence[ApiAnswer]:
+    allocated: ApiAnswer = item.get("AllocatedResources") or {}
     return allocated.get("AllocatedResource") or ()
 
 
-def _end(item: Mapping[str, Any]) -> datetime | None:
+def _end(item: ApiAnswer) -> datetime | None:
     text = item.get("EndTime") or ""
     if not text or item.get("EndTimeType") == _UNLIMITED:
         return None
@@ -115,7 +116,7 @@ def _end(item: Mapping[str, Any]) -> datetime | None:
     return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
-def _left(resource: Mapping[str, Any]) -> int:
+def _left(resource: ApiAnswer) -> int:
     """Return the count that ECS gives, or what follows from the others."""
     available = resource.get("AvailableAmount")
     if available is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.subnet_addresses import AddressHold, SubnetAddresses
 from karpenter_core.provider.kit.ttl_cache import TtlCache
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, VSwitchTerm
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.sdk import CloudClients
 
 __all__ = [
@@ -211,7 +212,7 @@ class VSwitchReader:
             return [_read(item) for item in pages if item.get("Status") == AVAILABLE]
 
 
-def _read(item: Mapping[str, Any]) -> DescribedVSwitch:
+def _read(item: ApiAnswer) -> DescribedVSwitch:
     return DescribedVSwitch(
         id=item.get("VSwitchId", ""),
         zone=item.get("ZoneId", ""),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.provider.contract import Interruption, InterruptionKind
 from karpenter_core.provider.kit.ttl_cache import TtlCache
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from karpenter_core.clock import Clock
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.described_instances import InstanceReader
     from karpenter_provider_alibabacloud.interruption.pending_announcements import (
         PendingAnnouncements,
@@ -78,7 +79,7 @@ class SystemEvent:
         return self.not_before or datetime.max.replace(tzinfo=UTC)
 
 
-def read_events(items: Iterable[Mapping[str, Any]]) -> tuple[SystemEvent, ...]:
+def read_events(items: Iterable[ApiAnswer]) -> tuple[SystemEvent, ...]:
     """Read what DescribeInstanceHistoryEvents answers, without what is over."""
     events = (
         SystemEvent(
@@ -217,7 +218,7 @@ def _kind(event: SystemEvent, *, is_executing: bool) -> InterruptionKind:
 
 
 def _name(value: object) -> str:
-    parsed = cast("Mapping[str, Any]", value or {})
+    parsed = cast("ApiAnswer", value or {})
     return parsed.get("Name") or ""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import RESERVED
 from karpenter_core.errors import (
@@ -34,9 +34,10 @@ from karpenter_provider_alibabacloud.codes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.codes import ApiError
     from karpenter_provider_alibabacloud.launch.targets import LaunchTarget
 
@@ -128,7 +129,7 @@ class LaunchShortages:
     """Offerings whose quota of the account is used up."""
 
 
-def read_group_answer(body: Mapping[str, Any], targets: Sequence[LaunchTarget]) -> LaunchAnswer:
+def read_group_answer(body: ApiAnswer, targets: Sequence[LaunchTarget]) -> LaunchAnswer:
     """Read an answer of CreateAutoProvisioningGroup; `pairs` are what the call asked for.
 
     Raises:
@@ -160,7 +161,7 @@ def read_group_answer(body: Mapping[str, Any], targets: Sequence[LaunchTarget]) 
     )
 
 
-def read_run_answer(body: Mapping[str, Any], target: LaunchTarget) -> LaunchAnswer:
+def read_run_answer(body: ApiAnswer, target: LaunchTarget) -> LaunchAnswer:
     """Read an answer of RunInstances."""
     ids = _texts(body, "InstanceIdSets", "InstanceIdSet")
     return LaunchAnswer(
@@ -169,8 +170,8 @@ def read_run_answer(body: Mapping[str, Any], target: LaunchTarget) -> LaunchAnsw
     )
 
 
-def _texts(body: Mapping[str, Any], outer: str, inner: str) -> Sequence[str]:
-    wrapped: Mapping[str, Any] = body.get(outer) or {}
+def _texts(body: ApiAnswer, outer: str, inner: str) -> Sequence[str]:
+    wrapped: ApiAnswer = body.get(outer) or {}
     return wrapped.get(inner) or ()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,9 +71,9 @@ def _declared(model: type) -> tuple[tuple[str, str], ...]:
     return tuple((each.name, str(each.annotation)) for each in parameters if each.name != "self")
 
 
-def _mistyped(model: Any, path: str) -> Iterator[str]:
+def _mistyped(model: object, path: str) -> Iterator[str]:
     """Return the values of a model that are not of the types that it declares."""
-    for name, declared in _declared(cast("type[object]", type(model))):
+    for name, declared in _declared(type(model)):
         value = getattr(model, name, None)
         if value is None:
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qsl, unquote
 
 from karpenter_core.provider.kit.simulated.faults import CloudError
@@ -133,7 +133,7 @@ def _rest_call(request: HttpRequest, query: Mapping[str, str]) -> ApiCall:
 
 def nested(flat: Iterable[tuple[str, str]]) -> dict[str, object]:
     """Build mappings and lists of names with dots: `Tag.1.Key` is of the first item of `Tag`."""
-    root: dict[str, Any] = {}
+    root: dict[str, object] = {}
     for name, value in flat:
         *path, last = name.split(".")
         at = root
@@ -141,7 +141,7 @@ def nested(flat: Iterable[tuple[str, str]]) -> dict[str, object]:
             found = at.setdefault(part, {})
             if not isinstance(found, dict):
                 raise CloudError("InvalidParameter", f"The parameter {name} contradicts {part}.")
-            at = cast("dict[str, Any]", found)
+            at = cast("dict[str, object]", found)
         at[last] = value
     return {name: _listed(value) for name, value in root.items()}
 

@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.quantities import parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cel import Program
 
 __all__ = [
     "VARIABLES",
@@ -178,7 +180,7 @@ class EvaluationErrors:
         return tuple(self._problems.values())
 
 
-def _execute(program: Any, variables: Mapping[str, int | str]) -> object:
+def _execute(program: Program, variables: Mapping[str, int | str]) -> object:
     import cel
 
     context = cel.Context(dict(variables))
@@ -191,7 +193,7 @@ def _execute(program: Any, variables: Mapping[str, int | str]) -> object:
 
 
 @lru_cache(maxsize=_CACHED_PROGRAMS)
-def _compiled(expression: str) -> Any:
+def _compiled(expression: str) -> Program:
     import cel
 
     if not expression.strip():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from karpenter_core.api.durations import parse_nanoseconds
 from karpenter_core.api.quantities import parse_quantity
@@ -19,9 +19,11 @@ from karpenter_core.api.quantities import parse_quantity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from karpenter_core.api.json_objects import JsonObject
+
 __all__ = ["READABLE_TYPES", "Shape", "known_fields", "unreadable_fields"]
 
-Shape: TypeAlias = "str | dict[str, Any]"
+Shape: TypeAlias = "str | JsonObject"
 """The name of a type, or `{"fields": {name: shape}}`, `{"list": shape}`, `{"map": shape}`."""
 
 _INTEGERS: Final = {

@@ -26,7 +26,6 @@ from karpenter_simulated_aws.throttling import Throttling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
 
     from werkzeug.serving import BaseWSGIServer
 
@@ -223,7 +222,7 @@ class _Quiet(WSGIRequestHandler):
 
     disable_nagle_algorithm = True
 
-    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the name is werkzeug's
+    def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 - the name is werkzeug's
         """Say nothing: the call log has it."""
 
 
