@@ -1,4 +1,9 @@
-"""Defines the array types of the solver, and widens arrays."""
+"""Defines the array types of the solver, by unit, and widens arrays.
+
+An alias names the unit and the number type of an array. The docstring of the attribute or function
+says its shape, one word or letter for each dimension (`resources x nodes`); where a module uses
+letters, the class or module says what they count.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,43 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Amounts", "Columns", "Floats", "Mask", "grown"]
+__all__ = [
+    "Amounts",
+    "Columns",
+    "Counts",
+    "FloatAmounts",
+    "FloatCounts",
+    "Floats",
+    "Mask",
+    "Numbers",
+    "Prices",
+    "TypeCounts",
+    "Worths",
+    "grown",
+]
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 
 Amounts: TypeAlias = NDArray[np.int64]
-"""Quantities in the unit of their resource: milli-CPU, bytes, pieces."""
-Columns: TypeAlias = NDArray[np.intp]
-"""Numbers of columns, rows or whatever else an array is indexed by."""
+"""Amounts of resources, in the unit of their resource: milli-CPU, bytes, pieces."""
+FloatAmounts: TypeAlias = NDArray[np.float64]
+"""Amounts of resources for arithmetic with fractions; whole numbers unless scaled."""
+Counts: TypeAlias = NDArray[np.int64]
+"""Numbers of pods or nodes."""
+FloatCounts: TypeAlias = NDArray[np.float64]
+"""Numbers of pods or nodes, with fractions where a linear program gives them."""
+TypeCounts: TypeAlias = NDArray[np.intp]
+"""Numbers of instance types."""
+Prices: TypeAlias = NDArray[np.float64]
+"""Prices per hour in the currency of the problem; inf: not for sale."""
+Worths: TypeAlias = NDArray[np.float64]
+"""Prices per hour that one more unit, pod or node is worth."""
 Floats: TypeAlias = NDArray[np.float64]
+"""Numbers without a unit, or of mixed units: weights, shares, coefficients."""
+Columns: TypeAlias = NDArray[np.intp]
+"""Indices of columns, rows or whatever else an array is indexed by."""
+Numbers: TypeAlias = NDArray[np.int64]
+"""Numbers that name signatures, catalogue rows or slots; negative ones stand for none."""
 Mask: TypeAlias = NDArray[np.bool_]
 
 

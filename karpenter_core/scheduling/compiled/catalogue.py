@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from karpenter_core.api.records import Resources
-    from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
+    from karpenter_core.scheduling.arrays import Amounts, Mask, Prices
     from karpenter_core.scheduling.compiled.instance_shapes import InstanceShapes, OfferingMatrix
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.requirements import Requirements
@@ -101,11 +101,11 @@ class CompiledCatalogue:
         self._shapes: Final = dict[object, "InstanceShapes"]()
 
     def allocatable(self, resource: str) -> Amounts:
-        """Return how much of a resource each row's pods and daemons may use."""
+        """Return how much of a resource each row's pods and daemons may use: rows."""
         return self._allocatable.get(resource, self._zeros)
 
     def capacity(self, resource: str) -> Amounts:
-        """Return how much of a resource each row has before overhead."""
+        """Return how much of a resource each row has before overhead: rows."""
         return self._capacity.get(resource, self._zeros)
 
     def matching(self, requirements: Requirements) -> int:
@@ -170,7 +170,7 @@ class CompiledCatalogue:
         return bits
 
     def allowed_groups(self, requirements: Requirements, well_known: Container[str]) -> Mask:
-        """Return which groups of offerings a claim's requirements allow."""
+        """Return which groups of offerings a claim's requirements allow: groups."""
         return np.array(
             [
                 requirements.compatible(group.requirements, allow_undefined=well_known)
@@ -205,7 +205,7 @@ class CompiledCatalogue:
         return known
 
     def mask(self, bits: int) -> Mask:
-        """Return a set of rows as a mask."""
+        """Return a set of rows as a mask: rows."""
         return mask_of(bits, self.size)
 
 
@@ -216,8 +216,8 @@ def _columns(parts: Sequence[Resources]) -> dict[str, Amounts]:
 
 def _price_table(
     rows: Sequence[_CatalogueRow], rates: Mapping[str, float]
-) -> tuple[tuple[OfferingGroup, ...], Floats]:
-    """Return the groups of like offerings, and the price of each row in each (inf: not sold).
+) -> tuple[tuple[OfferingGroup, ...], Prices]:
+    """Return the groups of like offerings, and prices: groups x rows (inf: not sold).
 
     An offering in a currency without a rate beside others that have one cannot be ranked and is
     left out.

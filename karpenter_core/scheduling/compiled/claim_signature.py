@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from karpenter_core.api.records import HostPort
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Counts, Mask, Prices
     from karpenter_core.scheduling.compiled.instance_shapes import InstanceShapes
     from karpenter_core.scheduling.compiled.pools import CompiledPool
     from karpenter_core.scheduling.compiled.reservations import Reservation
@@ -71,8 +71,8 @@ class ClaimSignature:
         )
 
     @cached_property
-    def prices_and_groups(self) -> tuple[Floats, Columns]:
-        """Price of every row at its cheapest allowed offering, and that offering's group."""
+    def prices_and_groups(self) -> tuple[Prices, Columns]:
+        """By catalogue row: its price at its cheapest allowed offering, and that offering's group."""
         catalogue = self.pool.catalogue
         numbers = np.flatnonzero(self.allowed_groups)
         if not len(numbers):
@@ -88,13 +88,13 @@ class ClaimSignature:
         return rows[np.argsort(self.prices_and_groups[0][rows], kind="stable")]
 
     @cached_property
-    def prices(self) -> Floats:
-        """The prices of `rows`."""
+    def prices(self) -> Prices:
+        """rows: the prices of `rows`."""
         return self.prices_and_groups[0][self.rows]
 
     @cached_property
     def free(self) -> Amounts:
-        """What pods may use on each of `rows`: a line per resource."""
+        """Resources x rows: what pods may use on each of `rows`."""
         return self._pool_free[:, self.rows]
 
     @cached_property
@@ -105,12 +105,12 @@ class ClaimSignature:
 
     @cached_property
     def largest(self) -> Amounts:
-        """The element-wise largest of `free`: more than this fits on none."""
+        """resources: the element-wise largest of `free`; more than this fits on none."""
         return self.free.max(axis=1)
 
     @cached_property
     def frontier(self) -> Amounts:
-        """The amounts of those among `rows` that no other row contains."""
+        """Resources x some rows: the amounts of those among `rows` that no other row contains."""
         scale = np.maximum(self.largest[:, None], 1)
         left = self.free[:, np.argsort(-(self.free / scale).sum(axis=0), kind="stable")]
         kept: list[Amounts] = []
@@ -126,7 +126,7 @@ class ClaimSignature:
         return self.has_min_values or self.frontier.shape[1] > 1
 
     def fitting(self, used: Amounts) -> Mask:
-        """Return which of `rows` hold an amount."""
+        """Return which of `rows` hold the amounts of one node (`used`: resources)."""
         free, lines = self.free, [*self._overdrawn, *used.nonzero()[0].tolist()] or [0]
         fits: Mask = np.logical_and.reduce([free[line] >= used[line] for line in lines])
         return fits
@@ -203,10 +203,10 @@ class ClaimSignature:
         mask[self.rows[self.admissible]] = True
         return mask
 
-    def fit_counts(self, used: Amounts, request: Amounts) -> Amounts:
+    def fit_counts(self, used: Amounts, request: Amounts) -> Counts:
         """Return how many more requests fit on some row, beside what each claim uses already.
 
-        `used` has a column per claim.
+        `used` is resources x claims, `request` resources, the result claims.
         """
         if self.has_min_values:
             return np.array(
@@ -236,7 +236,7 @@ class ClaimSignature:
         return self.frontier.T.tolist()
 
     @staticmethod
-    def _fit_counts(rows: Amounts, used: Amounts, request: Amounts) -> Amounts:
+    def _fit_counts(rows: Amounts, used: Amounts, request: Amounts) -> Counts:
         asked = request.nonzero()[0]
         most = np.zeros(used.shape[1], dtype=np.int64)
         for row in rows.T:

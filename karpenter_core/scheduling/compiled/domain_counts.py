@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from karpenter_core.api.records import PodShape
-    from karpenter_core.scheduling.arrays import Amounts, Mask
+    from karpenter_core.scheduling.arrays import Counts, Mask, Numbers
     from karpenter_core.scheduling.compiled.signatures import SignatureTable
     from karpenter_core.scheduling.compiled.topology import TopologyGroup, TopologyGroups
     from karpenter_core.scheduling.compiled.topology_axes import TopologyAxis
@@ -41,19 +41,18 @@ NODES_PER_STEP: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InitialCounts:
-    """Counts of groups before the pass; `known_domains` and `zonal` have a line per axis group.
-
-    `host` has the counts on existing nodes, for the host name groups that count anything there.
-    `possible_counts` are pods that affinity selects on claims whose domain is still open: by axis
-    and line, in every possible domain.
-    """
+    """Counts of pods by topology groups before the pass."""
 
     known_domains: tuple[Mask, ...]
-    zonal: tuple[Amounts, ...]
-    host: Mapping[int, Amounts]
-    possible_counts: Mapping[tuple[int, int], Amounts] = field(
-        default_factory=dict[tuple[int, int], "Amounts"]
+    """By axis, groups x domains: the domains that each group of the axis knows."""
+    zonal: tuple[Counts, ...]
+    """By axis, groups x domains: the pods that each group counts there."""
+    host: Mapping[int, Counts]
+    """By host name group that counts anything, existing nodes: the pods on each."""
+    possible_counts: Mapping[tuple[int, int], Counts] = field(
+        default_factory=dict[tuple[int, int], "Counts"]
     )
+    """By axis and group, domains: pods that affinity selects on claims whose domain is open."""
 
 
 def count_steps(
@@ -62,7 +61,7 @@ def count_steps(
     axes: Sequence[TopologyAxis],
     nodes: Sequence[ExistingNode],
     signatures: SignatureTable,
-    node_signatures: Amounts,
+    node_signatures: Numbers,
 ) -> Generator[int, None, InitialCounts]:
     """Count the pods that run, where they run, for every group; yields units of work done.
 
@@ -70,7 +69,7 @@ def count_steps(
     """
     known = tuple(known_domains(axis, nodes, signatures, node_signatures) for axis in axes)
     zonal = tuple(np.zeros(table.shape, dtype=np.int64) for table in known)
-    possible_counts: dict[tuple[int, int], Amounts] = {}
+    possible_counts: dict[tuple[int, int], Counts] = {}
     if not groups.all:
         return InitialCounts(known_domains=known, zonal=zonal, host={})
     numbers: list[int] = node_signatures.tolist()
@@ -110,7 +109,8 @@ def _host_row(
     counts: Mapping[int, int],
     numbers: Sequence[int],
     signatures: SignatureTable,
-) -> Amounts:
+) -> Counts:
+    """Return the pods that a host name group counts: existing nodes."""
     row = np.zeros(len(numbers), dtype=np.int64)
     row[list(counts)] = list(counts.values())
     if group.node_filter is not None:
@@ -226,9 +226,9 @@ def known_domains(
     axis: TopologyAxis,
     nodes: Sequence[ExistingNode],
     signatures: SignatureTable,
-    node_signatures: Amounts,
+    node_signatures: Numbers,
 ) -> Mask:
-    """Return the domains that each group knows: a line per group."""
+    """Return the domains that each group knows: groups x domains."""
     known = np.zeros((len(axis.groups), len(axis.names)), dtype=np.bool_)
     there = {
         int(number)

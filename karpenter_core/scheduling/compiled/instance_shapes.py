@@ -16,7 +16,7 @@ import numpy as np
 from karpenter_core.scheduling.packing.robust import nth_cheapest, robust_prices, stand_ins
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask, Prices, TypeCounts
 
 
 __all__ = ["InstanceShapes", "OfferingMatrix", "find_instance_shapes"]
@@ -29,7 +29,7 @@ class OfferingMatrix:
 
     capacity: Amounts
     """R x T: what pods may use on one node."""
-    prices: Floats
+    prices: Prices
     """D x T: per hour at the cheapest offering that the conditions allow; inf: not sold there."""
     types: Columns
     """T: the number of the row's instance type; rows of one type share it."""
@@ -56,13 +56,14 @@ class InstanceShapes:
     row: Columns
     """S: a row with exactly this capacity, the cheapest in the domain."""
     domain: Columns
+    """S: the number of the domain."""
     capacity: Amounts
-    """R x S."""
-    price: Floats
+    """R x S: what pods may use on one node."""
+    price: Prices
     """S: the lowest price of at least this capacity in the domain, perhaps of a larger row."""
-    robust_price: Floats
+    robust_price: Prices
     """S: the price by which shapes are chosen."""
-    flexibility: Columns
+    flexibility: TypeCounts
     """S: how many instance types of the domain have at least this capacity."""
 
 
@@ -71,7 +72,7 @@ def find_instance_shapes(offering_matrix: OfferingMatrix) -> InstanceShapes:
     room, vector_of = _distinct(offering_matrix.capacity)
     larger = _at_least(room, room)
     holds = larger[:, vector_of]
-    parts: list[tuple[Columns, Columns, Floats, Floats, Columns]] = []
+    parts: list[tuple[Columns, Columns, Prices, Prices, TypeCounts]] = []
     for domain, prices in enumerate(offering_matrix.prices):
         counted = stand_ins(holds, prices, offering_matrix.types)
         weight = float(offering_matrix.robust_weight[domain])
@@ -128,7 +129,7 @@ def _at_least(small: Amounts, large: Amounts) -> Mask:
     return contains
 
 
-def _cheapest_rows(vector_of: Columns, prices: Floats, vectors: int) -> Columns:
+def _cheapest_rows(vector_of: Columns, prices: Prices, vectors: int) -> Columns:
     """Return the cheapest row of each vector that is sold, the first of equals; -1: none."""
     rows = np.full(vectors, -1, dtype=np.intp)
     order = np.lexsort((np.arange(len(prices)), prices))[::-1]
@@ -137,7 +138,7 @@ def _cheapest_rows(vector_of: Columns, prices: Floats, vectors: int) -> Columns:
     return rows
 
 
-def _undominated(larger: Mask, prices: Floats, enough: Columns) -> Mask:
+def _undominated(larger: Mask, prices: Prices, enough: TypeCounts) -> Mask:
     """Return which vectors have no larger one at the price with stand-ins enough; inf: not sold."""
     beaten = larger.copy()
     for values in (-prices, enough):

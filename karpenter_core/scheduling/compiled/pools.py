@@ -168,7 +168,7 @@ class CompiledPool:
     def allowed_groups(
         self, requirements: Requirements, held: frozenset[Reservation] | None = None
     ) -> Mask:
-        """Return which groups of offerings a claim may use, reserved ones only of what it holds.
+        """Return which offering groups a claim may use, reserved ones only of what it holds: groups.
 
         `held` None: of any reservation of which there is something left.
         """
@@ -202,7 +202,7 @@ class CompiledPool:
         return bits
 
     def daemon_overhead(self, resource: str) -> Amounts:
-        """Return how much of a resource daemons take on each row."""
+        """Return how much of a resource daemons take: rows."""
         total = np.zeros(self.catalogue.size, dtype=np.int64)
         for daemon, bits in self.daemons:
             amount = daemon.requests.get(resource, 0)
@@ -211,7 +211,7 @@ class CompiledPool:
         return total
 
     def free(self, resources: Sequence[str]) -> Amounts:
-        """Return what pods may use on each row: one line per resource."""
+        """Return what pods may use: resources x rows."""
         return np.stack(
             [self.catalogue.allocatable(name) - self.daemon_overhead(name) for name in resources]
         )
@@ -225,7 +225,7 @@ class CompiledPool:
         return bits
 
     def counted_against_limits(self, resource: str) -> Amounts:
-        """Return what each row counts against limits: the largest capacity of its type.
+        """Return what each row counts against limits (rows): the largest capacity of its type.
 
         Offerings of one type may have different capacities, and the provider chooses the offering
         that a claim gets.

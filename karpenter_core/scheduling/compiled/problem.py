@@ -25,7 +25,7 @@ from karpenter_core.scheduling.requirements import Requirements
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.arrays import Amounts, Numbers
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
     from karpenter_core.scheduling.compiled.class_topology import ClassTopology
     from karpenter_core.scheduling.compiled.domain_counts import InitialCounts
@@ -51,6 +51,7 @@ class PlacementTask(Struct, frozen=True, kw_only=True, eq=False):
     relaxation_step: ClassRelaxationStep
     topology: ClassTopology
     request: Amounts
+    """resources: what one pod asks for."""
     requested_lines: tuple[tuple[int, int], ...]
     """The lines of `request` that are not zero, with what is asked."""
     lines: list[int]
@@ -72,10 +73,10 @@ class CompiledProblem:
     resources: tuple[str, ...]
     classes: tuple[PodClass, ...]
     requests: Amounts
-    """A column per class."""
+    """resources x classes: what one pod of each class asks for."""
     pools: tuple[CompiledPool, ...]
     pool_free: tuple[Amounts, ...]
-    """What pods may use on each row of each pool's catalogue."""
+    """By pool, resources x rows: what pods may use on each row of its catalogue."""
     reservations: AvailableReservations
     """The reserved capacity left when the pass begins."""
     signatures: SignatureTable
@@ -83,7 +84,9 @@ class CompiledProblem:
     nodes: Sequence[ExistingNode]
     """In the order in which they are filled: initialised ones first, then by name."""
     node_free: Amounts
-    node_signatures: Amounts
+    """resources x nodes: what is left on each existing node."""
+    node_signatures: Numbers
+    """nodes: the number of each existing node's signature."""
     axes: tuple[TopologyAxis, ...] = ()
     initial_counts: InitialCounts
     topologies: tuple[tuple[ClassTopology, ...], ...]
@@ -166,7 +169,7 @@ def compile_steps(
 
 
 def _pool_free(pool: CompiledPool, resources: Sequence[str]) -> Amounts:
-    """Return what pods may use on each row; new nodes attach any number of volumes."""
+    """Return what pods may use, resources x rows; new nodes attach any number of volumes."""
     free = pool.free(resources)
     for line, name in enumerate(resources):
         if is_attach_resource(name):
@@ -175,6 +178,7 @@ def _pool_free(pool: CompiledPool, resources: Sequence[str]) -> Amounts:
 
 
 def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
+    """Return what one pod of each class asks for: resources x classes."""
     table = np.zeros((len(resources), len(classes)), dtype=np.int64)
     for number, pod_class in enumerate(classes):
         table[:, number] = [pod_class.requests.get(name, 0) for name in resources]

@@ -57,7 +57,7 @@ class ExplainedPool:
         self.pool: Final[CompiledPool] = compiled.pools[number]
         self._resources: Final = compiled.resources
         self.free: Final = compiled.pool_free[number]
-        """What pods may use on each row: a line per resource."""
+        """resources x rows: what pods may use on each row."""
         self.usable_bits: Final = self.pool.matching_bits & self.pool.catalogue.sound_bits
         """The rows that the pool's requirements allow, sold out or not."""
         self.domains: Final = dict[tuple[ClaimOption, int], tuple[int, ...]]()
@@ -65,7 +65,7 @@ class ExplainedPool:
 
     @cached_property
     def free_without_daemons(self) -> Amounts:
-        """Free resources of each row without daemons."""
+        """Resources x rows: what pods could use without daemons."""
         overhead = [self.pool.daemon_overhead(name) for name in self._resources]
         return self.free + np.stack(overhead)
 
@@ -170,7 +170,7 @@ class PoolExplanation:
 
 
 def fitting(free: Amounts, request: Amounts) -> Mask:
-    """Return which columns hold a request."""
+    """Return which columns of `free` (resources x rows) hold a request (resources)."""
     fits: Mask = np.logical_and.reduce(free >= request[:, None], axis=0)
     return fits
 

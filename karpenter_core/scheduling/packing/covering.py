@@ -18,7 +18,7 @@ import numpy as np
 from highspy import Highs, HighsModelStatus
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Floats
+    from karpenter_core.scheduling.arrays import FloatCounts, Floats, Prices, Worths
 
 
 __all__ = ["CoveringProgram", "CoveringSolution", "safe_bound"]
@@ -44,10 +44,12 @@ _OPTIONS: Final[tuple[tuple[str, bool | int | str], ...]] = (
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CoveringSolution:
-    """An optimum: `amounts` of each column, and what one more unit of each row would cost."""
+    """An optimum of a program of M rows and N columns."""
 
-    amounts: Floats
-    duals: Floats
+    amounts: FloatCounts
+    """N: how much of each column."""
+    duals: Worths
+    """M: what one more unit of each row would cost."""
     cost: float
     iterations: int
     """Steps of the simplex method; each costs as much as there are columns."""
@@ -57,8 +59,8 @@ class CoveringSolution:
 class CoveringProgram:
     """A program that is kept between solves, so that more columns or new costs start warm."""
 
-    def __init__(self, coefficients: Floats, demand: Floats, costs: Floats, upper: Floats) -> None:
-        """Take the first columns: `coefficients` has a line per row and a column per column.
+    def __init__(self, coefficients: Floats, demand: Floats, costs: Prices, upper: Floats) -> None:
+        """Take the first columns: `coefficients` are M x N, `demand` M, `costs` and `upper` N.
 
         Amounts may be in any unit; `upper` is inf where there is no bound.
         """
@@ -83,7 +85,7 @@ class CoveringProgram:
         )
         self.add(coefficients, costs, upper)
 
-    def add(self, coefficients: Floats, costs: Floats, upper: Floats) -> None:
+    def add(self, coefficients: Floats, costs: Prices, upper: Floats) -> None:
         """Add columns."""
         scaled = (coefficients / self._row_scale[:, None]).T
         columns, rows = np.nonzero(scaled)
@@ -100,7 +102,7 @@ class CoveringProgram:
         )
         self._columns += len(costs)
 
-    def reprice(self, costs: Floats) -> None:
+    def reprice(self, costs: Prices) -> None:
         """Give every column a new cost."""
         self._highs.changeColsCost(
             self._columns, np.arange(self._columns, dtype=np.int32), costs / self._cost_scale
@@ -130,7 +132,7 @@ def _scale(coefficients: Floats, demand: Floats) -> Floats:
 
 
 def safe_bound(
-    coefficients: Floats, demand: Floats, costs: Floats, upper: Floats, duals: Floats
+    coefficients: Floats, demand: Floats, costs: Prices, upper: Floats, duals: Worths
 ) -> float:
     """Return a lower bound on the cost of any cover that holds whatever the solver's tolerances.
 

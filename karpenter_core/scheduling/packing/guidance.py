@@ -22,7 +22,15 @@ import numpy as np
 from karpenter_core.scheduling.packing.covering import CoveringProgram, safe_bound
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
+    from karpenter_core.scheduling.arrays import (
+        Amounts,
+        Counts,
+        FloatCounts,
+        Floats,
+        Mask,
+        Prices,
+        Worths,
+    )
 
 
 __all__ = ["Guidance", "GuidanceProblem", "solve_guidance"]
@@ -35,9 +43,9 @@ class GuidanceProblem:
 
     capacity: Amounts
     """R x S: what pods may use on one node of each shape. Negative counts as nothing."""
-    price: Floats
+    price: Prices
     """S: per hour, without fee, finite."""
-    supply: Floats
+    supply: FloatCounts
     """S: how many can be bought at most (reserved capacity); inf where there is no bound."""
     usable: Mask
     """G x S: the shapes that may serve each share. The first is usually everything on all."""
@@ -45,7 +53,7 @@ class GuidanceProblem:
     """G x R: what the share's shapes must hold together, other pods on them not counted."""
     load: Amounts
     """G x R: what each node carries beside the share, on average (pods that go on every node)."""
-    nodes: Amounts
+    nodes: Counts
     """G: how many nodes of the share's shapes there must be at least (pods that avoid each other);
     0 for no such rule."""
     fee_per_hour: float
@@ -57,13 +65,13 @@ class GuidanceProblem:
 class Guidance:
     """The fractional optimum."""
 
-    counts: Floats
+    counts: FloatCounts
     """S: how many nodes of each shape; at most as many differ from 0 as there are rules."""
-    duals: Floats
+    duals: Worths
     """G x R: what one more unit of a resource costs per hour in each share."""
-    node_duals: Floats
+    node_duals: Worths
     """G: what one more required node costs per hour."""
-    unit_price: Floats
+    unit_price: Worths
     """R: what a unit of each resource is worth on the nodes of the mix, all shares counted."""
     cost_bound: float
     """No plan costs less per hour (fees not counted); proven, whatever the solver's tolerance, as far
@@ -108,7 +116,10 @@ def solve_guidance(problem: GuidanceProblem, *, bounded: bool = True) -> Guidanc
 
 
 def _rows(problem: GuidanceProblem, usable: Mask, capacity: Amounts) -> tuple[Floats, Floats, Mask]:
-    """Return the rules that ask for something: a line per share and resource, then its nodes."""
+    """Return the rules that ask for something: a line per share and resource, then its nodes.
+
+    They are the coefficients (rules x S), what each asks for, and which of all G x (R + 1) they are.
+    """
     left = np.maximum(capacity[None, :, :] - problem.load[:, :, None], 0).astype(np.float64)
     one = np.ones((len(usable), 1, capacity.shape[1]), dtype=np.float64)
     per_node = np.concatenate((left, one), axis=1)
@@ -119,8 +130,8 @@ def _rows(problem: GuidanceProblem, usable: Mask, capacity: Amounts) -> tuple[Fl
     return table[is_used], asked[is_used], is_used
 
 
-def _unit_price(capacity: Amounts, usable: Mask, counts: Floats, duals: Floats) -> Floats:
-    """Weigh the duals of all shares by where the mix has its capacity."""
+def _unit_price(capacity: Amounts, usable: Mask, counts: FloatCounts, duals: Worths) -> Worths:
+    """Weigh the duals of all shares by where the mix has its capacity: R."""
     bought = capacity * counts
     total = bought.sum(axis=1)
     worth = (bought * (usable.T @ duals).T).sum(axis=1)

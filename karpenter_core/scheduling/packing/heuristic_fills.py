@@ -22,7 +22,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from karpenter_core.scheduling.arrays import Columns, Floats
+    from karpenter_core.scheduling.arrays import Columns, FloatAmounts, FloatCounts, Floats, Worths
 
 
 __all__ = ["HeuristicFills", "work_units"]
@@ -54,8 +54,8 @@ def work_units(calls: int, elements: int) -> int:
 class HeuristicFills:
     """The sizes (K) and shapes (S) of one problem, in R resources."""
 
-    def __init__(self, request: Floats, capacity: Floats, demand: Floats) -> None:
-        """`request` is R x K, `room` R x S, `demand` R: which resources matter most."""
+    def __init__(self, request: FloatAmounts, capacity: FloatAmounts, demand: FloatAmounts) -> None:
+        """`request` is R x K, `capacity` R x S, `demand` R: which resources matter most."""
         self.sizes: Final = request.shape[1]
         self.shapes: Final = capacity.shape[1]
         self._lines: Final = tuple(np.flatnonzero(request.any(axis=1)).tolist()) or (0,)
@@ -72,7 +72,7 @@ class HeuristicFills:
         )
         """K x S: how many pods of each size alone fit on a node of each shape."""
 
-    def _weightings(self, demand: Floats) -> Floats:
+    def _weightings(self, demand: FloatAmounts) -> Floats:
         """Return weights, mix x line: mixes of the two resources in shortest supply."""
         lines = np.array(self._lines, dtype=np.intp)
         needed = demand[lines] / self._capacity[lines].max(axis=1)
@@ -83,8 +83,8 @@ class HeuristicFills:
             weight[second] += 1.0 - mix
         return weights
 
-    def _fitting(self, sizes: Columns, free: list[Floats]) -> Floats:
-        """Return how many pods of some sizes still fit into what is free."""
+    def _fitting(self, sizes: Columns, free: list[FloatAmounts]) -> FloatCounts:
+        """Return how many pods of some sizes (n) still fit into what is free (n, by line)."""
         lines = iter(self._lines)
         line = next(lines)
         fit = free[line] / self._divisor[line][sizes]
@@ -92,10 +92,12 @@ class HeuristicFills:
             np.minimum(fit, free[line] / self._divisor[line][sizes], out=fit)
         return np.floor(fit, out=fit)
 
-    def ordered(self, worth: Floats, left: Floats) -> Generator[int, None, tuple[Floats, Columns]]:
+    def ordered(
+        self, worth: Worths, left: FloatCounts
+    ) -> Generator[int, None, tuple[FloatCounts, Columns]]:
         """Return contents, K x n, and the shape of each: every shape under every weighting.
 
-        `worth` per pod and pods `left` by size.
+        `worth` per pod and pods `left` by size: K.
         """
         weight_share = np.einsum("wl,lsk->wsk", self._weights, self._share)
         density = (worth / np.maximum(weight_share, _NOTHING)).reshape(-1, self.sizes)
@@ -116,8 +118,8 @@ class HeuristicFills:
         return content.T, shapes
 
     def balanced(
-        self, worth: Floats, left: Floats, shapes: Columns, *, step: float
-    ) -> Generator[int, None, Floats]:
+        self, worth: Worths, left: FloatCounts, shapes: Columns, *, step: float
+    ) -> Generator[int, None, FloatCounts]:
         """Return contents, K x n, of some shapes.
 
         A turn takes the part `step` of what would still fit: less is finer, and slower.
@@ -150,7 +152,7 @@ class HeuristicFills:
                 elements = 0
         return content.T
 
-    def _scarcest(self, free: list[Floats]) -> Floats:
+    def _scarcest(self, free: list[FloatAmounts]) -> Floats:
         """Return, n x K, the largest part of anything left that one pod takes."""
         largest: Floats = np.full((len(free[0]), self.sizes), _NOTHING)
         for line in self._lines:

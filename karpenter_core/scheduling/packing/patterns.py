@@ -23,7 +23,14 @@ from karpenter_core.scheduling.packing.heuristic_fills import HeuristicFills, wo
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats
+    from karpenter_core.scheduling.arrays import (
+        Amounts,
+        Columns,
+        Counts,
+        FloatCounts,
+        Prices,
+        Worths,
+    )
 
 
 __all__ = ["NodePattern", "PatternPlan", "PatternProblem", "pattern_steps"]
@@ -77,12 +84,12 @@ class PatternProblem:
     """Pods of K sizes, and S shapes that can be bought without limit, in R resources."""
 
     request: Amounts
-    """R x K."""
-    count: Amounts
-    """K."""
+    """R x K: what a pod of each size asks for."""
+    count: Counts
+    """K: how many pods there are of each size."""
     capacity: Amounts
-    """R x S."""
-    price: Floats
+    """R x S: what pods may use on a node of each shape."""
+    price: Prices
     """S: what to minimise, fee and robustness included."""
 
 
@@ -92,7 +99,7 @@ class NodePattern:
     """Some nodes of one shape with the same content."""
 
     shape: int
-    content: Amounts
+    content: Counts
     """K: pods of each size on each of the nodes."""
     nodes: int
 
@@ -103,7 +110,7 @@ class PatternPlan:
     """A plan: every pod is in exactly one pattern, or its size is too large for all shapes."""
 
     patterns: tuple[NodePattern, ...]
-    left: Amounts
+    left: Counts
     """K: pods that fit on no shape."""
     cost: float
     """Of all nodes, at the problem's prices."""
@@ -168,7 +175,7 @@ class _PatternPlanner:
     """One problem in an order of its own, in units that keep numbers small."""
 
     def __init__(
-        self, request: Amounts, count: Amounts, capacity: Amounts, price: Floats, budget: int
+        self, request: Amounts, count: Counts, capacity: Amounts, price: Prices, budget: int
     ) -> None:
         unit = np.maximum(np.gcd.reduce(request, axis=1), 1)[:, None]
         self._request: Final = (request // unit).astype(np.float64)
@@ -182,12 +189,12 @@ class _PatternPlanner:
         self._contents = np.zeros((len(count), 0))
         self._none: Final = (self._contents, np.zeros(0, dtype=np.intp))
         self._shapes = np.zeros(0, dtype=np.intp)
-        self._bought: list[tuple[int, Floats, int]] = []
+        self._bought: list[tuple[int, FloatCounts, int]] = []
 
-    def bought(self) -> list[tuple[int, Amounts, int]]:
+    def bought(self) -> list[tuple[int, Counts, int]]:
         """Return shape, content and number of nodes; equal ones once."""
         merged: dict[tuple[int, bytes], list[int]] = {}
-        kept: list[tuple[int, Amounts]] = []
+        kept: list[tuple[int, Counts]] = []
         for shape, content, nodes in self._bought:
             whole = content.astype(np.int64)
             number = merged.setdefault((shape, whole.tobytes()), [len(kept), 0])
@@ -235,7 +242,9 @@ class _PatternPlanner:
             np.concatenate((own, cut), axis=1), np.concatenate((best, self._shapes))
         )
 
-    def _generate(self, level: int) -> Generator[int, None, tuple[Floats, Floats, float] | None]:
+    def _generate(
+        self, level: int
+    ) -> Generator[int, None, tuple[FloatCounts, Worths, float] | None]:
         """Solve with more and more patterns; returns their numbers, the duals and the cost."""
         rows = np.flatnonzero(self._left > 0)
         later = min(level, 1)
@@ -243,7 +252,7 @@ class _PatternPlanner:
             self._contents[rows], self._left[rows], self._price[self._shapes],
             np.full(len(self._shapes), np.inf),
         )  # fmt: skip
-        mean: Floats | None = None
+        mean: Worths | None = None
         best, stalled, steps = np.inf, 0, _STEPS[later]
         while True:
             solution = program.solve()
@@ -273,8 +282,8 @@ class _PatternPlanner:
         return solution.amounts, worth, solution.cost
 
     def _better(
-        self, worth: Floats, mean: Floats, step: float
-    ) -> Generator[int, None, tuple[Floats, Columns]]:
+        self, worth: Worths, mean: Worths, step: float
+    ) -> Generator[int, None, tuple[FloatCounts, Columns]]:
         """Look for patterns that are worth more than they cost."""
         contents, shapes = yield from self._fills.ordered(worth, self._left)
         gain = (worth @ contents - self._price[shapes]).reshape(-1, self._fills.shapes).max(axis=0)
@@ -291,7 +300,7 @@ class _PatternPlanner:
 
     # -- from fractions to nodes -----------------------------------------------------------------
 
-    def _buy(self, amounts: Floats, worth: Floats, cost: float) -> None:
+    def _buy(self, amounts: FloatCounts, worth: Worths, cost: float) -> None:
         """Buy the whole nodes of a program; some of the others when these are few."""
         if self._buy_the_rest(cost):
             return
@@ -331,19 +340,19 @@ class _PatternPlanner:
         self._add(self._left.copy(), 1)
         return True
 
-    def _add(self, content: Floats, nodes: int) -> None:
+    def _add(self, content: FloatCounts, nodes: int) -> None:
         shape = self._cheapest(content)
         assert shape is not None  # a pattern fits its own shape  # noqa: S101
         self._bought.append((shape, content, nodes))
         self._left -= content * nodes
 
-    def _cheapest(self, content: Floats) -> int | None:
+    def _cheapest(self, content: FloatCounts) -> int | None:
         """Return the cheapest shape that holds a content."""
         fits = (self._capacity >= (self._request @ content)[:, None]).all(axis=0)
         return int(np.where(fits, self._price, np.inf).argmin()) if fits.any() else None
 
 
-def _distinct(contents: Floats, shapes: Columns) -> tuple[Floats, Columns]:
+def _distinct(contents: FloatCounts, shapes: Columns) -> tuple[FloatCounts, Columns]:
     """Drop columns that are there already, keeping the order; and empty ones."""
     seen: dict[tuple[int, bytes], None] = {}
     kept: list[int] = []

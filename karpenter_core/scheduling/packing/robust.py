@@ -15,13 +15,13 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Mask, Prices, TypeCounts
 
 
 __all__ = ["flexible_enough", "nth_cheapest", "robust_prices", "stand_ins"]
 
 
-def stand_ins(holds: Mask, prices: Floats, types: Columns) -> Mask:
+def stand_ins(holds: Mask, prices: Prices, types: Columns) -> Mask:
     """Return which rows of a catalogue (T) may be bought for an amount of room (V): V x T.
 
     `holds`, V x T, says which rows have the room; a row without a finite price cannot be bought.
@@ -37,14 +37,14 @@ def stand_ins(holds: Mask, prices: Floats, types: Columns) -> Mask:
     return counted
 
 
-def nth_cheapest(counted: Mask, prices: Floats, ranks: Sequence[int]) -> list[Floats]:
+def nth_cheapest(counted: Mask, prices: Prices, ranks: Sequence[int]) -> list[Prices]:
     """Return, for each rank (1: the cheapest), what the stand-in of that rank costs, per room (V).
 
     Where there are fewer stand-ins, the dearest; inf where there is none.
     """
     order = np.argsort(prices, kind="stable")
     ranked, ordered = prices[order], counted[:, order]
-    found: list[Floats] = []
+    found: list[Prices] = []
     for rank in ranks:
         if rank == 1:
             position = ordered.argmax(axis=1)
@@ -57,7 +57,7 @@ def nth_cheapest(counted: Mask, prices: Floats, ranks: Sequence[int]) -> list[Fl
     return found
 
 
-def robust_prices(cheapest: Floats, nth: Floats, *, weight: float) -> Floats:
+def robust_prices(cheapest: Prices, nth: Prices, *, weight: float) -> Prices:
     """Blend: `weight` 0 trusts the cheapest price, 1 the n-th cheapest; inf stays inf.
 
     The n-th counts with twice the cheapest at most: where few types can stand in, or prices are
@@ -66,17 +66,17 @@ def robust_prices(cheapest: Floats, nth: Floats, *, weight: float) -> Floats:
     extra = np.zeros_like(cheapest)
     np.subtract(nth, cheapest, out=extra, where=np.isfinite(cheapest))
     np.minimum(extra, cheapest, out=extra)
-    blended: Floats = cheapest + weight * extra
+    blended: Prices = cheapest + weight * extra
     return blended
 
 
 def flexible_enough(
-    capacity: Amounts, flexibility: Columns, requests: Amounts, *, floor: int
+    capacity: Amounts, flexibility: TypeCounts, requests: Amounts, *, floor: int
 ) -> Mask:
     """Return which shapes (S) may measure claims for which requests (K): K x S.
 
     Those that hold the request and for which at least `floor` types can stand in; where no shape
-    that holds it has as many, those with the most. `room` is R x S, `requests` R x K.
+    that holds it has as many, those with the most. `capacity` is R x S, `requests` R x K.
     """
     fits: Mask = np.logical_and.reduce(capacity[:, None, :] >= requests[:, :, None], axis=0)
     most = np.where(fits, flexibility, 0).max(axis=1, initial=0)

@@ -32,7 +32,7 @@ from karpenter_core.scheduling.packing.knapsacks import KnapsackSolver
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from karpenter_core.scheduling.arrays import Amounts, Floats
+    from karpenter_core.scheduling.arrays import Amounts, Counts, FloatCounts, Floats, Prices
 
 
 __all__ = ["WholePodsProblem", "whole_pods_steps"]
@@ -54,18 +54,18 @@ class WholePodsProblem:
 
     request: Amounts
     """2 x K, distinct, none zero in both."""
-    count: Amounts
-    """K."""
+    count: Counts
+    """K: how many pods there are of each size."""
     capacity: Amounts
-    """2 x S."""
-    price: Floats
+    """2 x S: what pods may use on a node of each shape."""
+    price: Prices
     """S: per hour."""
     nodes: int
     """How many nodes there must be at least."""
 
 
 def whole_pods_steps(
-    problem: WholePodsProblem, contents: Floats, *, rounds: int
+    problem: WholePodsProblem, contents: FloatCounts, *, rounds: int
 ) -> Generator[int, None, float]:
     """Return a lower bound on the cost of nodes for the pods; yields units of work.
 
@@ -92,13 +92,13 @@ class _BoundSearch:
         self._program: CoveringProgram | None = None
         self.bound = 0.0
 
-    def alone(self) -> Floats:
-        """Return contents of one size each, so that the program has a solution."""
+    def alone(self) -> FloatCounts:
+        """Return contents, K x K, of one size each, so that the program has a solution."""
         request, capacity = self._problem.request, self._problem.capacity
         fits = np.logical_and.reduce(request[:, :, None] <= capacity[:, None, :], axis=0)
         return np.diag(fits.any(axis=1).astype(np.float64))
 
-    def add(self, contents: Floats) -> None:
+    def add(self, contents: FloatCounts) -> None:
         """Add contents, each on the cheapest shape that holds it; what none holds is left out."""
         problem = self._problem
         needed = problem.request.astype(np.float64) @ contents
@@ -107,7 +107,7 @@ class _BoundSearch:
         prices = np.where(fits[held], problem.price, np.inf).min(axis=1, initial=np.inf)
         self._add(contents[:, held], prices)
 
-    def _add(self, contents: Floats, prices: Floats) -> None:
+    def _add(self, contents: FloatCounts, prices: Prices) -> None:
         columns = np.vstack((self._parts @ contents, np.ones(contents.shape[1])))
         upper = np.full(len(prices), np.inf)
         if self._program is None:
@@ -133,7 +133,7 @@ class _BoundSearch:
             return False
         bound = float(tried @ self._asked) / highest
         self.bound = max(self.bound, bound)
-        found: list[Floats] = []
+        found: list[FloatCounts] = []
         prices: list[float] = []
         for shape in np.argsort(-paid, kind="stable")[:_COLUMNS_PER_ROUND].tolist():
             content = value_bounds.content(shape) if paid[shape] > 1 + _GAIN else None
@@ -146,7 +146,7 @@ class _BoundSearch:
 
 
 def _parts(request: Amounts) -> Floats:
-    """Return what worths are made of: a line for each distinct amount and one for each resource."""
+    """Return what worths are made of, by K: lines for each distinct amount and each resource."""
     lines: list[Floats] = []
     for line in request:
         amounts = sorted(set(line[line > 0].tolist()))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Mask
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Counts, Mask, Numbers, Prices
     from karpenter_core.scheduling.compiled.problem import PlacementTask
     from karpenter_core.scheduling.placement.plan_state import PlanState
 
@@ -31,21 +31,22 @@ class ClaimGrowth:
     """Claims to measure by another of their rows, those that then hold most pods first."""
 
     columns: Columns
-    fit_counts: Amounts
-    """How many pods of the class at hand each takes then."""
+    fit_counts: Counts
+    """columns: how many pods of the class at hand each takes then."""
     row: int
     limit: Amounts
+    """resources: the capacity of that row."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _GrowthOptions:
-    """The S larger shapes for claims of one signature and row."""
+    """The S larger shapes for claims of one signature and row, in R resources."""
 
     gained: Amounts
-    """R x S."""
-    extra: Floats
-    """S: per hour."""
+    """R x S: capacity beyond that of the row."""
+    extra: Prices
+    """S: the rise of the price."""
     costs_more: Mask
     """S: whether it is a step at all."""
 
@@ -63,7 +64,7 @@ class ClaimGrower:
         task: PlacementTask,
         able: Columns,
         numbers: Columns,
-        caps: Amounts | None,
+        caps: Counts | None,
         most: float,
     ) -> ClaimGrowth | None:
         """Return what to enlarge for pods that `able` claims may take, for less than `most`.
@@ -97,7 +98,7 @@ class ClaimGrower:
         return None
 
     def _steps(
-        self, task: PlacementTask, numbers: Columns, rows: Amounts, most: float
+        self, task: PlacementTask, numbers: Columns, rows: Numbers, most: float
     ) -> list[tuple[float, int, int, int]]:
         """Return score, signature, row and new shape of the steps below `most`, the best first."""
         weights = self._state.weights

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.scheduling.arrays import grown
+from karpenter_core.scheduling.arrays import Columns, Counts, Mask, grown
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Mask
+    from karpenter_core.scheduling.arrays import Columns, Mask
     from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
     from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints
     from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
@@ -169,7 +169,7 @@ class NodeFit:
 
     def all_fitting(
         self, task: PlacementTask, joined: JoinedSignatures, caps: HostCaps
-    ) -> tuple[Columns, Amounts]:
+    ) -> tuple[Columns, Counts]:
         """Return all nodes that take pods, in their order, and how many each takes."""
         columns = self._possible_nodes(task, joined, caps)
         if self._tight:
@@ -178,7 +178,7 @@ class NodeFit:
 
     def existing_fitting(
         self, task: PlacementTask, joined: JoinedSignatures, caps: HostCaps
-    ) -> tuple[Columns, Amounts]:
+    ) -> tuple[Columns, Counts]:
         """Return the nodes that are there and take pods, in their order, with how many."""
         columns = self._possible_nodes(task, joined, caps)
         columns = columns[: np.count_nonzero(columns < self._nodes.existing)]
@@ -237,7 +237,7 @@ class NodeFit:
 
     def _exact(
         self, task: PlacementTask, columns: Columns, joined: JoinedSignatures, caps: HostCaps
-    ) -> tuple[Columns, Amounts]:
+    ) -> tuple[Columns, Counts]:
         """Return how many pods each of some nodes takes; those that take none are left out."""
         free = self._nodes.free
         (line, amount), *others = task.requested_lines
@@ -255,7 +255,7 @@ class NodeFit:
         return columns, fit_counts
 
     def _correct(
-        self, task: PlacementTask, columns: Columns, joined: JoinedSignatures, fit_counts: Amounts
+        self, task: PlacementTask, columns: Columns, joined: JoinedSignatures, fit_counts: Counts
     ) -> None:
         """Correct the fit counts where the largest amounts alone are not enough."""
         nodes = self._nodes
@@ -273,7 +273,7 @@ class NodeFit:
                 fit_counts[opened] = np.minimum(fit_counts[opened], exact)
 
 
-def distribute(fit_counts: Amounts, left: int) -> list[int]:
+def distribute(fit_counts: Counts, left: int) -> list[int]:
     """Return how many of the pods left each of the first nodes gets, which are filled in turn."""
     total = np.cumsum(fit_counts)
     counts: list[int] = fit_counts[: int(np.searchsorted(total, left)) + 1].tolist()

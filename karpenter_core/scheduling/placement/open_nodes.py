@@ -10,7 +10,7 @@ from typing import Final, final
 
 import numpy as np
 
-from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, grown
+from karpenter_core.scheduling.arrays import Amounts, Columns, Floats, Numbers, grown
 
 __all__ = ["NO_ROW", "OpenNodes"]
 
@@ -28,11 +28,12 @@ class OpenNodes:
     def __init__(
         self,
         free: Amounts,
-        signatures: Amounts,
+        signatures: Numbers,
         *,
         weights: Floats | None = None,
         spare: int = _FIRST_CLAIMS,
     ) -> None:
+        """Take existing nodes: `free` is resources x nodes, `weights` are by resource."""
         resources, existing = free.shape
         size = existing + spare
         self.existing: Final = existing
@@ -56,27 +57,27 @@ class OpenNodes:
 
     @property
     def free(self) -> Amounts:
-        """What is left at most, per resource and node."""
+        """Resources x nodes: what is left at most."""
         return self._free[:, : self.count]
 
     @property
     def used(self) -> Amounts:
-        """What this pass has put there, per resource and node."""
+        """Resources x nodes: what this pass has put there."""
         return self._used[:, : self.count]
 
     @property
-    def signature(self) -> Amounts:
-        """The number of each node's signature."""
+    def signature(self) -> Numbers:
+        """nodes: the number of each node's signature."""
         return self._signature[: self.count]
 
     @property
-    def row(self) -> Amounts:
-        """The row of the catalogue each claim is measured by; NO_ROW: any of its rows."""
+    def row(self) -> Numbers:
+        """nodes: the row of the catalogue each claim is measured by; NO_ROW: any of its rows."""
         return self._row[: self.count]
 
     @property
     def free_value(self) -> Floats:
-        """What is left on each planned claim, weighed; nothing without weights."""
+        """nodes: what is left on each planned claim, weighed; nothing without weights."""
         return self._worth[: self.count]
 
     @property
@@ -85,7 +86,7 @@ class OpenNodes:
         return self._signature.shape[0]
 
     def open(self, count: int, *, signature: int, limit: Amounts, row: int = NO_ROW) -> list[int]:
-        """Add empty claims and return their columns."""
+        """Add empty claims and return their columns; `limit` is by resource."""
         start, end = self.count, self.count + count
         if end > self._signature.shape[0]:
             self._grow(end)
@@ -102,7 +103,7 @@ class OpenNodes:
     def place(
         self, pod_class: int, columns: list[int], counts: list[int], request: Amounts
     ) -> None:
-        """Put pods of one class on nodes."""
+        """Put pods of one class on nodes; `request` is by resource."""
         self.log.append((pod_class, columns, counts))
         worth = self._weighed(pod_class, request)
         if len(columns) == 1:  # the usual case, at a third of the time

@@ -45,6 +45,7 @@ class PlanProfile:
     """Count as if the domain of a claim were unknown until pods pin it (upstream)."""
     order: tuple[int, ...] = ()
     weights: Floats | None = None
+    """resources: what a unit of each counts when room is compared."""
     mix: tuple[ClaimOpening, ...] = ()
     free_groups: tuple[tuple[int, ...], ...] = ()
     """Groups of classes that mix freely, to be placed last and together."""
@@ -63,6 +64,7 @@ class ClaimOpening(Struct, frozen=True, kw_only=True, eq=False):
     signature: int
     asked: int
     limit: Amounts
+    """resources: the capacity that each claim is measured by."""
     row: int
     charge: Mapping[str, int]
     score: float = 0.0

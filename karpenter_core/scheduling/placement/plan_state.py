@@ -88,6 +88,7 @@ class PlanState:
                 self.remaining[number][NODES] = min(bounds)
 
     def _weights(self, profile: PlanProfile) -> Floats:
+        """Return what a unit of each resource counts: resources."""
         if profile.weights is not None:
             return profile.weights
         weights = 1.0 / np.maximum(self._demand(), 1)
@@ -97,12 +98,12 @@ class PlanState:
         return weights
 
     def _demand(self) -> Amounts:
-        """Return what the pods ask for that were not tried yet, per resource."""
+        """Return what the pods ask for that were not tried yet: resources."""
         demand: Amounts = self.compiled.requests @ self.waiting
         return demand
 
     def remaining_demand(self) -> Amounts:
-        """Return the waiting demand beyond what fits on open claims, per resource."""
+        """Return the waiting demand beyond what fits on open claims: resources."""
         planned = self.nodes.free[:, self.nodes.existing :]
         room = np.add.reduce(np.maximum(planned, 0), axis=1)
         return np.maximum(self._demand() - (_LIKELY_FILLED * room).astype(np.int64), 0)

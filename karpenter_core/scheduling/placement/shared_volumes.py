@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Amounts, Columns
+    from karpenter_core.scheduling.arrays import Columns, Counts
     from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
     from karpenter_core.scheduling.placement.open_nodes import OpenNodes
 
@@ -24,15 +24,15 @@ class SharedVolumes:
     def __init__(self, compiled: CompiledProblem, nodes: OpenNodes) -> None:
         self._resources: Final = compiled.resources
         self._nodes: Final = nodes
-        self._present: dict[str, Amounts] = {}
-        """One for every node that has it, by volume claim."""
+        self._present: dict[str, Counts] = {}
+        """By volume claim, existing nodes: 1 on every node that has it."""
         shared = {claim for c in compiled.classes for _, claim in c.shared_volumes}
         for column, node in enumerate(compiled.nodes) if shared else ():
             for claims in node.volumes.values():
                 for claim in claims & shared:
                     self._row(claim)[column] = 1
 
-    def _row(self, claim: str) -> Amounts:
+    def _row(self, claim: str) -> Counts:
         row = self._present.get(claim)
         if row is None:
             row = np.zeros(self._nodes.existing, dtype=np.int64)
@@ -43,7 +43,7 @@ class SharedVolumes:
         """Keep the nodes that have, or can still attach, the volumes that pods share."""
         good = np.ones(len(columns), dtype=np.bool_)
         there = columns < self._nodes.existing
-        needed: dict[int, Amounts] = {}
+        needed: dict[int, Counts] = {}
         for resource, claim in task.pod_class.shared_volumes:
             line = self._resources.index(resource)
             absent = np.ones(len(columns), dtype=np.int64)

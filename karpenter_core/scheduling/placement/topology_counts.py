@@ -18,7 +18,7 @@ from karpenter_core.scheduling.compiled.topology import TopologyKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.arrays import Amounts, Counts
     from karpenter_core.scheduling.compiled.class_topology import ClassTopology
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.compiled.topology import TopologyGroup
@@ -30,12 +30,12 @@ NO_CAP: Final = 1 << 40
 
 
 class HostCaps(Struct, frozen=True, eq=False):
-    """Pods that each open node takes at most (None: any number), and that a new one takes.
+    """Pods that each open node (nodes) takes at most (None: any number), and that a new one takes.
 
     `first`: no node has a pod yet that affinity selects; the first pod chooses one node.
     """
 
-    open: Amounts | None
+    open: Counts | None
     new: int
     first: bool
 
@@ -117,7 +117,7 @@ class TopologyCounts:
         if not topology.host:
             return _NO_CAPS
         new, first = NO_CAP, False
-        caps: Amounts | None = None
+        caps: Counts | None = None
         for group in topology.host:
             grows = group.index in topology.grows
             row = self._host_row(group.index, count)
@@ -125,7 +125,7 @@ class TopologyCounts:
                 if grows and (row is None or not row.any()):
                     first = True
                     continue
-                cap: Amounts | None = np.zeros(count, dtype=np.int64)
+                cap: Counts | None = np.zeros(count, dtype=np.int64)
                 if row is not None:
                     cap = np.where(row > 0, NO_CAP, 0)
                 new = 0
@@ -268,7 +268,7 @@ class TopologyCounts:
             any(bits & catalogue.matching(one) for one in alternatives),
         )
 
-    def _host_row(self, index: int, count: int) -> Amounts | None:
+    def _host_row(self, index: int, count: int) -> Counts | None:
         row = self.host.get(index)
         if row is None:
             return None
@@ -276,7 +276,7 @@ class TopologyCounts:
             row = self._widen(index, count)
         return row[:count]
 
-    def _widen(self, index: int, size: int) -> Amounts:
+    def _widen(self, index: int, size: int) -> Counts:
         wide = np.zeros(max(size, 256), dtype=np.int64)
         row = self.host.get(index)
         if row is not None:
@@ -311,8 +311,8 @@ def _may_be_in(possible_counts: list[int] | None, allowed: tuple[bool, ...] | No
 
 
 def _separation_caps(
-    group: TopologyGroup, row: Amounts | None, count: int, *, grows: bool
-) -> Amounts | None:
+    group: TopologyGroup, row: Counts | None, count: int, *, grows: bool
+) -> Counts | None:
     """Return the caps of a group that keeps pods apart; None: it does not restrict.
 
     Pods that are counted themselves may fill a node up to the skew (one, for anti-affinity);

@@ -40,6 +40,7 @@ class SizedClaim:
 
     claim: ClaimSignature
     used: Amounts
+    """resources: what the pods on each claim ask for together."""
     rows: Columns
     names: tuple[str, ...]
     price_per_hour: float

@@ -31,7 +31,7 @@ from karpenter_core.scheduling.problem import PackingPolicy
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from karpenter_core.scheduling.arrays import Floats
+    from karpenter_core.scheduling.arrays import Worths
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.placement.engine import HaltRequest
     from karpenter_core.scheduling.placement.topology_counts import ClassTopology
@@ -177,8 +177,8 @@ def constraint_tier(relaxation_steps: Iterable[ClassTopology]) -> int:
     return 3
 
 
-def _constrained_first(compiled: CompiledProblem, worth: Floats) -> tuple[int, ...]:
-    """Order classes by their tiers; among equals the costliest first."""
+def _constrained_first(compiled: CompiledProblem, worth: Worths) -> tuple[int, ...]:
+    """Order classes by their tiers; among equals the costliest (`worth`: classes) first."""
 
     def key(index: int) -> tuple[int, float]:
         return constraint_tier(compiled.topologies[index]), -round(float(worth[index]), 15)

@@ -25,7 +25,7 @@ from karpenter_core.scheduling.placement.reservation_holdings import NO_RESERVAT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from karpenter_core.scheduling.arrays import Amounts, Floats, Mask
+    from karpenter_core.scheduling.arrays import Amounts, Mask, Worths
     from karpenter_core.scheduling.compiled.instance_shapes import InstanceShapes
     from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints, PodClass
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
@@ -78,7 +78,8 @@ class PurchaseMix:
     compiled: CompiledProblem
     pool_shapes: tuple[PoolShapes, ...]
     guidance: Guidance
-    weights: Floats
+    weights: Worths
+    """resources: what a unit of each is worth."""
     requires_nodes: bool
     """Whether pods that avoid each other need as many nodes as are bought."""
 
@@ -329,7 +330,7 @@ def _usable(
     measured: Sequence[Mask],
     asks: Sequence[NodeConstraints],
 ) -> Mask:
-    """Say which shapes may serve a class that makes do with any of these asks."""
+    """Say which shapes of all pools (S) may serve a class that makes do with any of these asks."""
     signatures = compiled.signatures
     parts: list[Mask] = []
     for pool_shapes, sized_claims in zip(all_pool_shapes, measured, strict=True):
@@ -353,7 +354,10 @@ def _zonal(
     indices: Sequence[int],
     amounts: Amounts,
 ) -> list[tuple[Mask, Amounts]]:
-    """Return what classes that spread themselves over zones ask of each: equal parts."""
+    """Return what classes that spread themselves over zones ask of each: equal parts.
+
+    `amounts` are resources x classes; each part is the shapes of a zone (S) and its amounts (R).
+    """
     axis = next((axis for axis in compiled.axes if axis.key == ZONE), None)
     if axis is None or len(all_pool_shapes) != 1:
         return []
@@ -380,7 +384,7 @@ def _zonal(
 
 
 def _load(compiled: CompiledProblem, demands: dict[int, int], nodes: int) -> Amounts:
-    """Return what pods that avoid each other take of each of so many nodes, on average."""
+    """Return what pods that avoid each other take of each of so many nodes (R), on average."""
     load = np.zeros(compiled.requests.shape[0], dtype=np.int64)
     for index, count in demands.items():
         pod_class = compiled.classes[index]

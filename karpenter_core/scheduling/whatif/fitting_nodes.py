@@ -16,7 +16,7 @@ from karpenter_core.scheduling.portfolio.plan_portfolio import constraint_tier
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from karpenter_core.scheduling.arrays import Amounts, Mask
+    from karpenter_core.scheduling.arrays import Amounts, Mask, Numbers
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.compiled.topology import TopologyGroup
     from karpenter_core.scheduling.whatif.host_counts import HostCounts
@@ -200,15 +200,15 @@ class FittingNodes:
         self._host: Final = host
         size = max(len(compiled.nodes), 1)
         self.free: Amounts = np.full((len(compiled.resources), size), -1, dtype=np.int64)
-        """A line per resource, a column per slot."""
-        self.signature: Amounts = np.zeros(size, dtype=np.int64)
+        """resources x slots: what is left on each."""
+        self.signature: Numbers = np.zeros(size, dtype=np.int64)
         self._keys: Final = dict[int, tuple[bool, str]]()
         self._in_use: Final = set[int]()
         self._excluded: frozenset[int] = frozenset()
         self._is_excluded: Mask = np.zeros(size, dtype=np.bool_)
-        self._order: Amounts | None = None
-        self._open: Amounts | None = None
-        self._positions: Amounts = np.empty(0, dtype=np.int64)
+        self._order: Numbers | None = None
+        self._open: Numbers | None = None
+        self._positions: Numbers = np.empty(0, dtype=np.int64)
         self._ranks: list[int] = []
         self._lists: Final = dict[FittingNodesKey, "array[int]"]()
         self._good: Final = dict[tuple[int, int], bool]()
@@ -235,10 +235,10 @@ class FittingNodes:
         return self._excluded
 
     @property
-    def order(self) -> Amounts:
+    def order(self) -> Numbers:
         """All slots in use, in the order in which they are filled."""
         if self._order is None:
-            order: Amounts = np.array(
+            order: Numbers = np.array(
                 sorted(self._keys, key=self._keys.__getitem__), dtype=np.int64
             )
             positions = np.zeros_like(self.signature)
@@ -295,7 +295,7 @@ class FittingNodes:
             able &= counts[slots] <= rule.max_count
         return array("i", slots[able].astype(np.int32).tobytes())
 
-    def _open_slots(self) -> Amounts:
+    def _open_slots(self) -> Numbers:
         """Return the slots that take another pod at all, in their order."""
         if self._open is None:
             places = self.free[self._compiled.resources.index(PODS)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.arrays import Counts
 
 __all__ = ["HostCounts"]
 
@@ -19,15 +19,15 @@ class HostCounts:
     def __init__(self) -> None:
         self.rows: Final = dict[int, dict[int, int]]()
         """By group: the slots where any are counted. Only `add` may write them."""
-        self._arrays: Final = dict[int, "Amounts"]()
+        self._arrays: Final = dict[int, "Counts"]()
 
     def add(self, group: int, slot: int, count: int) -> None:
         """Count more pods of a group on a node, before any `array` is asked for."""
         row = self.rows.setdefault(group, {})
         row[slot] = row.get(slot, 0) + count
 
-    def array(self, group: int, size: int) -> Amounts:
-        """Return the counts of all slots below `size`; not to be written to."""
+    def array(self, group: int, size: int) -> Counts:
+        """Return the counts of all slots below `size` (slots); not to be written to."""
         known = self._arrays.get(group)
         if known is None or len(known) != size:
             row = self.rows.get(group, {})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.api.records import PodView, Resources
-    from karpenter_core.scheduling.arrays import Amounts
+    from karpenter_core.scheduling.arrays import Counts, Numbers
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.scheduling.whatif.base_state import BaseState
 
@@ -199,10 +199,10 @@ class ClusterOverlay:
                     found[domain] += cells[start + domain]
         return found
 
-    def host_counts(self, group: int, slots: Amounts) -> Amounts:
+    def host_counts(self, group: int, slots: Numbers) -> Counts:
         """Return the counts of a host name group on nodes; on removed ones, of pods that stay."""
         size = self.base.fitting_nodes.signature.shape[0]
-        counts: Amounts = self.base.host.array(group, size).copy()
+        counts: Counts = self.base.host.array(group, size).copy()
         for slot, more in self.host.get(group, {}).items():
             counts[slot] += more
         for slot in self.removed:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.arrays import Amounts, Mask
+    from karpenter_core.scheduling.arrays import Amounts, Counts, Mask, Numbers
     from karpenter_core.scheduling.compiled.class_topology import ClassTopology
     from karpenter_core.scheduling.compiled.pod_classes import PodClass
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
@@ -260,8 +260,8 @@ def _narrowed(
 
 def _columns(
     base: BaseState, overlay: ClusterOverlay, numbers: Sequence[int], near: set[int]
-) -> tuple[Amounts, Amounts]:
-    """Return the nodes that may take anything, in their order, and what is free on each.
+) -> tuple[Numbers, Amounts]:
+    """Return the nodes that may take anything, in their order, and resources x nodes free there.
 
     Beside them those `near` which some pods want to be, even if nothing fits there.
     """
@@ -281,15 +281,15 @@ def _columns(
     return slots, free
 
 
-def _zonal(base: BaseState, overlay: ClusterOverlay) -> tuple[Amounts, ...]:
+def _zonal(base: BaseState, overlay: ClusterOverlay) -> tuple[Counts, ...]:
     cells = np.frombuffer(base.cells, dtype=np.int64).copy()
     for cell, difference in overlay.cells.items():
         cells[cell] += difference
     return tuple(_by_axis(base, cells))
 
 
-def _possible_counts(base: BaseState, overlay: ClusterOverlay) -> dict[tuple[int, int], Amounts]:
-    """Return the pods that may turn out to be somewhere, by axis and line."""
+def _possible_counts(base: BaseState, overlay: ClusterOverlay) -> dict[tuple[int, int], Counts]:
+    """Return the pods that may turn out to be somewhere: by axis and group, domains."""
     if not base.possible_counts and not overlay.possible_counts:
         return {}
     counts = np.zeros(len(base.made), dtype=np.int64)
