@@ -62,8 +62,10 @@ class HookBatcher(Generic[Item, Result]):
         on_late: Callable[[Item, Result | BaseException], None] | None = None,
         width: int | None = None,
     ) -> None:
+        """`call` sends the items of one batch, as they are, to the plug-in."""
+        self._call: Final = call
         self._calls: Final = OpenCalls[Item, Result](
-            call, what=what, limit=limits.timeout, calls=calls, on_late=on_late
+            what=what, limit=limits.timeout, calls=calls, on_late=on_late
         )
         self._limits: Final = limits
         self._clock: Final = clock
@@ -86,9 +88,14 @@ class HookBatcher(Generic[Item, Result]):
         Raises:
             KarpenterError: the whole batch failed; CallPendingError when it is only late.
         """
-        return await self._calls.add(
-            item, self._identity(item), send=self._enqueue, withdraw=self._withdraw
-        )
+        entry, is_new = self._calls.open(item, self._identity(item))
+        if is_new:
+            self._enqueue(entry)
+        try:
+            return await self._calls.wait(entry)
+        finally:
+            if entry.waiters == 0 and not entry.sent:
+                self._withdraw(entry)
 
     def close(self) -> None:
         """Send nothing more; items that were not sent are as if never added."""
@@ -158,17 +165,18 @@ class HookBatcher(Generic[Item, Result]):
 
     def _send(self, key: Hashable, window: _BatchWindow[Item, Result]) -> None:
         del self._windows[key]
-        for entry in window.entries:
-            entry.sent = True
         if window.entries:
-            self._calls.start(window.entries)
+            self._start(window.entries)
 
     def _send_singles(self, width: int) -> None:
         while self._queue and self._running < width:
             entry = self._queue.popleft()
-            entry.sent = True
             self._running += 1
-            self._calls.start([entry]).add_done_callback(lambda _: self._end_single(width))
+            self._start([entry]).add_done_callback(lambda _: self._end_single(width))
+
+    def _start(self, entries: Sequence[OpenItem[Item, Result]]) -> asyncio.Task[None]:
+        """Send items together, as one call."""
+        return self._calls.start(entries, lambda: self._call([entry.item for entry in entries]))
 
     def _end_single(self, width: int) -> None:
         self._running -= 1

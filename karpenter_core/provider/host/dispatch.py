@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["CallMeasurement", "Dispatcher"]
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 Request = TypeVar("Request", bound="Mapping[str, object]")
 Result = TypeVar("Result")
 
@@ -146,6 +147,19 @@ class Dispatcher:
         answer = await self._ask(hook, name, request, inline=inline)
         return hook.read(answer, request=request, where=f'plug-in "{name}"')
 
+    def batch_call(
+        self,
+        hook: Hook[Request, tuple[T, ...]],
+        name: str,
+        request_of: Callable[[tuple[Item, ...]], Request],
+    ) -> Callable[[Sequence[Item]], Awaitable[Sequence[T]]]:
+        """Return a function that calls a plural hook with the items of one batch, as `ask` does."""
+
+        async def call(items: Sequence[Item]) -> Sequence[T]:
+            return await self.ask(hook, name, request_of(tuple(items)))
+
+        return call
+
     async def call(
         self, hook: Hook[Request, Result], name: str, request: Request, *, key: Hashable = ()
     ) -> Result:
@@ -154,7 +168,15 @@ class Dispatcher:
         Raises:
             CallPendingError: the limit passed, now or before, and the call is still open.
         """
-        answer = await self._open_calls(hook, name).add(request, key)
+        calls = self._open_calls(hook, name)
+        entry, is_new = calls.open(request, key)
+        if is_new:
+
+            async def ask() -> Sequence[object]:
+                return [await self._ask(hook, name, request)]
+
+            calls.start([entry], ask)
+        answer = await calls.wait(entry)
         return hook.read(answer, request=request, where=f'plug-in "{name}"')
 
     def _open_calls(
@@ -163,12 +185,7 @@ class Dispatcher:
         """Return the open calls of one hook of one plug-in."""
         identity = (hook.name, name)
         if identity not in self._open:
-
-            async def ask(requests: Sequence[Mapping[str, object]]) -> Sequence[object]:
-                return [await self._ask(hook, name, request) for request in requests]
-
             self._open[identity] = OpenCalls(
-                ask,
                 what=f'{hook.name} of plug-in "{name}"',
                 limit=self.limits(hook, name).timeout,
                 calls=self.timed_calls(name),

@@ -16,7 +16,7 @@ from karpenter_core.provider.host.hooks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Mapping
 
     from karpenter_core.provider.contract import FetchOutcome, LaunchOutcome, TerminateOutcome
     from karpenter_core.provider.host.dispatch import Dispatcher
@@ -98,12 +98,9 @@ class BatchedInstanceCalls:
         key: Callable[[LaunchRequest | str], Hashable],
         on_late: Callable[[Item, T | CloudProviderError | BaseException], None] | None = None,
     ) -> HookBatcher[Item, T | CloudProviderError]:
-        async def call(items: Sequence[Item]) -> Sequence[T | CloudProviderError]:
-            return await self._dispatcher.ask(hook, self._provider, request_of(tuple(items)))
-
         limits = self._dispatcher.limits(hook, self._provider)
         return HookBatcher[Item, "T | CloudProviderError"](
-            call,
+            self._dispatcher.batch_call(hook, self._provider, request_of),
             what=f'{hook.name} of plug-in "{self._provider}"',
             limits=limits,
             clock=self._dispatcher.clock,

@@ -3,6 +3,9 @@
 An item is open from the moment it is added until its outcome is known, however long that takes. The
 same item added meanwhile joins it; once the time limit has passed, who adds it gets CallPendingError
 and it is not sent again. An outcome that nobody waits for any more goes to `on_late`.
+
+The owner makes the calls: it opens an item, starts the call of those that are new, now or later, and
+waits for the outcome.
 """
 
 from __future__ import annotations
@@ -46,14 +49,12 @@ class OpenCalls(Generic[Item, Result]):
 
     def __init__(
         self,
-        call: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]],
         *,
         what: str,
         limit: timedelta,
         calls: TimedCalls,
         on_late: Callable[[Item, Result | BaseException], None] | None = None,
     ) -> None:
-        self._call: Final = call
         self._what: Final = what
         self._limit: Final = limit
         self._calls: Final = calls
@@ -66,50 +67,46 @@ class OpenCalls(Generic[Item, Result]):
         """How many items have no outcome yet."""
         return len(self._open)
 
-    async def add(
-        self,
-        item: Item,
-        identity: Hashable,
-        *,
-        send: Callable[[OpenItem[Item, Result]], None] | None = None,
-        withdraw: Callable[[OpenItem[Item, Result]], None] | None = None,
-    ) -> Result:
-        """Wait for an item's outcome.
+    def open(self, item: Item, identity: Hashable) -> tuple[OpenItem[Item, Result], bool]:
+        """Return the open item of this identity, and whether it is new: then it must be started.
 
-        A new item is given to `send`, which runs it now or later; without `send` it is a call of
-        its own and runs now. One that nobody waits for any more before it is sent is given to
-        `withdraw`.
+        Raises:
+            CallPendingError: its call has passed the time limit.
+        """
+        entry = self._open.get(identity)
+        if entry is None:
+            entry = self._open[identity] = OpenItem[Item, Result](
+                item, identity, asyncio.get_running_loop().create_future()
+            )
+            return entry, True
+        if entry.overdue:
+            raise CallPendingError(f"{self._what} is still open from an earlier call")
+        return entry, False
+
+    async def wait(self, entry: OpenItem[Item, Result]) -> Result:
+        """Wait for an item's outcome.
 
         Raises:
             KarpenterError: the whole call failed; CallPendingError when it is only late.
         """
-        entry = self._open.get(identity)
-        if entry is None:
-            entry = OpenItem[Item, Result](
-                item, identity, asyncio.get_running_loop().create_future()
-            )
-            self._open[identity] = entry
-            if send is None:
-                entry.sent = True
-                self.start([entry])
-            else:
-                send(entry)
-        elif entry.overdue:
-            raise CallPendingError(f"{self._what} is still open from an earlier call")
         entry.waiters += 1
         try:
             return await asyncio.shield(entry.answer)
         finally:
             entry.waiters -= 1
-            if entry.waiters == 0 and not entry.sent and withdraw is not None:
-                withdraw(entry)
 
     def forget(self, entry: OpenItem[Item, Result]) -> None:
         """Treat an item that was not sent as if it had never been added."""
         del self._open[entry.identity]
 
-    def start(self, entries: Sequence[OpenItem[Item, Result]]) -> asyncio.Task[None]:
-        """Make one call for items that count as sent, and give each its outcome."""
+    def start(
+        self,
+        entries: Sequence[OpenItem[Item, Result]],
+        call: Callable[[], Awaitable[Sequence[Result]]],
+    ) -> asyncio.Task[None]:
+        """Make one call for items, which count as sent, and give each its outcome."""
+        for entry in entries:
+            entry.sent = True
 
         def cancel(task: asyncio.Task[None]) -> None:
             if task.cancelled():  # perhaps before it began: the call may go on or never be made
@@ -117,7 +114,7 @@ class OpenCalls(Generic[Item, Result]):
                     entry.overdue = True
                     entry.answer.cancel()
 
-        task = self.spawn(self._run(entries))
+        task = self.spawn(self._run(entries, call))
         task.add_done_callback(cancel)
         return task
 
@@ -128,7 +125,11 @@ class OpenCalls(Generic[Item, Result]):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _run(self, entries: Sequence[OpenItem[Item, Result]]) -> None:
+    async def _run(
+        self,
+        entries: Sequence[OpenItem[Item, Result]],
+        call: Callable[[], Awaitable[Sequence[Result]]],
+    ) -> None:
         def late(task: asyncio.Future[Sequence[Result]]) -> None:
             if task.cancelled():
                 self._fail(entries, CloudProviderError(f"{self._what} was cancelled"))
@@ -139,10 +140,7 @@ class OpenCalls(Generic[Item, Result]):
 
         try:
             outcomes = await self._calls.run(
-                self._call([entry.item for entry in entries]),
-                limit=self._limit,
-                what=self._what,
-                on_late=late,
+                call(), limit=self._limit, what=self._what, on_late=late
             )
         except CallPendingError as error:
             for entry in entries:
