@@ -90,61 +90,29 @@ class Process:
             node_class_labels=[node_class_label(*kind) for kind in sorted(plugins.owners)],
             now=platform.clock.monotonic,
         )
-        self.runtime: Final = ControllerRuntime(
-            clock=platform.clock,
-            new_id=platform.new_id,
-            metrics=self.metrics,
-            cpu_requests=settings.cpu_requests,
-            jitter=platform.jitter or Random().random,  # noqa: S311 - spreads retries only
-        )
+        self.runtime: Final = self._make_runtime()
         self.runtime.passes.subscribe(pass_failure_gauge(self.metrics))
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
         self.apis: Final = self._connect()
         self._elector: Final = self._stand_for_election()
-        fence = AlwaysLeaderFence() if self._elector is None else self._elector.fence
-        self._fence: Final = fence
+        self._fence: Final = AlwaysLeaderFence() if self._elector is None else self._elector.fence
         self.kube_metrics.leader.labels(settings.leader_election_name).set_function(
             lambda: float(self.is_leading)
         )
-        self.providers: Final = Providers(
-            plugins,
-            executor=platform.executor,
-            clock=platform.clock,
-            fence=fence,
-            registry=self.metrics.registry,
-        )
+        self.providers: Final = self._make_providers(plugins)
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
         self.cluster_state: Final = ClusterState(StateBuilder(plugins.owners), platform.clock)
         codecs = Codecs(models.values(), with_selectors=bool(settings.scheduler_config))
-        self.informers: Final = Informers(
-            self.apis,
-            codecs,
-            clock=platform.clock,
-            sink=self.cluster_state.fold,
-            metrics=self.kube_metrics,
-            on_invalid=self._log_invalid,
-            jitter=platform.jitter,
-            times=platform.contact,
-        )
+        self.informers: Final = self._make_informers(codecs)
         self.freshness: Final = FreshnessGuard(
             self.informers,
             metrics=self.metrics,
             node_class_groups=frozenset(group for group, _ in plugins.owners),
         )
-        self.kube_writer: Final = KubeWriter(
-            self.apis,
-            codecs,
-            clock=platform.clock,
-            fence=fence,
-            sink=self.cluster_state.fold,
-            on_written=self.informers.note_written,
-            metrics=self.kube_metrics,
-            faults=platform.faults,
-            jitter=platform.jitter,
-        )
+        self.kube_writer: Final = self._make_writer(codecs)
         self.recorder: Final = EventRecorder(
             self._apis_for_events(), clock=platform.clock, metrics=self.kube_metrics
         )
@@ -155,6 +123,50 @@ class Process:
         )
         self._tasks: list[PluginTasks] = []
         self.servers: Final = self._make_servers()
+
+    def _make_runtime(self) -> ControllerRuntime:
+        platform = self.platform
+        return ControllerRuntime(
+            clock=platform.clock,
+            new_id=platform.new_id,
+            metrics=self.metrics,
+            cpu_requests=self.settings.cpu_requests,
+            jitter=platform.jitter or Random().random,  # noqa: S311 - spreads retries only
+        )
+
+    def _make_providers(self, plugins: Plugins) -> Providers:
+        return Providers(
+            plugins,
+            executor=self.platform.executor,
+            clock=self.platform.clock,
+            fence=self._fence,
+            registry=self.metrics.registry,
+        )
+
+    def _make_informers(self, codecs: Codecs) -> Informers:
+        return Informers(
+            self.apis,
+            codecs,
+            clock=self.platform.clock,
+            sink=self.cluster_state.fold,
+            metrics=self.kube_metrics,
+            on_invalid=self._log_invalid,
+            jitter=self.platform.jitter,
+            times=self.platform.contact,
+        )
+
+    def _make_writer(self, codecs: Codecs) -> KubeWriter:
+        return KubeWriter(
+            self.apis,
+            codecs,
+            clock=self.platform.clock,
+            fence=self._fence,
+            sink=self.cluster_state.fold,
+            on_written=self.informers.note_written,
+            metrics=self.kube_metrics,
+            faults=self.platform.faults,
+            jitter=self.platform.jitter,
+        )
 
     @property
     def is_leading(self) -> bool:
