@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
+from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
+from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.token_bucket import TokenBucket
@@ -29,12 +31,12 @@ from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
 from karpenter_provider_alibabacloud.doctor import ProviderDoctor
 from karpenter_provider_alibabacloud.drift import DriftDetector
 from karpenter_provider_alibabacloud.instance_tagger import InstanceTagger
+from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS
 from karpenter_provider_alibabacloud.instances import ClusterInstances
 from karpenter_provider_alibabacloud.interruption.sources import InterruptionSources
 from karpenter_provider_alibabacloud.late_taints import LateTaintRemover
 from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCallBuilder
-from karpenter_provider_alibabacloud.launch.executor import LaunchExecutor
-from karpenter_provider_alibabacloud.launch.launcher import CloudInstanceLauncher
+from karpenter_provider_alibabacloud.launch.ecs_cloud import ECS_TRAITS, EcsCloud
 from karpenter_provider_alibabacloud.node_class.dry_runs import LaunchDryRuns
 from karpenter_provider_alibabacloud.node_class.finalization import NodeClassFinalizer
 from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
@@ -190,15 +192,18 @@ class ProviderParts:
             availability=availability,
             details=self.cluster.details,
         )
-        self.launcher: Final = CloudInstanceLauncher(
+        self.launcher: Final = ClaimLauncher(
             clock,
-            reader=reader,
-            executor=LaunchExecutor(
+            EcsCloud(
                 clients,
                 clock,
                 calls=calls,
+                reader=reader,
                 availability=availability,
                 recent=recent,
+                types=self.types,
+                bootstrapper=self.bootstrapper,
+                nodes=context.read_nodes,
                 bucket=TokenBucket(
                     rate_per_second=settings.launch_rate_per_second,
                     burst=settings.launch_burst,
@@ -207,12 +212,9 @@ class ProviderParts:
                 observe_batch=metrics.observe_batch,
                 observe_targets=metrics.observe_targets,
             ),
-            calls=calls,
+            claims=TaggedClaims(CLAIM_TAGS, owners),
             recent=recent,
-            owners=owners,
-            types=self.types,
-            bootstrapper=self.bootstrapper,
-            nodes=context.read_nodes,
+            traits=ECS_TRAITS,
         )
         self.interruption_sources: Final = InterruptionSources(
             clients, clock, settings=settings, reader=reader, offerings=self.unavailable_offerings

@@ -18,6 +18,8 @@ from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
+from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
+from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
@@ -40,14 +42,15 @@ from karpenter_provider_aws.discovery.subnets import SubnetReader
 from karpenter_provider_aws.doctor import ProviderDoctor
 from karpenter_provider_aws.drift import DriftDetector
 from karpenter_provider_aws.instance_tagger import InstanceTagger
+from karpenter_provider_aws.instance_tags import CLAIM_TAGS
 from karpenter_provider_aws.instances import ClusterInstances
 from karpenter_provider_aws.interruption.blocks import BLOCKS_PERIOD
 from karpenter_provider_aws.interruption.directory import instance_id_of
 from karpenter_provider_aws.interruption.sources import InterruptionSources
 from karpenter_provider_aws.interruption.status_checks import STATUS_PERIOD
 from karpenter_provider_aws.kubelet.expressions import evaluate
-from karpenter_provider_aws.launch.executor import Availability, LaunchExecutor
-from karpenter_provider_aws.launch.launcher import CloudInstanceLauncher
+from karpenter_provider_aws.launch.fleet_calls import Availability, FleetCallBuilder
+from karpenter_provider_aws.launch.fleet_cloud import EC2_TRAITS, FleetCloud
 from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
 from karpenter_provider_aws.metrics import AwsMetrics
@@ -183,26 +186,25 @@ class ProviderParts:
             reservation_counts=self.reservations.reservation_counts,
             unavailable_offerings=self.unavailable_offerings,
         )
-        self.launcher: Final = CloudInstanceLauncher(
+        self.launcher: Final = ClaimLauncher(
             clock,
-            reader=reader,
-            executor=LaunchExecutor(
+            FleetCloud(
                 clients,
                 clock,
-                cluster=cluster,
+                calls=FleetCallBuilder(clock, cluster=cluster, availability=availability),
+                reader=reader,
                 templates=self.templates,
                 availability=availability,
-                recent=recent,
+                types=self.types,
+                prices=self.prices,
+                details=self.cluster.details,
+                shifts=running.shifts.zones,
                 count_failure=running.metrics.count_launch_failure,
                 observe_batch=running.metrics.observe_batch,
             ),
+            claims=TaggedClaims(CLAIM_TAGS, owners),
             recent=recent,
-            owners=owners,
-            availability=availability,
-            types=self.types,
-            prices=self.prices,
-            details=self.cluster.details,
-            shifts=running.shifts.zones,
+            traits=EC2_TRAITS,
         )
         self.instances: Final = ClusterInstances(
             clients,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from karpenter_core.api.labels import RESERVED
 from karpenter_core.errors import (
-    BadInputError,
     CloudProviderError,
     ExhaustedScope,
     InsufficientCapacityError,
@@ -45,7 +44,6 @@ __all__ = [
     "LaunchShortages",
     "NewInstance",
     "TargetFailure",
-    "as_outcome",
     "read_group_answer",
     "read_run_answer",
     "refusal_answer",
@@ -109,6 +107,19 @@ class LaunchAnswer:
     request_id: str = ""
     tried: tuple[LaunchTarget, ...] | None = None
     """The targets of the call that were tried; None for all."""
+
+    @property
+    def instance_ids(self) -> tuple[str, ...]:
+        """Ids of the instances."""
+        return tuple(item.id for item in self.instances)
+
+    def target_of(self, instance_id: str) -> LaunchTarget:
+        """Return the target that a new instance was launched as."""
+        return next(item.target for item in self.instances if item.id == instance_id)
+
+    def tried_of(self, targets: Sequence[LaunchTarget]) -> tuple[LaunchTarget, ...]:
+        """Return the targets that were tried, of those that the call could take."""
+        return tuple(targets) if self.tried is None else self.tried
 
     def by_vswitch(self) -> dict[str, int]:
         """Count the instances by vSwitch id."""
@@ -305,13 +316,6 @@ def unserved_outcome(
     if first is None:
         return ThrottledError(failure_text)
     return LaunchFailedError(failure_text, reason=first.reason)
-
-
-def as_outcome(error: CloudProviderError | BadInputError) -> CloudProviderError:
-    """Return an outcome; what is wrong with a NodeClass's own text waits for its user."""
-    if isinstance(error, CloudProviderError):
-        return error
-    return LaunchFailedError(str(error), reason="InvalidNodeClass")
 
 
 def _keys(targets: Iterable[LaunchTarget]) -> tuple[OfferingKey, ...]:

@@ -89,6 +89,11 @@ class LaunchApiCall:
         return self.spec.targets
 
     @property
+    def tags(self) -> Mapping[str, str]:
+        """Tags of its instances."""
+        return self.spec.tags
+
+    @property
     def categories(self) -> tuple[str, ...]:
         """The categories of system disks that it may take."""
         if self.spec.category:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     )
 
     from karpenter_core.provider.catalogue import InstanceType, Offering
-    from karpenter_core.provider.contract import LaunchOutcome
     from karpenter_provider_aws.launch.fleet import LaunchTarget
 
 __all__ = [
@@ -100,6 +99,15 @@ class LaunchAnswer:
 
     instances: tuple[NewInstance, ...]
     failures: tuple[TargetFailure, ...]
+
+    @property
+    def instance_ids(self) -> tuple[str, ...]:
+        """Ids of the instances."""
+        return tuple(item.id for item in self.instances)
+
+    def target_of(self, instance_id: str) -> LaunchTarget:
+        """Return the target that a new instance was launched as."""
+        return next(item.target for item in self.instances if item.id == instance_id)
 
     def by_subnet(self) -> dict[str, int]:
         """Count the instances by subnet id."""
@@ -238,8 +246,8 @@ def unserved_outcome(
     return LaunchFailedError(said, reason=first.reason)
 
 
-def merged_shortage(before: LaunchOutcome | None, after: LaunchOutcome) -> LaunchOutcome:
-    """Return what came of a claim in the end; of two shortages, what both were about.
+def merged_shortage(before: CloudProviderError, after: CloudProviderError) -> CloudProviderError:
+    """Return the outcome of two calls that brought nothing; of two shortages, what both were about.
 
     Full subnets are of one NodeClass, and are left out where the other shortage is everybody's.
     """
