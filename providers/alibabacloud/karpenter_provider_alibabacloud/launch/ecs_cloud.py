@@ -22,6 +22,7 @@ from karpenter_core.provider.kit.launch.cloud import (
     LaunchRound,
 )
 from karpenter_core.provider.kit.launch.existing_instances import as_outcome
+from karpenter_core.provider.kit.launch.groups import claim_ref
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud.codes import (
     SHORTAGES,
@@ -46,7 +47,7 @@ from karpenter_provider_alibabacloud.launch.launched_instances import (
     LaunchDetails,
     launched_instance,
 )
-from karpenter_provider_alibabacloud.launch.plans import claim_ref, plan_launches
+from karpenter_provider_alibabacloud.launch.plans import plan_launches
 from karpenter_provider_alibabacloud.launch.preconditions import unmet_precondition
 from karpenter_provider_alibabacloud.launch.requests import RUN_INSTANCES
 from karpenter_provider_alibabacloud.launch.targets import BALANCED, ranked, spread, zones_of
@@ -229,7 +230,7 @@ class EcsCloud:
             region=self._clients.region,
             instance_id=instance_id,
             zone=target.zone,
-            capacity_type=launch_round.call.plan.capacity_type,
+            capacity_type=launch_round.call.plan.group.capacity_type,
             image_id=target.image_id,
             reservation_id=target.reservation_id,
         )
@@ -265,7 +266,7 @@ class EcsCloud:
                 boot_configuration = self._boot_configuration(plan)
             except (CloudProviderError, BadInputError) as error:
                 outcome = as_outcome(error, reason=ECS_TRAITS.bad_input_reason)
-                refused |= {request.token: outcome for request in plan.requests}
+                refused |= {request.token: outcome for request in plan.group.requests}
                 continue
             jobs += [
                 EcsJob(self._calls, plan, boot_configuration, batch, zones)
@@ -274,15 +275,15 @@ class EcsCloud:
         return jobs, refused
 
     def _boot_configuration(self, plan: LaunchPlan) -> BootConfiguration:
-        if plan.is_inflexible:
+        if plan.group.is_inflexible:
             self._log.info(
                 "launching on-demand although spot is allowed: allow more instance types",
-                instance_types=len(plan.candidates),
+                instance_types=len(plan.group.candidates),
             )
         return BootConfiguration(
             plan.node_class,
-            plan.requests[0].node_claim,
-            capacity_type=plan.capacity_type,
+            plan.group.requests[0].node_claim,
+            capacity_type=plan.group.capacity_type,
             types=self._types,
             bootstrapper=self._bootstrapper,
         )
@@ -295,13 +296,13 @@ class EcsCloud:
         With the policy `balanced` each is for a zone, and the others come after that.
         """
         if plan.node_class.spec.v_switch_selection_policy != BALANCED:
-            return [(batch, ()) for batch in self._batches(plan, plan.requests)]
-        zones = zones_of(plan.candidates)
+            return [(batch, ()) for batch in self._batches(plan, plan.group.requests)]
+        zones = zones_of(plan.group.candidates)
         nodes, free = self._nodes_by_zone(plan), self._calls.free_addresses(plan.node_class)
         order = ranked(zones, nodes=nodes, free=free)
         return [
             (batch, (zone, *(other for other in order if other != zone)))
-            for zone, members in spread(plan.requests, zones, nodes=nodes, free=free).items()
+            for zone, members in spread(plan.group.requests, zones, nodes=nodes, free=free).items()
             for batch in self._batches(plan, members)
         ]
 
@@ -311,7 +312,7 @@ class EcsCloud:
         by_uid = {request.token: request for request in requests}
         batches = CLAIM_TAGS.batches(
             (claim_ref(request) for request in requests),
-            node_pool=plan.node_pool,
+            node_pool=plan.group.node_pool,
             other_tags=len(self._calls.tags(plan)),
             max_claims=_MAX_INSTANCES,
         )
@@ -319,7 +320,7 @@ class EcsCloud:
 
     def _nodes_by_zone(self, plan: LaunchPlan) -> Counter[str]:
         """Count the nodes and recent launches of the plan's NodePool, by zone."""
-        pool = plan.node_pool
+        pool = plan.group.node_pool
         nodes = [it for it in self._nodes().values() if it.labels.get(NODE_POOL) == pool]
         provider_ids = {node.provider_id for node in nodes}
         counts = Counter(node.labels.get(ZONE, "") for node in nodes)
@@ -359,7 +360,7 @@ class EcsCloud:
         """Record used addresses and reservations, and exhausted capacity."""
         call, answer = launch_round.call, launch_round.answer
         now, availability = self._clock.now(), self._availability
-        capacity_type = call.plan.capacity_type
+        capacity_type = call.plan.group.capacity_type
         availability.vswitches.note_launched(call.hold, answer.by_vswitch())
         for target in {id(item.target): item.target for item in answer.instances}.values():
             mark = UnavailableOffering(target.instance_type.name, target.zone, capacity_type)
@@ -373,7 +374,7 @@ class EcsCloud:
             answer.failures,
             capacity_type=capacity_type,
             categories=call.categories,
-            types=call.plan.instance_types(),
+            types=call.plan.group.instance_types(),
         )
         if shortages.offerings:
             availability.unavailable_offerings.mark(*shortages.offerings, now=now)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.kit.launch.groups import claim_ref
 from karpenter_provider_aws.instance_tags import claim_tags, owned_tags
 from karpenter_provider_aws.launch.fleet import fleet_request, targets_of
-from karpenter_provider_aws.launch.plans import claim_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -77,7 +77,7 @@ class FleetCallBuilder:
             plan.node_class.spec.tags,
             cluster=self._cluster,
             node_class=plan.node_class.name,
-            node_pool=plan.node_pool,
+            node_pool=plan.group.node_pool,
         )
 
     def build(
@@ -94,11 +94,11 @@ class FleetCallBuilder:
         subnets = self._availability.subnets
         hold = subnets.zonal_subnets(
             self._with_open_subnets(plan.node_class),
-            instance_types=plan.instance_types(),
-            capacity_type=plan.capacity_type,
+            instance_types=plan.group.instance_types(),
+            capacity_type=plan.group.capacity_type,
             instances=len(requests),
         )
-        targets = targets_of(templates, plan.candidates, hold.subnets)
+        targets = targets_of(templates, plan.group.candidates, hold.subnets)
         if not targets:
             subnets.restore(hold)
             return None

@@ -30,6 +30,7 @@ from karpenter_core.provider.kit.launch.cloud import (
     LaunchRound,
 )
 from karpenter_core.provider.kit.launch.existing_instances import as_outcome
+from karpenter_core.provider.kit.launch.groups import claim_ref
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
@@ -50,7 +51,7 @@ from karpenter_provider_aws.launch.answers import (
 )
 from karpenter_provider_aws.launch.fleet_calls import FleetCall, FleetCallBuilder
 from karpenter_provider_aws.launch.launched_instances import LaunchDetails, launched_instance
-from karpenter_provider_aws.launch.plans import LaunchContext, claim_ref, plan_launches
+from karpenter_provider_aws.launch.plans import LaunchContext, plan_launches
 from karpenter_provider_aws.launch.preconditions import unmet_precondition
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
 from karpenter_provider_aws.zonal_shift import no_shifts
@@ -233,7 +234,7 @@ class FleetCloud:
             instance_id=instance_id,
             zone=target.offering.zone,
             subnet_id=target.subnet.id,
-            capacity_type=plan.capacity_type,
+            capacity_type=plan.group.capacity_type,
             image_id=target.image_id,
             tenancy=plan.tenancy,
             reservation_id=target.reservation_id,
@@ -267,7 +268,7 @@ class FleetCloud:
                 templates = self._templates_of(plan)
             except (CloudProviderError, BadInputError) as error:
                 outcome = as_outcome(error, reason=EC2_TRAITS.bad_input_reason)
-                refused |= {request.token: outcome for request in plan.requests}
+                refused |= {request.token: outcome for request in plan.group.requests}
                 continue
             batches = self._batches(plan)
             jobs += [FleetJob(self._calls, plan, batch, templates) for batch in batches]
@@ -285,22 +286,22 @@ class FleetCloud:
             shifted=self._shifts(),
             reserved_left=self._availability.reservation_counts.remaining,
             prices=self._prices,
-            group=group,
+            placement_group=group,
         )
 
     def _templates_of(self, plan: LaunchPlan) -> tuple[LaunchTemplate, ...]:
-        if plan.is_inflexible:
+        if plan.group.is_inflexible:
             self._log.info(
                 "launching on-demand although spot is allowed: allow more instance types",
-                instance_types=len(plan.candidates),
+                instance_types=len(plan.group.candidates),
             )
-        group = plan.launch_context.group
+        group = plan.launch_context.placement_group
         return templates_for(
             TemplateRequest(
                 node_class=plan.node_class,
-                node_claim=plan.requests[0].node_claim,
-                instance_types=plan.instance_types(),
-                capacity_type=plan.capacity_type,
+                node_claim=plan.group.requests[0].node_claim,
+                instance_types=plan.group.instance_types(),
+                capacity_type=plan.group.capacity_type,
                 tags=self._calls.tags(plan),
                 tenancy=plan.tenancy,
                 placement_group_id="" if group is None else group.id,
@@ -312,9 +313,9 @@ class FleetCloud:
 
     def _batches(self, plan: LaunchPlan) -> list[list[LaunchRequest]]:
         """Cut a plan into fleets: as many claims as the tags of one can name."""
-        by_uid = {request.token: request for request in plan.requests}
+        by_uid = {request.token: request for request in plan.group.requests}
         batches = claim_batches(
-            (claim_ref(request) for request in plan.requests),
+            (claim_ref(request) for request in plan.group.requests),
             other_tags=len(self._calls.tags(plan)),
         )
         return [[by_uid[claim.uid] for claim in batch] for batch in batches]
@@ -348,16 +349,16 @@ class FleetCloud:
         call, answer = launch_round.call, launch_round.answer
         now, availability, plan = self._clock.now(), self._availability, call.plan
         availability.subnets.note_launched(call.hold, answer.by_subnet())
-        if plan.capacity_type == RESERVED:
+        if plan.group.capacity_type == RESERVED:
             for item in answer.instances:
                 availability.reservation_counts.note_launched(
                     item.target.reservation_id, launched_at=now
                 )
-        group = plan.launch_context.group
+        group = plan.launch_context.placement_group
         shortages = shortages_of(
             answer.failures,
             call.targets,
-            plan.capacity_type,
+            plan.group.capacity_type,
             placement_group="" if group is None else group.id,
             partition=str(plan.partition) if plan.partition else "",
         )
@@ -369,7 +370,7 @@ class FleetCloud:
             availability.unavailable_offerings.mark_subnet(subnet_id, now=now)
             availability.subnets.note_exhausted(subnet_id)
         availability.reservation_counts.note_exhausted(*shortages.reservations)
-        self._count(answer.failures, plan.capacity_type)
+        self._count(answer.failures, plan.group.capacity_type)
 
     def unserved_error(self, rounds: Sequence[FleetRound]) -> CloudProviderError:
         """Return the outcome of claims that none of these fleets brought an instance."""

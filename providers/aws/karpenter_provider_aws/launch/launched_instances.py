@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED, ZONE
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.kit.launch_candidates import allocatable_for
 from karpenter_provider_aws.described_instances import provider_id
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
@@ -19,7 +20,6 @@ from karpenter_provider_aws.labels import (
     RESERVATION_LABELS,
     ZONE_ID,
 )
-from karpenter_provider_aws.launch.filters import allocatable_for
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim

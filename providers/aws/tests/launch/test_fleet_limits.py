@@ -7,10 +7,10 @@ import pytest
 from karpenter_core.api.labels import CAPACITY_TYPE
 from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError, OfferingKey
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.kit.launch_candidates import LaunchCandidate
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import Subnet
 from karpenter_provider_aws.launch.answers import merged_shortage
-from karpenter_provider_aws.launch.filters import LaunchCandidate
 from karpenter_provider_aws.launch.fleet import MAX_CONFIGS, MAX_OVERRIDES, targets_of
 from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 from providers.aws.tests.catalogue.dump import region
