@@ -361,7 +361,9 @@ class EcsCloud:
         call, answer = launch_round.call, launch_round.answer
         now, availability = self._clock.now(), self._availability
         capacity_type = call.plan.group.capacity_type
-        availability.vswitches.note_launched(call.hold, answer.by_vswitch())
+        availability.vswitches.note_launched(
+            call.hold, answer.count_by(lambda target: target.vswitch.id)
+        )
         for target in {id(item.target): item.target for item in answer.instances}.values():
             mark = UnavailableOffering(target.instance_type.name, target.zone, capacity_type)
             availability.unavailable_offerings.delete(mark, now=now)

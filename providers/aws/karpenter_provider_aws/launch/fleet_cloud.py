@@ -23,6 +23,7 @@ from karpenter_core.errors import (
     NodeClassNotReadyError,
     ThrottledError,
 )
+from karpenter_core.provider.kit.launch.answers import merge_shortages
 from karpenter_core.provider.kit.launch.cloud import (
     CallFailure,
     CloudTraits,
@@ -43,7 +44,6 @@ from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal
 from karpenter_provider_aws.instance_tags import claim_batches
 from karpenter_provider_aws.launch.answers import (
     LaunchAnswer,
-    merged_shortage,
     read_answer,
     refusal_answer,
     shortages_of,
@@ -348,7 +348,9 @@ class FleetCloud:
         """Record used addresses and reservations, and exhausted capacity."""
         call, answer = launch_round.call, launch_round.answer
         now, availability, plan = self._clock.now(), self._availability, call.plan
-        availability.subnets.note_launched(call.hold, answer.by_subnet())
+        availability.subnets.note_launched(
+            call.hold, answer.count_by(lambda target: target.subnet.id)
+        )
         if plan.group.capacity_type == RESERVED:
             for item in answer.instances:
                 availability.reservation_counts.note_launched(
@@ -389,7 +391,7 @@ class FleetCloud:
 
 def _unserved_error(rounds: Sequence[FleetRound]) -> CloudProviderError:
     return reduce(
-        merged_shortage,
+        merge_shortages,
         (
             unserved_outcome(each.answer, each.call.targets, each.call.allowed_types())
             for each in rounds
