@@ -133,7 +133,7 @@ class ClaimTags:
         """
         calls: dict[tuple[str, ...], dict[str, Mapping[str, str]]] = {}
         for name, tags in instances.items():
-            calls.setdefault(self._call(name, tags), {})[name] = tags
+            calls.setdefault(self.call_of(name, tags), {})[name] = tags
         settled = _uids(known)
         owners: dict[str, ClaimRef] = {}
         for call in sorted(calls):
@@ -184,8 +184,8 @@ class ClaimTags:
         dealt.update(zip(waiting, left, strict=False))
         return {name: dealt[name] for name in sorted(dealt)}
 
-    def _call(self, name: str, tags: Mapping[str, str]) -> tuple[str, ...]:
-        """Return what an instance's call is known by: alone, if nothing tells."""
+    def call_of(self, name: str, tags: Mapping[str, str]) -> tuple[str, ...]:
+        """Return what identifies the call that launched an instance: its own id, if nothing else."""
         if self.call_key:
             return (tags.get(self.call_key) or name,)
         return tuple(claim.uid for claim in self.claims_of(tags) if claim.uid) or (name,)

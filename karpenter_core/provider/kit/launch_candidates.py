@@ -7,9 +7,15 @@ for a claim's requirements serves all claims that have them, whatever they reque
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    CAPACITY_TYPES,
+    ON_DEMAND,
+    RESERVED,
+    SPOT,
+)
 from karpenter_core.errors import OfferingKey
 from karpenter_core.provider.catalogue import Overhead, compatible_offerings
 
@@ -20,20 +26,28 @@ if TYPE_CHECKING:
     from karpenter_core.provider.catalogue import InstanceType, Offering, Requirements
 
 __all__ = [
+    "FEW_TYPES",
     "AllocatableOfferings",
     "CompatibleType",
     "LaunchCandidate",
     "allocatable_for",
     "allows_capacity_type",
+    "capacity_type_of",
     "compatible_types",
     "fitting_candidates",
+    "is_inflexible",
+    "offering_key",
     "offering_keys",
     "offerings_in",
     "unmet_min_values",
     "with_fullest_reservations",
     "with_offerings",
+    "without_exotic",
     "without_expensive_spot",
 ]
+
+FEW_TYPES: Final = 5
+"""Fewer types than this are few to choose spot capacity from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -188,6 +202,39 @@ def allows_capacity_type(requirements: Requirements, capacity_type: str) -> bool
     return requirements.get(CAPACITY_TYPE).has(capacity_type)
 
 
+def capacity_type_of(candidates: Iterable[LaunchCandidate]) -> str:
+    """Return the capacity type of a launch: the first available of reserved, spot and on-demand."""
+    offered = {offering.capacity_type for c in candidates for offering in c.offerings}
+    return next((name for name in CAPACITY_TYPES if name in offered), ON_DEMAND)
+
+
+def is_inflexible(
+    candidates: Sequence[LaunchCandidate], capacity_type: str, requirements: Requirements
+) -> bool:
+    """Whether on-demand is launched although spot is allowed, because spot has few types."""
+    return (
+        capacity_type == ON_DEMAND
+        and allows_capacity_type(requirements, SPOT)
+        and len(candidates) < FEW_TYPES
+    )
+
+
+def without_exotic(
+    candidates: Sequence[LaunchCandidate],
+    requirements: Requirements,
+    *,
+    is_exotic: Callable[[InstanceType], bool],
+) -> tuple[LaunchCandidate, ...]:
+    """Leave out exotic types (bare metal, accelerators) as long as others are left.
+
+    Not where `minValues` asks for variety.
+    """
+    if requirements.has_min_values:
+        return tuple(candidates)
+    generic = tuple(c for c in candidates if not is_exotic(c.instance_type))
+    return generic or tuple(candidates)
+
+
 def unmet_min_values(
     candidates: Sequence[LaunchCandidate], requirements: Requirements
 ) -> tuple[str, ...]:
@@ -208,13 +255,16 @@ def unmet_min_values(
 def offering_keys(candidates: Iterable[LaunchCandidate]) -> tuple[OfferingKey, ...]:
     """Return what the candidates could be bought as."""
     return tuple(
-        OfferingKey(
-            instance_type=candidate.instance_type.name,
-            zone=offering.zone,
-            capacity_type=offering.capacity_type,
-        )
+        offering_key(candidate.instance_type.name, offering)
         for candidate in candidates
         for offering in candidate.offerings
+    )
+
+
+def offering_key(instance_type: str, offering: Offering) -> OfferingKey:
+    """Return the key of an offering of a type."""
+    return OfferingKey(
+        instance_type=instance_type, zone=offering.zone, capacity_type=offering.capacity_type
     )
 
 

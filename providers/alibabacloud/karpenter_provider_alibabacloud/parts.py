@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
+from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
+from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.token_bucket import TokenBucket
@@ -33,12 +35,12 @@ from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
 from karpenter_provider_alibabacloud.doctor import ProviderDoctor
 from karpenter_provider_alibabacloud.drift import DriftDetector
 from karpenter_provider_alibabacloud.instance_tagger import InstanceTagger
+from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS
 from karpenter_provider_alibabacloud.instances import ClusterInstances
 from karpenter_provider_alibabacloud.interruption.sources import InterruptionSources
 from karpenter_provider_alibabacloud.late_taints import LateTaintRemover
 from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCallBuilder
-from karpenter_provider_alibabacloud.launch.executor import LaunchExecutor
-from karpenter_provider_alibabacloud.launch.launcher import CloudInstanceLauncher
+from karpenter_provider_alibabacloud.launch.ecs_cloud import ECS_TRAITS, EcsCloud
 from karpenter_provider_alibabacloud.node_class.dry_runs import LaunchDryRuns
 from karpenter_provider_alibabacloud.node_class.finalization import NodeClassFinalizer
 from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
@@ -212,59 +214,54 @@ class LaunchParts:
         self.owners: Final = InstanceOwners(
             partial(instance_id_in, region), recent=self.recent, read_claims=context.read_claims
         )
-        availability = _availability(discovery, catalogue)
-        calls = LaunchCallBuilder(
+        self.launcher: Final = ClaimLauncher(
             clock,
-            region=region,
-            cluster_id=settings.cluster_id,
-            launch_api=settings.launch_api,
-            availability=availability,
-            details=discovery.cluster.details,
-        )
-        self.launcher: Final = CloudInstanceLauncher(
-            clock,
-            reader=self.reader,
-            executor=_executor(services, calls, availability, self.recent),
-            calls=calls,
+            self._cloud(services, discovery, catalogue, bootstrapper),
+            claims=TaggedClaims(CLAIM_TAGS, self.owners),
             recent=self.recent,
-            owners=self.owners,
+            traits=ECS_TRAITS,
+        )
+
+    def _cloud(
+        self,
+        services: ProviderServices,
+        discovery: DiscoveryParts,
+        catalogue: CatalogueParts,
+        bootstrapper: UserDataBuilder,
+    ) -> EcsCloud:
+        settings, clients, clock = services.settings, services.clients, services.context.clock
+        availability = Availability(
+            vswitches=discovery.vswitches,
+            reservation_counts=discovery.reservations.reservation_counts,
+            unavailable_offerings=catalogue.unavailable_offerings,
+            disks=catalogue.system_disks,
+            prices=catalogue.prices,
+        )
+        return EcsCloud(
+            clients,
+            clock,
+            calls=LaunchCallBuilder(
+                clock,
+                region=clients.region,
+                cluster_id=settings.cluster_id,
+                launch_api=settings.launch_api,
+                availability=availability,
+                details=discovery.cluster.details,
+            ),
+            reader=self.reader,
+            availability=availability,
+            recent=self.recent,
             types=catalogue.types,
             bootstrapper=bootstrapper,
-            nodes=context.read_nodes,
+            nodes=services.context.read_nodes,
+            bucket=TokenBucket(
+                rate_per_second=settings.launch_rate_per_second,
+                burst=settings.launch_burst,
+                monotonic=clock.monotonic,
+            ),
+            observe_batch=services.metrics.observe_batch,
+            observe_targets=services.metrics.observe_targets,
         )
-
-
-def _availability(discovery: DiscoveryParts, catalogue: CatalogueParts) -> Availability:
-    return Availability(
-        vswitches=discovery.vswitches,
-        reservation_counts=discovery.reservations.reservation_counts,
-        unavailable_offerings=catalogue.unavailable_offerings,
-        disks=catalogue.system_disks,
-        prices=catalogue.prices,
-    )
-
-
-def _executor(
-    services: ProviderServices,
-    calls: LaunchCallBuilder,
-    availability: Availability,
-    recent: RecentLaunches,
-) -> LaunchExecutor:
-    settings, clock = services.settings, services.context.clock
-    return LaunchExecutor(
-        services.clients,
-        clock,
-        calls=calls,
-        availability=availability,
-        recent=recent,
-        bucket=TokenBucket(
-            rate_per_second=settings.launch_rate_per_second,
-            burst=settings.launch_burst,
-            monotonic=clock.monotonic,
-        ),
-        observe_batch=services.metrics.observe_batch,
-        observe_targets=services.metrics.observe_targets,
-    )
 
 
 @final

@@ -13,6 +13,8 @@ from uuid import uuid4
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
+from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
+from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
@@ -33,12 +35,13 @@ from karpenter_provider_aws.discovery.subnets import SubnetReader
 from karpenter_provider_aws.doctor import ProviderDoctor
 from karpenter_provider_aws.drift import DriftDetector
 from karpenter_provider_aws.instance_tagger import InstanceTagger
+from karpenter_provider_aws.instance_tags import CLAIM_TAGS
 from karpenter_provider_aws.instances import ClusterInstances
 from karpenter_provider_aws.interruption.directory import instance_id_of
 from karpenter_provider_aws.interruption.sources import InterruptionSources
 from karpenter_provider_aws.kubelet.expressions import evaluate
-from karpenter_provider_aws.launch.executor import Availability, LaunchExecutor
-from karpenter_provider_aws.launch.launcher import CloudInstanceLauncher
+from karpenter_provider_aws.launch.fleet_calls import Availability, FleetCallBuilder
+from karpenter_provider_aws.launch.fleet_cloud import EC2_TRAITS, FleetCloud
 from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.node_class.dry_runs import LaunchDryRuns
 from karpenter_provider_aws.node_class.finalization import NodeClassFinalizer
@@ -221,27 +224,25 @@ class LaunchParts:
             reservation_counts=discovery.reservations.reservation_counts,
             unavailable_offerings=catalogue.unavailable_offerings,
         )
-        executor = LaunchExecutor(
-            clients,
+        self.launcher: Final = ClaimLauncher(
             clock,
-            cluster=cluster,
-            templates=templates,
-            availability=availability,
+            FleetCloud(
+                clients,
+                clock,
+                calls=FleetCallBuilder(clock, cluster=cluster, availability=availability),
+                reader=self.reader,
+                templates=templates,
+                availability=availability,
+                types=catalogue.types,
+                prices=catalogue.prices,
+                details=discovery.cluster.details,
+                shifts=services.shifts.zones,
+                count_failure=services.metrics.count_launch_failure,
+                observe_batch=services.metrics.observe_batch,
+            ),
+            claims=TaggedClaims(CLAIM_TAGS, self.owners),
             recent=self.recent,
-            count_failure=services.metrics.count_launch_failure,
-            observe_batch=services.metrics.observe_batch,
-        )
-        self.launcher: Final = CloudInstanceLauncher(
-            clock,
-            reader=self.reader,
-            executor=executor,
-            recent=self.recent,
-            owners=self.owners,
-            availability=availability,
-            types=catalogue.types,
-            prices=catalogue.prices,
-            details=discovery.cluster.details,
-            shifts=services.shifts.zones,
+            traits=EC2_TRAITS,
         )
 
 

@@ -8,20 +8,17 @@ sold out on the way. RunInstances brings instances of one pair, or is refused. A
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import RESERVED
 from karpenter_core.errors import (
-    BadInputError,
     CloudProviderError,
     ExhaustedScope,
-    InsufficientCapacityError,
-    LaunchFailedError,
     OfferingKey,
-    ThrottledError,
 )
+from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance, unserved_error
+from karpenter_core.provider.kit.launch_candidates import offering_key
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
 from karpenter_provider_alibabacloud.catalogue.system_disks import DiskShortage
@@ -44,9 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LaunchAnswer",
     "LaunchShortages",
-    "NewInstance",
     "TargetFailure",
-    "as_outcome",
     "read_group_answer",
     "read_run_answer",
     "refusal_answer",
@@ -55,23 +50,10 @@ __all__ = [
 ]
 
 _VSWITCH: Final = re.compile(r"\bvsw-[0-9a-z]+")
-_WIDEST_FIRST: Final = (
-    ExhaustedScope.FAMILY_QUOTA,
-    ExhaustedScope.OFFERING,
-    ExhaustedScope.NODE_CLASS,
-)
 _CATEGORY: Final = re.compile(r"\bcloud(?:_[a-z]+)*\b")
 """A kind of disk, as messages name it."""
 _VCPUS: Final = re.compile(r"\bv?cpus?\b", re.IGNORECASE)
 """Names what a zone's quota counts; that of an instance type counts instances."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewInstance:
-    """An instance that was launched, and as what."""
-
-    id: str
-    target: LaunchTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,24 +78,37 @@ class TargetFailure:
         return self.error_class in SHORTAGES
 
     @property
+    def is_throttled(self) -> bool:
+        """Whether there were too many calls."""
+        return self.error_class is ErrorClass.THROTTLED
+
+    @property
+    def scope(self) -> ExhaustedScope:
+        """How far a lack of capacity reaches."""
+        return exhausted_scope(self.error_class)
+
+    @property
     def reason(self) -> str:
         """The reason for metrics and conditions."""
         return launch_reason(self.code, self.message, status=self.status)
 
+    @property
+    def text(self) -> str:
+        """What ECS said."""
+        return ": ".join(part for part in (self.code, self.message) if part)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchAnswer:
+class LaunchAnswer(CallAnswer["LaunchTarget", TargetFailure]):
     """The new instances and the failures of a call; both in the order of the answer."""
 
-    instances: tuple[NewInstance, ...] = ()
-    failures: tuple[TargetFailure, ...] = ()
     request_id: str = ""
     tried: tuple[LaunchTarget, ...] | None = None
     """The targets of the call that were tried; None for all."""
 
-    def by_vswitch(self) -> dict[str, int]:
-        """Count the instances by vSwitch id."""
-        return dict(Counter(item.target.vswitch.id for item in self.instances))
+    def tried_of(self, targets: Sequence[LaunchTarget]) -> tuple[LaunchTarget, ...]:
+        """Return the targets that were tried, of those that the call could take."""
+        return tuple(targets) if self.tried is None else self.tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +131,7 @@ def read_group_answer(body: ApiAnswer, targets: Sequence[LaunchTarget]) -> Launc
         CloudProviderError: it tells of an instance that is none of the pairs.
     """
     known = {(target.instance_type.name, target.zone): target for target in reversed(targets)}
-    bought: list[NewInstance] = []
+    launched: list[NewInstance[LaunchTarget]] = []
     failures: list[TargetFailure] = []
     for row in list_at(body, "LaunchResults.LaunchResult"):
         name, zone = row.get("InstanceType") or "", row.get("ZoneId") or ""
@@ -147,7 +142,7 @@ def read_group_answer(body: ApiAnswer, targets: Sequence[LaunchTarget]) -> Launc
                     f"ecs:CreateAutoProvisioningGroup: {instance_id} is of the type {name} in "
                     f"{zone or 'no zone'}, which was not asked for"
                 )
-            bought.append(NewInstance(id=instance_id, target=target))
+            launched.append(NewInstance(id=instance_id, target=target))
         code = row.get("ErrorCode") or ""
         if code:
             about = (target,) if target is not None else tuple(targets)
@@ -155,7 +150,7 @@ def read_group_answer(body: ApiAnswer, targets: Sequence[LaunchTarget]) -> Launc
                 TargetFailure(code=code, message=row.get("ErrorMsg") or "", targets=about)
             )
     return LaunchAnswer(
-        instances=tuple(bought),
+        instances=tuple(launched),
         failures=tuple(failures),
         request_id=str(body.get("RequestId") or ""),
     )
@@ -269,73 +264,32 @@ def _names(message: str, name: str) -> bool:
 def unserved_outcome(
     answers: Sequence[LaunchAnswer], tried: Sequence[LaunchTarget]
 ) -> CloudProviderError:
-    """Return the outcome of a claim that all these calls brought no instance.
+    """Return the outcome of a claim that all these calls brought no instance."""
 
-    It is a lack of capacity when every failure is one, or when nothing is said at all.
-    """
-    failures = [failure for answer in answers for failure in answer.failures]
-    if not failures:
-        if any(answer.instances for answer in answers):
-            return CloudProviderError(
-                "ECS launched fewer instances than were asked for, and does not say why"
-                f"{_requests(answers)}"
-            )
-        return InsufficientCapacityError(
-            f"ECS launched nothing, and does not say why{_requests(answers)}",
-            offerings=_keys(tried),
-        )
-    failure_text = _failure_text(answers)
-    mistakes = [failure for failure in failures if not failure.is_shortage]
-    if not mistakes:
-        if any(failure.error_class is not ErrorClass.ADDRESSES for failure in failures):
-            # Full vSwitches are of this NodeClass alone, and the next launch from it finds them marked.
-            failures = [f for f in failures if f.error_class is not ErrorClass.ADDRESSES]
-        scopes = {exhausted_scope(failure.error_class) for failure in failures}
-        scope = next(scope for scope in _WIDEST_FIRST if scope in scopes)
+    def exhausted(failures: Sequence[TargetFailure]) -> Iterator[OfferingKey]:
         about = {id(target) for failure in failures for target in failure.targets}
-        keys = dict.fromkeys(_keys(target for target in tried if id(target) in about))
+        yield from _keys(target for target in tried if id(target) in about)
         for failure in failures:
             if failure.error_class is ErrorClass.QUOTA:
                 capacity_type = failure.targets[0].offering.capacity_type
-                keys.update(
-                    (OfferingKey(instance_type=mark[0], zone=mark[1], capacity_type=mark[2]), None)
-                    for mark in _beyond_quota(failure, capacity_type)
-                )
-        return InsufficientCapacityError(failure_text, offerings=tuple(keys), scope=scope)
-    first = next((f for f in mistakes if f.error_class is not ErrorClass.THROTTLED), None)
-    if first is None:
-        return ThrottledError(failure_text)
-    return LaunchFailedError(failure_text, reason=first.reason)
+                for mark in _beyond_quota(failure, capacity_type):
+                    yield OfferingKey(instance_type=mark[0], zone=mark[1], capacity_type=mark[2])
 
-
-def as_outcome(error: CloudProviderError | BadInputError) -> CloudProviderError:
-    """Return an outcome; what is wrong with a NodeClass's own text waits for its user."""
-    if isinstance(error, CloudProviderError):
-        return error
-    return LaunchFailedError(str(error), reason="InvalidNodeClass")
-
-
-def _keys(targets: Iterable[LaunchTarget]) -> tuple[OfferingKey, ...]:
-    keys = {
-        OfferingKey(
-            instance_type=target.instance_type.name,
-            zone=target.zone,
-            capacity_type=target.offering.capacity_type,
-        ): None
-        for target in targets
-    }
-    return tuple(keys)
-
-
-def _failure_text(answers: Iterable[LaunchAnswer]) -> str:
-    """Return what ECS said, each thing once, with the ids of the requests."""
+    failures = [failure for answer in answers for failure in answer.failures]
     failed = [answer for answer in answers if answer.failures]
-    texts = {
-        ": ".join(part for part in (failure.code, failure.message) if part): None
-        for answer in failed
-        for failure in answer.failures
-    }
-    return f"{'; '.join(texts)}{_requests(failed)}"
+    return unserved_error(
+        failures,
+        service="ECS",
+        launched=sum(len(answer.instances) for answer in answers),
+        targets=lambda: _keys(tried),
+        exhausted=exhausted,
+        references=_requests(failed or answers),
+    )
+
+
+def _keys(targets: Iterable[LaunchTarget]) -> Iterator[OfferingKey]:
+    for target in targets:
+        yield offering_key(target.instance_type.name, target.offering)
 
 
 def _requests(answers: Iterable[LaunchAnswer]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import SPOT
 from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError
+from karpenter_core.provider.kit.launch.groups import claim_ref
 from karpenter_core.provider.kit.launch_candidates import offering_keys
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud.api.options import CAPACITY_OPTIMIZED
@@ -15,7 +16,7 @@ from karpenter_provider_alibabacloud.catalogue.system_disks import usable_catego
 from karpenter_provider_alibabacloud.discovery.vswitches import least_addresses
 from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS, owned_tags
 from karpenter_provider_alibabacloud.launch.filters import bootable
-from karpenter_provider_alibabacloud.launch.plans import LaunchContext, claim_ref
+from karpenter_provider_alibabacloud.launch.plans import LaunchContext
 from karpenter_provider_alibabacloud.launch.requests import (
     CREATE_GROUP,
     RUN_INSTANCES,
@@ -89,6 +90,11 @@ class LaunchApiCall:
         return self.spec.targets
 
     @property
+    def tags(self) -> Mapping[str, str]:
+        """Tags of its instances."""
+        return self.spec.tags
+
+    @property
     def categories(self) -> tuple[str, ...]:
         """The categories of system disks that it may take."""
         if self.spec.category:
@@ -138,7 +144,7 @@ class LaunchCallBuilder:
             plan.node_class.spec.tags,
             cluster_id=self._cluster_id,
             node_class=plan.node_class.name,
-            node_pool=plan.node_pool,
+            node_pool=plan.group.node_pool,
         )
 
     def launch_context(self, node_class: ECSNodeClass) -> LaunchContext:
@@ -176,7 +182,7 @@ class LaunchCallBuilder:
         candidates = self._bootable(plan.open_candidates(launch_context), launch_context)
         least = least_addresses(
             (candidate.to_instance_type() for candidate in candidates),
-            plan.capacity_type,
+            plan.group.capacity_type,
             self._details().cni,
         )
         hold = self._hold(node_class, least, launch_context, len(requests))
@@ -207,12 +213,12 @@ class LaunchCallBuilder:
     def unavailable_error(self, plan: LaunchPlan) -> InsufficientCapacityError:
         """Return the outcome of claims for which there is nothing to try from the beginning."""
         free = self.free_addresses(plan.node_class)
-        zones = sorted({o.zone for candidate in plan.candidates for o in candidate.offerings})
+        zones = sorted({o.zone for candidate in plan.group.candidates for o in candidate.offerings})
         free_text = ", ".join(f"{zone} {free.get(zone, 0)}" for zone in zones)
         return InsufficientCapacityError(
             "nothing of what was planned can be had now; free addresses in the vSwitches of "
             f"spec.vSwitchSelectorTerms: {free_text}",
-            offerings=offering_keys(plan.candidates),
+            offerings=offering_keys(plan.group.candidates),
             scope=ExhaustedScope.NODE_CLASS,
         )
 
@@ -304,7 +310,7 @@ class LaunchCallBuilder:
             )
             if _trial(target, self._category(target, node_class) if uses_run else "") not in tried
         ]
-        if plan.capacity_type == SPOT and spot_strategy(node_class) == CAPACITY_OPTIMIZED:
+        if plan.group.capacity_type == SPOT and spot_strategy(node_class) == CAPACITY_OPTIMIZED:
             left = steadiest_first(left, self._availability.prices.interruption_percent)
         targets = in_first_zone(left, zones) if zones else tuple(left)
         if not targets:
@@ -316,20 +322,26 @@ class LaunchCallBuilder:
             if boot_configuration.user_data(target.instance_type) == user_data
             and (not self._one_image_a_call or target.image_id == targets[0].image_id)
         ]
-        chosen = tuple(same[:1]) if uses_run else best_of(same, needs_variety=plan.needs_variety)
+        chosen = (
+            tuple(same[:1])
+            if uses_run
+            else best_of(same, needs_variety=plan.group.requirements.has_min_values)
+        )
         owned = self.tags(plan)
         claims = [claim_ref(request) for request in requests]
         return LaunchCallSpec(
             node_class=node_class,
-            capacity_type=plan.capacity_type,
+            capacity_type=plan.group.capacity_type,
             targets=chosen,
             amount=len(requests),
             user_data=user_data,
             tags={
                 **owned,
-                **CLAIM_TAGS.tags_for(claims, node_pool=plan.node_pool, other_tags=len(owned)),
+                **CLAIM_TAGS.tags_for(
+                    claims, node_pool=plan.group.node_pool, other_tags=len(owned)
+                ),
             },
-            has_own_prices=plan.has_own_prices,
+            has_own_prices=plan.group.has_price_overlay,
             category=self._category(chosen[0], node_class) if uses_run else "",
         )
 

@@ -8,17 +8,19 @@ enough.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import CAPACITY_TYPES, ON_DEMAND, SPOT
 from karpenter_core.errors import InsufficientCapacityError
+from karpenter_core.provider.kit.launch.groups import apply_filters
 from karpenter_core.provider.kit.launch_candidates import (
     LaunchCandidate,
-    allows_capacity_type,
+    capacity_type_of,
     offering_keys,
     unmet_min_values,
     with_fullest_reservations,
     with_offerings,
+    without_exotic,
     without_expensive_spot,
 )
 from karpenter_provider_alibabacloud.catalogue.system_disks import usable_categories
@@ -37,22 +39,16 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.catalogue.system_disks import DisksByZone
 
 __all__ = [
-    "FEW_TYPES",
     "MAX_INSTANCE_TYPES",
     "bootable",
-    "capacity_type_of",
     "filter_candidates",
-    "is_inflexible",
     "reservation_of",
     "with_disks",
-    "without_exotic",
     "without_public_offerings_of_reserved",
 ]
 
 MAX_INSTANCE_TYPES: Final = 20
 """So many types a launch asks for: a provisioning group takes no more choices (API reference)."""
-FEW_TYPES: Final = 5
-"""Fewer types than this are few to choose spot capacity from."""
 
 _GPUS: Final = (NVIDIA_GPU, AMD_GPU)
 _BARE_METAL: Final = ("ebm", "scc")
@@ -75,14 +71,15 @@ def filter_candidates(
         InsufficientCapacityError: nothing can be had, or too little variety for `minValues`; names
             the offerings that would have been asked for.
     """
-    kept = tuple(candidates)
-    for keep in (without_public_offerings_of_reserved, without_exotic, without_expensive_spot):
-        before, kept = kept, keep(kept, requirements)
-        if not kept:
-            raise InsufficientCapacityError(
-                "all requested instance types were unavailable during launch",
-                offerings=offering_keys(before),
-            )
+    kept = apply_filters(
+        candidates,
+        requirements,
+        (
+            without_public_offerings_of_reserved,
+            partial(without_exotic, is_exotic=_is_exotic),
+            without_expensive_spot,
+        ),
+    )
     capacity_type = capacity_type_of(kept)
     ordered = _by_price(
         with_offerings(kept, lambda offering: offering.capacity_type == capacity_type)
@@ -107,19 +104,6 @@ def without_public_offerings_of_reserved(
     A result names type and zone, by which the pool is known then. Where none may be had, all is kept.
     """
     return with_fullest_reservations(candidates, requirements, reservation_of=reservation_of)
-
-
-def without_exotic(
-    candidates: Sequence[LaunchCandidate], requirements: Requirements
-) -> tuple[LaunchCandidate, ...]:
-    """Leave out bare metal and GPUs as long as something else is there.
-
-    Not where `minValues` asks for variety.
-    """
-    if requirements.has_min_values:
-        return tuple(candidates)
-    generic = tuple(c for c in candidates if not _is_exotic(c.instance_type))
-    return generic or tuple(candidates)
 
 
 def with_disks(
@@ -159,23 +143,6 @@ def bootable(
         if offerings:
             kept.append(replace(candidate, offerings=offerings))
     return tuple(kept)
-
-
-def capacity_type_of(candidates: Iterable[LaunchCandidate]) -> str:
-    """Return the capacity type of a launch: the first available of reserved, spot and on-demand."""
-    offered = {offering.capacity_type for c in candidates for offering in c.offerings}
-    return next((name for name in CAPACITY_TYPES if name in offered), ON_DEMAND)
-
-
-def is_inflexible(
-    candidates: Sequence[LaunchCandidate], capacity_type: str, requirements: Requirements
-) -> bool:
-    """Whether on-demand is launched although spot is allowed, because spot has few types."""
-    return (
-        capacity_type == ON_DEMAND
-        and allows_capacity_type(requirements, SPOT)
-        and len(candidates) < FEW_TYPES
-    )
 
 
 def reservation_of(offering: Offering) -> str:

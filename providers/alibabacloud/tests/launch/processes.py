@@ -14,6 +14,8 @@ from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
+from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
+from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.token_bucket import TokenBucket
@@ -30,11 +32,11 @@ from karpenter_provider_alibabacloud.described_instances import InstanceReader, 
 from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
 from karpenter_provider_alibabacloud.discovery.reservations import ReservationReader
 from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
+from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS
 from karpenter_provider_alibabacloud.instances import ClusterInstances
 from karpenter_provider_alibabacloud.labels import LABEL_CLASSES
 from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCallBuilder
-from karpenter_provider_alibabacloud.launch.executor import LaunchExecutor
-from karpenter_provider_alibabacloud.launch.launcher import CloudInstanceLauncher
+from karpenter_provider_alibabacloud.launch.ecs_cloud import ECS_TRAITS, EcsCloud
 from karpenter_provider_alibabacloud.prices import RegionPrices, SpotQuote
 from providers.alibabacloud.tests.catalogue.shelf import Forgetful
 from providers.alibabacloud.tests.hand_clock import NOON
@@ -147,27 +149,28 @@ class Process:
             availability=availability,
             details=self.clusters.details,
         )
-        self.executor = LaunchExecutor(
-            clients,
+        self.launcher = ClaimLauncher(
             clock,
-            calls=self.calls,
-            availability=availability,
-            recent=self.recent,
-            bucket=TokenBucket(rate_per_second=rate_per_second, burst=burst, monotonic=lambda: 0.0),
-            sleep=self.waited.append,
-        )
-        self.launcher = CloudInstanceLauncher(
-            clock,
-            reader=self.reader,
-            executor=self.executor,
-            calls=self.calls,
-            recent=self.recent,
-            owners=owners,
-            types=self.offered,
-            bootstrapper=UserDataBuilder(
-                AttachScripts(clients, clock, cluster_id=cluster_id), cluster_id=cluster_id
+            EcsCloud(
+                clients,
+                clock,
+                calls=self.calls,
+                reader=self.reader,
+                availability=availability,
+                recent=self.recent,
+                types=self.offered,
+                bootstrapper=UserDataBuilder(
+                    AttachScripts(clients, clock, cluster_id=cluster_id), cluster_id=cluster_id
+                ),
+                nodes=lambda: self.nodes,
+                bucket=TokenBucket(
+                    rate_per_second=rate_per_second, burst=burst, monotonic=lambda: 0.0
+                ),
+                sleep=self.waited.append,
             ),
-            nodes=lambda: self.nodes,
+            claims=TaggedClaims(CLAIM_TAGS, owners),
+            recent=self.recent,
+            traits=ECS_TRAITS,
         )
         self.instances = ClusterInstances(
             clients,

@@ -10,14 +10,17 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, RESERVED, WE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import InsufficientCapacityError
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
-from karpenter_core.provider.kit.launch_candidates import compatible_types, fitting_candidates
+from karpenter_core.provider.kit.launch_candidates import (
+    compatible_types,
+    fitting_candidates,
+    is_inflexible,
+)
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.discovery.vswitches import ZonalVSwitch
 from karpenter_provider_alibabacloud.launch.filters import (
     MAX_INSTANCE_TYPES,
     filter_candidates,
-    is_inflexible,
 )
 from karpenter_provider_alibabacloud.launch.targets import (
     best_of,

@@ -7,19 +7,17 @@ read alike.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.api.labels import RESERVED, SPOT
 from karpenter_core.errors import (
     CloudProviderError,
     ExhaustedScope,
-    InsufficientCapacityError,
-    LaunchFailedError,
     OfferingKey,
-    ThrottledError,
 )
+from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance, unserved_error
+from karpenter_core.provider.kit.launch_candidates import offering_key
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
@@ -34,44 +32,25 @@ from karpenter_provider_aws.codes import (
 from karpenter_provider_aws.launch.quotas import quota_class
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from types_boto3_ec2.type_defs import (
         CreateFleetResultTypeDef,
         LaunchTemplateAndOverridesResponseTypeDef,
     )
 
-    from karpenter_core.provider.catalogue import InstanceType, Offering
-    from karpenter_core.provider.contract import LaunchOutcome
+    from karpenter_core.provider.catalogue import InstanceType
     from karpenter_provider_aws.launch.fleet import LaunchTarget
 
 __all__ = [
     "LaunchAnswer",
     "LaunchShortages",
-    "NewInstance",
     "TargetFailure",
-    "merged_shortage",
     "read_answer",
     "refusal_answer",
     "shortages_of",
     "unserved_outcome",
 ]
-
-_WIDEST_FIRST: Final = (
-    ExhaustedScope.REGION,
-    ExhaustedScope.ZONE,
-    ExhaustedScope.FAMILY_QUOTA,
-    ExhaustedScope.OFFERING,
-    ExhaustedScope.NODE_CLASS,
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewInstance:
-    """An instance that a fleet launched, and as what."""
-
-    id: str
-    target: LaunchTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +68,27 @@ class TargetFailure:
         return is_unfulfillable(self.code) or self.code == SERVICE_LINKED_ROLE_DENIED
 
     @property
+    def is_throttled(self) -> bool:
+        """Whether there were too many calls."""
+        return is_throttled(self.code)
+
+    @property
+    def scope(self) -> ExhaustedScope:
+        """How far a lack of capacity reaches."""
+        return exhausted_scope(self.code)
+
+    @property
     def reason(self) -> str:
         """The reason for metrics and conditions."""
         return launch_failure(self.code, self.message).reason
 
+    @property
+    def text(self) -> str:
+        """What EC2 said."""
+        return error_text(self.code, self.message)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchAnswer:
-    """The new instances and the failures of a call; both in the order of the answer."""
 
-    instances: tuple[NewInstance, ...]
-    failures: tuple[TargetFailure, ...]
-
-    def by_subnet(self) -> dict[str, int]:
-        """Count the instances by subnet id."""
-        return dict(Counter(item.target.subnet.id for item in self.instances))
+LaunchAnswer: TypeAlias = "CallAnswer[LaunchTarget, TargetFailure]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +109,7 @@ def read_answer(answer: CreateFleetResultTypeDef, targets: Sequence[LaunchTarget
         CloudProviderError: it tells of an instance that is none of the targets.
     """
     known = _TargetIndex(targets)
-    bought: list[NewInstance] = []
+    launched: list[NewInstance[LaunchTarget]] = []
     for item in answer.get("Instances", ()):
         target = known.find(item.get("LaunchTemplateAndOverrides", {}), item.get("InstanceType"))
         for instance_id in item.get("InstanceIds", ()):
@@ -133,7 +118,7 @@ def read_answer(answer: CreateFleetResultTypeDef, targets: Sequence[LaunchTarget
                     f"ec2:CreateFleet: {instance_id} is a {item.get('InstanceType', 'type')} "
                     "that was not asked for"
                 )
-            bought.append(NewInstance(id=instance_id, target=target))
+            launched.append(NewInstance(id=instance_id, target=target))
     failures = tuple(
         TargetFailure(
             code=item.get("ErrorCode", ""),
@@ -142,12 +127,12 @@ def read_answer(answer: CreateFleetResultTypeDef, targets: Sequence[LaunchTarget
         )
         for item in answer.get("Errors", ())
     )
-    return LaunchAnswer(instances=tuple(bought), failures=failures)
+    return CallAnswer(instances=tuple(launched), failures=failures)
 
 
 def refusal_answer(code: str, message: str) -> LaunchAnswer:
     """Return the refusal of a call as the answer of a fleet that brought nothing."""
-    return LaunchAnswer(instances=(), failures=(TargetFailure(code=code, message=message),))
+    return CallAnswer(failures=(TargetFailure(code=code, message=message),))
 
 
 def shortages_of(
@@ -200,61 +185,17 @@ def unserved_outcome(
 ) -> CloudProviderError:
     """Return the outcome of a claim that a fleet brought no instance.
 
-    It is a lack of capacity when every failure is one, or when nothing is said at all. A quota
-    covers all types of its class: those of `offered` that the fleet did not ask for, too.
+    A quota covers all types of its class: those of `offered` that the fleet did not ask for, too.
     """
-    failures = answer.failures
-    if not failures:
-        if answer.instances:
-            return CloudProviderError(
-                f"EC2 launched {len(answer.instances)} instances, fewer than asked for, and does not "
-                "say why"
-            )
-        return InsufficientCapacityError(
-            "EC2 launched nothing, and does not say why", offerings=_keys(targets)
-        )
-    said = _failure_text(failures)
-    mistakes = [failure for failure in failures if not failure.is_shortage]
-    if not mistakes:
-        if any(failure.code != INSUFFICIENT_ADDRESSES for failure in failures):
-            # Full subnets are of this NodeClass alone, and the next launch from it finds them marked.
-            failures = tuple(f for f in failures if f.code != INSUFFICIENT_ADDRESSES)
-        scopes = {exhausted_scope(failure.code) for failure in failures}
-        return InsufficientCapacityError(
-            said,
-            offerings=tuple(
-                dict.fromkeys(
-                    (
-                        *_keys(_exhausted(failures, targets)),
-                        *_covered_by_quotas(failures, offered),
-                    )
-                )
-            ),
-            scope=_widest(scopes),
-        )
-    if all(is_throttled(failure.code) for failure in mistakes):
-        return ThrottledError(said)
-    first = next(failure for failure in mistakes if not is_throttled(failure.code))
-    return LaunchFailedError(said, reason=first.reason)
-
-
-def merged_shortage(before: LaunchOutcome | None, after: LaunchOutcome) -> LaunchOutcome:
-    """Return what came of a claim in the end; of two shortages, what both were about.
-
-    Full subnets are of one NodeClass, and are left out where the other shortage is everybody's.
-    """
-    if not (
-        isinstance(before, InsufficientCapacityError)
-        and isinstance(after, InsufficientCapacityError)
-    ):
-        return after
-    said = dict.fromkeys((str(before), str(after)))
-    both = before, after
-    told = [each for each in both if each.scope is not ExhaustedScope.NODE_CLASS] or both
-    return InsufficientCapacityError(
-        "; ".join(said),
-        offerings=tuple(dict.fromkeys(key for each in told for key in each.offerings)),
-        scope=_widest({each.scope for each in told}),
+    return unserved_error(
+        answer.failures,
+        service="EC2",
+        launched=len(answer.instances),
+        targets=lambda: _keys(targets),
+        exhausted=lambda failures: (
+            *_keys(_exhausted(failures, targets)),
+            *_covered_by_quotas(failures, offered),
+        ),
     )
 
 
@@ -326,7 +267,7 @@ def _covered_by_quotas(
     if not full:
         return []
     return [
-        _key(it.name, offering)
+        offering_key(it.name, offering)
         for it in offered
         for offering in it.offerings
         if (quota_class(it.name), offering.capacity_type) in full
@@ -334,23 +275,4 @@ def _covered_by_quotas(
 
 
 def _keys(targets: Iterable[LaunchTarget]) -> tuple[OfferingKey, ...]:
-    keys = {_key(target.instance_type, target.offering): None for target in targets}
-    return tuple(keys)
-
-
-def _key(instance_type: str, offering: Offering) -> OfferingKey:
-    return OfferingKey(
-        instance_type=instance_type, zone=offering.zone, capacity_type=offering.capacity_type
-    )
-
-
-def _widest(scopes: Container[ExhaustedScope]) -> ExhaustedScope:
-    return next(scope for scope in _WIDEST_FIRST if scope in scopes)
-
-
-def _failure_text(failures: Iterable[TargetFailure]) -> str:
-    """Return what EC2 said, each thing once."""
-    texts: Mapping[str, None] = {
-        error_text(failure.code, failure.message): None for failure in failures
-    }
-    return "; ".join(texts)
+    return tuple(offering_key(target.instance_type, target.offering) for target in targets)

@@ -6,25 +6,22 @@ the available offerings that the claim allows; later ones only remove more.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import RESERVED, WELL_KNOWN
+from karpenter_core.api.labels import RESERVED
 from karpenter_core.errors import InsufficientCapacityError
+from karpenter_core.provider.kit.launch.groups import apply_filters
 from karpenter_core.provider.kit.launch_candidates import (
-    AllocatableOfferings,
-    CompatibleType,
-    LaunchCandidate,
-    allocatable_for,
     allows_capacity_type,
-    fitting_candidates,
     offering_keys,
     offerings_in,
     unmet_min_values,
     with_fullest_reservations,
     with_offerings,
+    without_exotic,
     without_expensive_spot,
 )
-from karpenter_core.provider.kit.launch_candidates import compatible_types as find_compatible
 from karpenter_provider_aws.labels import (
     AMD_GPU,
     CAPACITY_RESERVATION_ID,
@@ -32,7 +29,6 @@ from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_TYPE,
     HABANA_GAUDI,
     INSTANCE_SIZE,
-    LABEL_CLASSES,
     NEURON,
     NEURON_CORE,
     NVIDIA_GPU,
@@ -40,23 +36,16 @@ from karpenter_provider_aws.labels import (
 from karpenter_provider_aws.launch.template_data import CAPACITY_BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from karpenter_core.provider.catalogue import InstanceType, Offering, Requirements
+    from karpenter_core.provider.kit.launch_candidates import LaunchCandidate
 
 __all__ = [
     "MAX_INSTANCE_TYPES",
-    "AllocatableOfferings",
-    "CompatibleType",
-    "LaunchCandidate",
-    "allocatable_for",
-    "compatible_types",
     "filter_candidates",
-    "fitting_candidates",
     "reservation_kind",
     "without_capacity_blocks_but_one",
-    "without_exotic",
-    "without_expensive_spot",
     "without_mixed_reservations",
     "without_public_offerings_of_reserved",
 ]
@@ -64,24 +53,10 @@ __all__ = [
 MAX_INSTANCE_TYPES: Final = 60
 """So many types a fleet is asked for; with five zones that stays below its limit of overrides."""
 
-_WELL_KNOWN: Final = WELL_KNOWN | LABEL_CLASSES.well_known
 _EXOTIC: Final = (NVIDIA_GPU, AMD_GPU, HABANA_GAUDI, NEURON, NEURON_CORE)
 _KINDS: Final = (("default", False), (CAPACITY_BLOCK, False), ("default", True))
 """Type of a reservation and whether it is interruptible, preferred ones first."""
 _DEFAULT: Final = "default"
-
-
-def compatible_types(
-    instance_types: Iterable[InstanceType],
-    requirements: Requirements,
-    *,
-    is_open: Callable[[InstanceType, Offering], bool],
-) -> tuple[CompatibleType, ...]:
-    """Return the types that meet the requirements and can be bought now.
-
-    `is_open` knows what has been sold out since the catalogue was listed.
-    """
-    return find_compatible(instance_types, requirements, is_open=is_open, well_known=_WELL_KNOWN)
 
 
 def filter_candidates(
@@ -93,20 +68,17 @@ def filter_candidates(
         InsufficientCapacityError: nothing can be had, or too little variety for `minValues`; names
             the offerings that would have been asked for.
     """
-    kept = tuple(candidates)
-    for keep in (
-        without_mixed_reservations,
-        without_capacity_blocks_but_one,
-        without_public_offerings_of_reserved,
-        without_exotic,
-        without_expensive_spot,
-    ):
-        before, kept = kept, keep(kept, requirements)
-        if not kept:
-            raise InsufficientCapacityError(
-                "all requested instance types were unavailable during launch",
-                offerings=offering_keys(before),
-            )
+    kept = apply_filters(
+        candidates,
+        requirements,
+        (
+            without_mixed_reservations,
+            without_capacity_blocks_but_one,
+            without_public_offerings_of_reserved,
+            partial(without_exotic, is_exotic=_is_exotic),
+            without_expensive_spot,
+        ),
+    )
     kept = tuple(sorted(kept, key=lambda c: (c.price, c.instance_type.name)))[:MAX_INSTANCE_TYPES]
     missing = unmet_min_values(kept, requirements)
     if missing:
@@ -170,19 +142,6 @@ def without_public_offerings_of_reserved(
     A fleet takes a type in a zone once. Where nothing is reserved, all is kept.
     """
     return with_fullest_reservations(candidates, requirements, reservation_of=_reservation_id)
-
-
-def without_exotic(
-    candidates: Sequence[LaunchCandidate], requirements: Requirements
-) -> tuple[LaunchCandidate, ...]:
-    """Leave out bare metal and accelerators as long as something else is there.
-
-    Not where `minValues` asks for variety.
-    """
-    if requirements.has_min_values:
-        return tuple(candidates)
-    generic = tuple(c for c in candidates if not _is_exotic(c.instance_type))
-    return generic or tuple(candidates)
 
 
 def reservation_kind(offering: Offering) -> tuple[str, bool]:

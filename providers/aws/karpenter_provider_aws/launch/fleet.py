@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, cast
 
-from karpenter_core.api.labels import CAPACITY_TYPE, CAPACITY_TYPES, ON_DEMAND, RESERVED, SPOT
+from karpenter_core.api.labels import RESERVED, SPOT
 from karpenter_provider_aws.instance_tags import claim_tags, to_tag_list
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
@@ -19,7 +19,7 @@ from karpenter_provider_aws.labels import (
     TENANCY_DEDICATED,
     TENANCY_DEFAULT,
 )
-from karpenter_provider_aws.launch.filters import LaunchCandidate, reservation_kind
+from karpenter_provider_aws.launch.filters import reservation_kind
 from karpenter_provider_aws.launch.template_data import CAPACITY_BLOCK
 
 if TYPE_CHECKING:
@@ -32,32 +32,27 @@ if TYPE_CHECKING:
     )
 
     from karpenter_core.provider.catalogue import Offering, Requirements
+    from karpenter_core.provider.kit.launch_candidates import LaunchCandidate
     from karpenter_core.provider.kit.recent_launches import ClaimRef
     from karpenter_provider_aws.api.nodeclass import Subnet
     from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 
 __all__ = [
-    "FEW_TYPES",
     "MAX_CONFIGS",
     "MAX_OVERRIDES",
     "FleetOptions",
     "LaunchTarget",
-    "capacity_type_of",
     "client_token",
     "fleet_request",
-    "is_inflexible",
     "options_of",
     "targets_of",
     "tenancy_of",
-    "with_capacity_type",
 ]
 
 MAX_CONFIGS: Final = 50
 """Launch templates of one fleet (the API's own description of CreateFleet)."""
 MAX_OVERRIDES: Final = 300
 """Of one fleet, over all its templates (API documentation; of fleets of the type `instant` it says nothing)."""
-FEW_TYPES: Final = 5
-"""Fewer types than this are few to choose spot capacity from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -91,39 +86,11 @@ class FleetOptions:
     """Prices are not EC2's (an overlay, a discount): they decide, by priority."""
 
 
-def capacity_type_of(candidates: Iterable[LaunchCandidate]) -> str:
-    """Return the capacity type of a launch: the first available of reserved, spot and on-demand."""
-    offered = {offering.capacity_type for c in candidates for offering in c.offerings}
-    return next((name for name in CAPACITY_TYPES if name in offered), ON_DEMAND)
-
-
-def with_capacity_type(
-    candidates: Iterable[LaunchCandidate], capacity_type: str
-) -> tuple[LaunchCandidate, ...]:
-    """Return the candidates in their offerings of one capacity type."""
-    kept = (
-        LaunchCandidate(
-            instance_type=candidate.instance_type,
-            offerings=tuple(o for o in candidate.offerings if o.capacity_type == capacity_type),
-        )
-        for candidate in candidates
-    )
-    return tuple(candidate for candidate in kept if candidate.offerings)
-
-
 def tenancy_of(requirements: Requirements) -> str:
     """Return on what hardware a claim runs: shared, unless it allows dedicated alone."""
     if requirements.get(INSTANCE_TENANCY).has(TENANCY_DEFAULT):
         return TENANCY_DEFAULT
     return TENANCY_DEDICATED
-
-
-def is_inflexible(
-    candidates: Sequence[LaunchCandidate], capacity_type: str, requirements: Requirements
-) -> bool:
-    """Whether on-demand is launched although spot is allowed, because spot has few types."""
-    allows_spot = requirements.get(CAPACITY_TYPE).has(SPOT)
-    return capacity_type == ON_DEMAND and allows_spot and len(candidates) < FEW_TYPES
 
 
 def targets_of(

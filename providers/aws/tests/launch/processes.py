@@ -13,6 +13,8 @@ from karpenter_core.api.records import NodeView
 from karpenter_core.provider.catalogue import Requirements, order_by_price
 from karpenter_core.provider.contract import LaunchRequest
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
+from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
+from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
@@ -26,10 +28,11 @@ from karpenter_provider_aws.discovery.reservations import ReservationReader
 from karpenter_provider_aws.discovery.subnets import SubnetReader
 from karpenter_provider_aws.drift import DriftDetector
 from karpenter_provider_aws.instance_tagger import InstanceTagger
+from karpenter_provider_aws.instance_tags import CLAIM_TAGS
 from karpenter_provider_aws.instances import ClusterInstances
 from karpenter_provider_aws.labels import LABEL_CLASSES
-from karpenter_provider_aws.launch.executor import Availability, LaunchExecutor
-from karpenter_provider_aws.launch.launcher import CloudInstanceLauncher
+from karpenter_provider_aws.launch.fleet_calls import Availability, FleetCallBuilder
+from karpenter_provider_aws.launch.fleet_cloud import EC2_TRAITS, FleetCloud
 from karpenter_provider_aws.launch.template_groups import ClusterDetails
 from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
@@ -88,34 +91,32 @@ class Process:
             reservation_counts=self.reservation_counts,
             unavailable_offerings=self.unavailable_offerings,
         )
-        self.executor = LaunchExecutor(
-            clients,
+        self.launcher = ClaimLauncher(
             clock,
-            cluster=cluster,
-            templates=self.templates,
-            availability=availability,
-            recent=self.recent,
-            count_failure=lambda **labels: self.failures.append(labels),
-        )
-        self.launcher = CloudInstanceLauncher(
-            clock,
-            reader=self.reader,
-            executor=self.executor,
-            recent=self.recent,
-            owners=owners,
-            availability=availability,
-            types=self.offered,
-            prices=self.prices,
-            details=details
-            or (
-                lambda: ClusterDetails(
-                    name=cluster,
-                    endpoint="https://cluster",
-                    region=aws.account.region,
-                    service_cidr="172.20.0.0/16",
-                )
+            FleetCloud(
+                clients,
+                clock,
+                calls=FleetCallBuilder(clock, cluster=cluster, availability=availability),
+                reader=self.reader,
+                templates=self.templates,
+                availability=availability,
+                types=self.offered,
+                prices=self.prices,
+                details=details
+                or (
+                    lambda: ClusterDetails(
+                        name=cluster,
+                        endpoint="https://cluster",
+                        region=aws.account.region,
+                        service_cidr="172.20.0.0/16",
+                    )
+                ),
+                shifts=lambda: self.shifted,
+                count_failure=lambda **labels: self.failures.append(labels),
             ),
-            shifts=lambda: self.shifted,
+            claims=TaggedClaims(CLAIM_TAGS, owners),
+            recent=self.recent,
+            traits=EC2_TRAITS,
         )
         self.instances = ClusterInstances(
             clients,

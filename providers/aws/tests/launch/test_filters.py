@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import InsufficientCapacityError, OfferingKey
 from karpenter_core.provider.catalogue import Offering, Price, Requirement, Requirements
+from karpenter_core.provider.kit.launch_candidates import (
+    capacity_type_of,
+    compatible_types,
+    fitting_candidates,
+    is_inflexible,
+)
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.labels import (
     CAPACITY_RESERVATION_ID,
@@ -16,13 +22,12 @@ from karpenter_provider_aws.labels import (
     INSTANCE_FAMILY,
     INSTANCE_SIZE,
     INSTANCE_TENANCY,
+    LABEL_CLASSES,
 )
-from karpenter_provider_aws.launch.filters import (
-    compatible_types,
-    filter_candidates,
-    fitting_candidates,
-)
-from karpenter_provider_aws.launch.fleet import capacity_type_of, is_inflexible, tenancy_of
+from karpenter_provider_aws.launch.filters import filter_candidates
+from karpenter_provider_aws.launch.fleet import tenancy_of
+
+KNOWN_LABELS = WELL_KNOWN | LABEL_CLASSES.well_known
 
 
 def reserved(zone, reservation, *, left=5, price=0.0, kind="default", interruptible=False):
@@ -61,7 +66,9 @@ def named(name, *offerings, **options):
 
 
 def chosen(types, requirements=ANY, requests=None):
-    compatible = compatible_types(types, requirements, is_open=lambda *_: True)
+    compatible = compatible_types(
+        types, requirements, is_open=lambda *_: True, well_known=KNOWN_LABELS
+    )
     return filter_candidates(fitting_candidates(compatible, requests or {}), requirements)
 
 
@@ -192,7 +199,10 @@ def test_types_that_do_not_hold_the_pods_are_left_out():
 
     assert names(chosen([small, large], requests={"cpu": 4000})) == ["m5.4xlarge"]
     assert (
-        fitting_candidates(compatible_types([small], ANY, is_open=lambda *_: True), {"cpu": 4000})
+        fitting_candidates(
+            compatible_types([small], ANY, is_open=lambda *_: True, well_known=KNOWN_LABELS),
+            {"cpu": 4000},
+        )
         == ()
     )
 
@@ -200,7 +210,9 @@ def test_types_that_do_not_hold_the_pods_are_left_out():
 def test_what_was_sold_out_meanwhile_is_left_out():
     it = named("m5.large", offering("a", "spot"), offering("b", "spot"))
 
-    (found,) = compatible_types([it], ANY, is_open=lambda _, o: o.zone == "b")
+    (found,) = compatible_types(
+        [it], ANY, is_open=lambda _, o: o.zone == "b", well_known=KNOWN_LABELS
+    )
 
     assert [o.zone for machine in found.allocatable_offerings for o in machine.offerings] == ["b"]
 

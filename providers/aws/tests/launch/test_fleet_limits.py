@@ -7,10 +7,10 @@ import pytest
 from karpenter_core.api.labels import CAPACITY_TYPE
 from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError, OfferingKey
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.kit.launch.answers import merge_shortages
+from karpenter_core.provider.kit.launch_candidates import LaunchCandidate
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import Subnet
-from karpenter_provider_aws.launch.answers import merged_shortage
-from karpenter_provider_aws.launch.filters import LaunchCandidate
 from karpenter_provider_aws.launch.fleet import MAX_CONFIGS, MAX_OVERRIDES, targets_of
 from karpenter_provider_aws.launch.template_groups import LaunchTemplate
 from providers.aws.tests.catalogue.dump import region
@@ -110,13 +110,12 @@ def test_two_shortages_are_told_as_one():
     first = InsufficientCapacityError("full", offerings=KEYS[:1], scope=ExhaustedScope.FAMILY_QUOTA)
     second = InsufficientCapacityError("empty", offerings=KEYS)
 
-    both = merged_shortage(first, second)
+    both = merge_shortages(first, second)
 
     assert str(both) == "full; empty"
     assert both.offerings == tuple(KEYS)
     assert both.scope is ExhaustedScope.FAMILY_QUOTA
-    assert merged_shortage(None, second) is second
-    assert merged_shortage(first, other := object()) is other
+    assert merge_shortages(first, other := object()) is other
 
 
 def test_of_a_full_subnet_and_a_stock_out_the_stock_out_is_told():
@@ -125,10 +124,10 @@ def test_of_a_full_subnet_and_a_stock_out_the_stock_out_is_told():
     empty = InsufficientCapacityError("empty", offerings=KEYS[1:])
 
     for before, after in ((full, empty), (empty, full)):
-        both = merged_shortage(before, after)
+        both = merge_shortages(before, after)
         assert both.scope is ExhaustedScope.OFFERING
         assert both.offerings == tuple(KEYS[1:])
-    assert merged_shortage(full, full).scope is ExhaustedScope.NODE_CLASS
+    assert merge_shortages(full, full).scope is ExhaustedScope.NODE_CLASS
 
 
 def test_of_more_choices_than_a_fleet_takes_the_cheapest_stay_in_their_order():

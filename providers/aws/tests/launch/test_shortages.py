@@ -13,11 +13,10 @@ from karpenter_core.errors import (
     LaunchFailedError,
     ThrottledError,
 )
+from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import Subnet
 from karpenter_provider_aws.launch.answers import (
-    LaunchAnswer,
-    NewInstance,
     TargetFailure,
     read_answer,
     shortages_of,
@@ -50,7 +49,7 @@ def found(name, zone):
 
 
 def told(*failures, offered=()):
-    answer = LaunchAnswer(instances=(), failures=tuple(failures))
+    answer = CallAnswer(instances=(), failures=tuple(failures))
     return unserved_outcome(answer, TARGETS, offered)
 
 
@@ -126,7 +125,7 @@ def test_a_fleet_that_brings_nothing_and_says_nothing_is_a_shortage_of_what_was_
 
 
 def test_a_fleet_that_brings_too_few_and_says_nothing_tells_of_no_shortage():
-    answer = LaunchAnswer(instances=(NewInstance(id="i-1", target=TARGETS[0]),), failures=())
+    answer = CallAnswer(instances=(NewInstance(id="i-1", target=TARGETS[0]),), failures=())
 
     assert type(unserved_outcome(answer, TARGETS)) is CloudProviderError
 
@@ -144,7 +143,7 @@ def test_throttling_beside_a_shortage_is_a_reason_to_wait_and_a_mistake_beside_b
 
 @pytest.mark.parametrize("answer", [{}, {"FleetId": "fleet-1"}, {"Instances": [], "Errors": []}])
 def test_an_answer_without_anything_is_read_as_nothing_bought(answer):
-    assert read_answer(answer, TARGETS) == LaunchAnswer(instances=(), failures=())
+    assert read_answer(answer, TARGETS) == CallAnswer(instances=(), failures=())
 
 
 @pytest.mark.parametrize("place", [{"SubnetId": "subnet-b"}, {"AvailabilityZone": "b"}])

@@ -104,10 +104,10 @@ def test_refusals_of_a_repeated_call_do_not_keep_it_in_memory(aws, process, cloc
         for _ in range(2):
             clock.forward(minutes=2)
             process.launch_one(claim, node_class)
-            assert process.executor.unanswered_call(claim.uid) is not None
+            assert process.launcher.executor.unanswered_calls([claim.uid])
     clock.forward(minutes=2)
 
-    assert process.executor.unanswered_call(claim.uid) is None
+    assert not process.launcher.executor.unanswered_calls([claim.uid])
 
 
 def test_a_refusal_after_a_lost_reply_within_one_call_is_not_taken_for_nothing_launched(

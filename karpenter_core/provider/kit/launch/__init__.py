@@ -1,0 +1,1 @@
+"""The launch state machine that cloud providers share: one instance per NodeClaim, never two."""

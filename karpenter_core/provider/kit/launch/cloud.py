@@ -1,0 +1,226 @@
+"""Declares what a cloud supplies to the launch state machine.
+
+A cloud describes existing instances, makes and sends calls, and classifies their failures.
+`ClaimLauncher` does the rest: it finds what exists, repeats calls without an answer, deals instances
+to claims and remembers what was launched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from karpenter_core.errors import CloudProviderError
+    from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
+
+__all__ = [
+    "CallFailure",
+    "CloudTraits",
+    "DescribedInstance",
+    "FailureKind",
+    "LaunchAnswer",
+    "LaunchCall",
+    "LaunchCloud",
+    "LaunchJob",
+    "LaunchRound",
+]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudTraits:
+    """How a cloud is called, how it is searched, and how soon it shows new instances."""
+
+    name: str
+    """The name of its instance service, for messages."""
+    log_name: str
+    """The name of its logger."""
+    bad_input_reason: str
+    """The reason of a launch failure whose cause is the text of a NodeClass."""
+    finds_claims: bool
+    """Whether instances of a claim can be searched for; else all of the cluster are listed."""
+    shown_within: timedelta
+    """By then it shows a launched instance."""
+    made_within: timedelta
+    """By then all instances of a call exist and are shown."""
+    quiet_within: timedelta
+    """A call that shows no further instance for so long was answered with fewer than it has claims.
+    Claims that waited until their launch timed out would never be told of the shortage."""
+
+
+class DescribedInstance(Protocol):
+    """An instance as the cloud's listing shows it."""
+
+    @property
+    def id(self) -> str:
+        """Its id in the cloud."""
+        ...
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Its tags."""
+        ...
+
+    @property
+    def launched_at(self) -> datetime | None:
+        """When it was launched; None where the cloud does not say."""
+        ...
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is terminating or terminated."""
+        ...
+
+
+class LaunchCall(Protocol):
+    """A call as it was made, to be read with its answer, and repeated if none comes."""
+
+    @property
+    def requests(self) -> Mapping[str, LaunchRequest]:
+        """The requests that it launches an instance for, by token."""
+        ...
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The tags of its instances."""
+        ...
+
+
+class LaunchAnswer(Protocol):
+    """The answer to a call, with whatever else the cloud keeps of it."""
+
+    @property
+    def instance_ids(self) -> Sequence[str]:
+        """Ids of the launched instances."""
+        ...
+
+
+Described = TypeVar("Described", bound=DescribedInstance)
+Call = TypeVar("Call", bound=LaunchCall)
+Answer = TypeVar("Answer", bound=LaunchAnswer)
+
+
+class FailureKind(Enum):
+    """What a failure says about this attempt and about earlier attempts with its token."""
+
+    UNANSWERED = auto()
+    """This attempt may have been carried out."""
+    REFUSED = auto()
+    """This attempt was not carried out; earlier ones may have been."""
+    EXHAUSTED = auto()
+    """This attempt was not carried out, and an earlier one may be the reason: its instances use up
+    capacity. Earlier ones were not either, once the cloud would show their instances."""
+    FINAL = auto()
+    """No attempt was carried out."""
+    LAUNCHED_ELSEWHERE = auto()
+    """Another process has used the token: it may have launched for these claims."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFailure(Generic[Answer]):
+    """A call that the cloud refused or did not answer."""
+
+    kind: FailureKind
+    error: CloudProviderError
+    """The outcome of the call's claims, if no attempt was carried out."""
+    answer: Answer | None = None
+    """A lack of capacity, read as an answer that brought nothing; None for other failures."""
+    needs_other_form: bool = False
+    """Whether the job's next call has another form, which the cloud may accept."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRound(Generic[Call, Answer]):
+    """A call and its answer."""
+
+    call: Call
+    answer: Answer
+
+
+class LaunchJob(Protocol[Call, Answer]):
+    """Claims that fit into one call, and what was tried for them so far."""
+
+    @property
+    def requests(self) -> Sequence[LaunchRequest]:
+        """The requests to launch for."""
+        ...
+
+    def next_call(
+        self, requests: Sequence[LaunchRequest], attempts: Mapping[str, int]
+    ) -> Call | None:
+        """Return a call for the requests that have no instance yet; None when nothing is left to try.
+
+        `attempts` counts by token the earlier calls that were answered and brought nothing; the
+        idempotency token of the call must differ from theirs.
+
+        Raises:
+            BadInputError, CloudProviderError: no call can be made.
+        """
+        ...
+
+    def note_round(self, launch_round: LaunchRound[Call, Answer]) -> None:
+        """Take an answer into account before the next call is made."""
+        ...
+
+    def error_without_call(self) -> CloudProviderError:
+        """Return the outcome of claims for which no call could be made."""
+        ...
+
+
+class LaunchCloud(Protocol[Described, Call, Answer]):
+    """A cloud that launches instances; callable from any thread."""
+
+    def describe(self, tokens: Sequence[str], /) -> Sequence[Described]:
+        """Return the instances of these claims, and all others of the calls that launched them.
+
+        Raises:
+            CloudProviderError: they could not be read, or not all of them.
+        """
+        ...
+
+    def outcome_of_existing(self, request: LaunchRequest, instance: Described) -> LaunchedInstance:
+        """Return the outcome of a claim whose instance exists.
+
+        Raises:
+            BadInputError, CloudProviderError: it cannot be described.
+        """
+        ...
+
+    def outcome_of_new(
+        self, launch_round: LaunchRound[Call, Answer], instance_id: str, request: LaunchRequest
+    ) -> LaunchedInstance:
+        """Return the outcome of a claim for which a call has just launched an instance."""
+        ...
+
+    def jobs(
+        self, requests: Sequence[LaunchRequest]
+    ) -> tuple[Sequence[LaunchJob[Call, Answer]], Mapping[str, CloudProviderError]]:
+        """Return the launches for claims of one NodeClass, and by token why some cannot be.
+
+        Raises:
+            BadInputError, CloudProviderError: nothing can be launched from this NodeClass.
+        """
+        ...
+
+    def send(self, call: Call) -> Answer | CallFailure[Answer]:
+        """Make a call once, without retries of the SDK."""
+        ...
+
+    def record(self, launch_round: LaunchRound[Call, Answer]) -> None:
+        """Record used and exhausted capacity for later catalogues and launches."""
+        ...
+
+    def release(self, call: Call) -> None:
+        """Release what a call that launched nothing has reserved: addresses of subnets."""
+        ...
+
+    def unserved_error(self, rounds: Sequence[LaunchRound[Call, Answer]]) -> CloudProviderError:
+        """Return the outcome of claims that none of these calls brought an instance."""
+        ...
