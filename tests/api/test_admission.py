@@ -87,7 +87,7 @@ def test_the_models_read_an_absent_field_as_the_default_of_the_api(kind):
     assert MODELS[kind].model_validate(bare) == MODELS[kind].model_validate(defaulted)
 
 
-def test_kwok_node_class_is_born_ready():
+def test_kwok_node_class_is_ready_at_creation():
     stored = validator("KWOKNodeClass").default(
         {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {}}
     )
@@ -328,7 +328,7 @@ def test_transition_rules_are_recognised():
     assert not compile_rule("self.myoldSelfish == 1").is_transition
 
 
-def test_models_stay_the_source_of_the_api_version():
+def test_models_remain_the_source_of_the_api_version():
     assert NodePool.resource.api_version == NodeClaim.resource.api_version == "karpenter.sh/v1"
 
 

@@ -73,7 +73,7 @@ def test_keys_are_read_whatever_their_case(plan):
     assert placed(found) == ["shop/a"]
 
 
-def test_what_stands_beside_the_lists_of_a_cluster_is_left_alone(plan):
+def test_unknown_keys_of_a_cluster_document_are_ignored(plan):
     """Titles and settings of other tools; a list that is not read is mentioned."""
     found, said = plan(
         title="x", seed=0, expected={"nodes": 1}, truncated=False, instanceTypes=[{"name": "a"}],
@@ -161,7 +161,7 @@ spec:
     assert placed(json.loads(shown.out)) == ["default/a"]
 
 
-def test_what_yaml_merges_is_not_given_twice(program, tmp_path, types_file):
+def test_a_yaml_merge_key_is_no_duplicate(program, tmp_path, types_file):
     """Anchors and merge keys, as people write them to say things once."""
     file = tmp_path / "pods.yaml"
     write(file, POOL)
@@ -190,7 +190,7 @@ items:
 # -- pods ------------------------------------------------------------------------------------------
 
 
-def test_every_pod_without_a_node_has_a_fate(plan):
+def test_every_pod_without_a_node_has_an_outcome(plan):
     """Placed, or left with a reason; what has ended or is ending is nobody's any more."""
     ended = {**pod("ended"), "status": {"phase": "Succeeded"}}
     ending = pod("ending", metadata={"deletionTimestamp": "2024-01-31T12:00:00Z"})
@@ -216,7 +216,7 @@ def test_every_pod_without_a_node_has_a_fate(plan):
 
 
 @pytest.mark.parametrize("amount", ["1e16", "1e99", "9223372036854775807"])
-def test_more_than_any_machine_has_is_only_too_much(plan, amount):
+def test_a_request_beyond_every_node_is_insufficient_resources(plan, amount):
     """Whoever asks for it stays pending, whatever number holds it; nobody else is touched."""
     containers = [
         {"name": n, "resources": {"requests": {"cpu": amount, "memory": amount}}} for n in "ab"
@@ -356,7 +356,7 @@ def test_uids_that_are_empty_are_made_up(plan):
         ),
     ],
 )  # fmt: skip
-def test_what_an_api_server_would_refuse_is_refused(refusal, cluster, said):
+def test_invalid_objects_are_refused_as_by_an_api_server(refusal, cluster, said):
     """With file, key, entry, object and field."""
     assert said in refusal(**cluster)
 
@@ -493,7 +493,7 @@ def test_pods_of_nodes_that_go_are_planned_for(plan):
     assert placed(found) == ["shop/a"]
 
 
-def test_what_looks_like_a_mistake_is_mentioned(plan):
+def test_a_probable_mistake_is_mentioned(plan):
     """Pods on nodes nobody described, a node that takes no pod, kinds that are not read."""
     silent = node("silent")
     del silent["status"]["allocatable"]["pods"]
@@ -547,7 +547,7 @@ def test_daemon_sets_take_their_part_of_every_new_node(plan):
     assert found["nodeClaims"][0]["instanceTypes"] == ["medium", "large"]
 
 
-def test_daemons_that_run_already_leave_their_room_to_nobody_else(plan):
+def test_running_daemons_keep_their_reserved_resources(plan):
     """A node with its daemon on it has room for the rest."""
     found, _ = plan(
         nodePools=[POOL],
@@ -647,7 +647,7 @@ def test_a_claim_with_a_volume_is_bound(plan):
     assert zones == [["z1"]]
 
 
-def test_namespaces_that_nobody_described_have_their_name_as_label(plan):
+def test_undescribed_namespaces_have_their_name_as_label(plan):
     """Affinity to pods of a namespace by its name works without the Namespace."""
     near = {
         "podAffinity": {

@@ -155,7 +155,7 @@ def test_pods_that_fit_elsewhere_are_said_to_go_there(explain):
         ),
     ],
 )  # fmt: skip
-def test_what_forbids_it_is_named(explain, metadata, on_pod, obstacle, subjects, said):
+def test_the_blocking_annotation_is_named(explain, metadata, on_pod, obstacle, subjects, said):
     """For every method alike."""
     guard = {
         "apiVersion": "policy/v1",
@@ -172,7 +172,7 @@ def test_what_forbids_it_is_named(explain, metadata, on_pod, obstacle, subjects,
     assert (single(found)["subjects"], single(found)["message"]) == (subjects, said)
 
 
-def test_what_it_waits_for_is_said_with_its_time(explain):
+def test_the_awaited_event_is_named_with_its_time(explain):
     """The window of consolidateAfter begins with the last pod that came or went."""
     claim, found_node = machine("a", conditions=())
     claim["status"]["lastPodEventTime"] = "2026-01-01T08:58:00Z"
@@ -216,7 +216,7 @@ def test_a_node_whose_pods_have_no_other_place_cannot_go(explain):
     assert single(found)["message"] == "Can't replace with a cheaper node"
 
 
-def test_the_second_best_is_told_who_goes_first(explain):
+def test_the_second_best_candidate_names_the_first(explain):
     """And what its own move would be."""
     nodes = [machine("a"), web("a1", "a"), machine("b"), web("b1", "b"), web("b2", "b", cpu="500m")]
     disruption = {**CONSOLIDATING["spec"]["disruption"], "budgets": [{"nodes": "1"}]}
@@ -275,7 +275,7 @@ def test_a_move_that_is_not_worth_it_shows_its_score(explain):
     assert 'not worth it to NodePool "general" (Balanced): score' in single(found)["message"]
 
 
-def test_a_node_of_nobody_is_left_alone(explain):
+def test_an_unmanaged_node_is_ignored(explain):
     """A Node without a NodeClaim."""
     found = explain("mine", CONSOLIDATING, node("mine"))
 
@@ -291,7 +291,7 @@ def test_a_node_on_its_way_out_is_said_to_be(explain, deleted):
     assert (found["state"], found["message"]) == ("going", "it is being deleted")
 
 
-def test_a_command_under_way_is_told_by_its_taint(explain):
+def test_a_command_under_way_is_recognised_by_its_taint(explain):
     """The running controller alone knows the command."""
     claim, found_node = machine("a")
     found_node["spec"]["taints"] = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]

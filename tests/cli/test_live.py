@@ -204,7 +204,7 @@ def test_a_live_plan_sends_only_lists(ask, two_waiting):
     }
 
 
-def test_files_lie_over_the_cluster(ask, two_waiting, tmp_path):
+def test_files_override_objects_of_the_cluster(ask, two_waiting, tmp_path):
     """What a change would do is shown beside what holds now; the cluster stays as it is."""
     limited = write(tmp_path / "limited.yaml", pool(limits={"cpu": "1"}), pod("b", cpu="1"))
 
@@ -229,7 +229,7 @@ def test_a_file_replaces_the_object_of_its_name(ask, world, tmp_path):
     assert found["existingNodes"] == {"old": ["shop/b"]}
 
 
-def test_pods_and_pools_that_wait_for_somebody_else_are_said_to(ask, world):
+def test_pods_and_pools_that_wait_for_others_are_listed(ask, world):
     """A pool that is not ready is not used; a gated pod is not the planner's."""
     world.apply(
         NODE_CLASS, POOL, pod("gated", schedulingGates=[{"name": "example.com/hold"}]), pod("a")
@@ -245,7 +245,7 @@ def test_pods_and_pools_that_wait_for_somebody_else_are_said_to(ask, world):
     assert "it has no condition Ready yet" in explained
 
 
-def test_what_may_not_be_listed_is_left_out_or_ends_the_plan(ask, two_waiting):
+def test_an_unlistable_kind_is_left_out_or_ends_the_plan(ask, two_waiting):
     """Without budgets a plan can be made, without pods it cannot."""
     two_waiting.door.forbidden = {"poddisruptionbudgets"}
     note = ask("plan").err
@@ -259,7 +259,7 @@ def test_what_may_not_be_listed_is_left_out_or_ends_the_plan(ask, two_waiting):
     )
 
 
-def test_explain_says_where_a_pod_goes_and_what_it_waits_for(ask, two_waiting):
+def test_explain_names_the_node_of_a_pod_and_its_wait(ask, two_waiting):
     """A pod to launch for, a pod that fits nowhere, a pod that is not there."""
     placed = json.loads(ask("explain", "pod", "shop/a", "-o", "json").out)
     left = json.loads(ask("explain", "pod", "shop/huge", "-o", "json").out)
@@ -310,7 +310,7 @@ def test_a_cluster_without_our_kinds_is_planned_with_those_of_files(program, tmp
     assert "1 node to launch for 1 pod" in shown.out
 
 
-def test_what_excludes_each_other_is_refused(program, tmp_path):
+def test_exclusive_options_are_refused(program, tmp_path):
     """Before anything is read."""
     config = tmp_path / "config"
 

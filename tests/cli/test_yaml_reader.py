@@ -30,7 +30,7 @@ VALUES = st.recursive(
 
 @with_examples(100)
 @given(st.lists(VALUES, min_size=1, max_size=3), st.sampled_from([None, True, False]))
-def test_what_is_written_is_read(documents, flow):
+def test_written_yaml_is_read_back(documents, flow):
     """In block and in flow style, one document or several."""
     text = yaml.safe_dump_all(documents, default_flow_style=flow, allow_unicode=True)
 

@@ -263,7 +263,7 @@ def test_a_leader_that_cannot_renew_writes_nothing_and_ends(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_stopping_leader_hands_over_at_once(tmp_path):
+def test_a_stopping_leader_releases_its_lease_at_once(tmp_path):
     """The lease is given back: the standby leads within its retry period."""
 
     async def story(scene):
@@ -368,7 +368,7 @@ def test_an_instance_without_a_claim_is_ended(tmp_path):
     play(tmp_path, story)
 
 
-def test_it_waits_for_its_kinds_with_a_clear_message(tmp_path):
+def test_the_start_waits_for_its_kinds_with_a_clear_message(tmp_path):
     """Started before the CRDs exist, it says what is missing and goes on once they are there."""
 
     async def story(scene):

@@ -334,7 +334,7 @@ def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
     play(tmp_path, story)
 
 
-def test_quiet_cluster_gets_no_more_nominations(tmp_path):
+def test_an_idle_cluster_gets_no_more_nominations(tmp_path):
     """Once all pods are bound there is nothing to renew; later pods are told of later nodes."""
 
     async def story(scene):

@@ -143,7 +143,7 @@ class Fleeting:
 
 
 @pytest.mark.parametrize("hours", [6, 0, -6])
-async def test_the_last_listing_stands_for_a_while_though_the_wall_clock_jumps(hours):
+async def test_the_last_listing_is_kept_for_a_while_across_wall_clock_jumps(hours):
     """Neither dropped at the first failure, nor kept for hours."""
     clock, providers, metrics = TwoClocks(), Fleeting(), Metrics()
     node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))

@@ -138,7 +138,7 @@ class TestLaunch:
 
         play(tmp_path, story, arguments=[faults(tmp_path, {"fault": "stock-out", "count": 1})])
 
-    def test_a_claim_whose_class_is_missing_is_deleted_and_told(self, tmp_path):
+    def test_a_claim_without_its_node_class_is_deleted_and_reported(self, tmp_path):
         """Case 31: nothing is asked of the cloud."""
 
         async def story(scene):
@@ -424,7 +424,7 @@ class TestLiveness:
 
         play(tmp_path, story)
 
-    def test_two_failures_make_a_pool_unhealthy_and_a_success_does_not_heal_it(self, tmp_path):
+    def test_two_failures_make_a_pool_unhealthy_and_one_success_does_not_reset_it(self, tmp_path):
         """Cases 39, 60."""
         path = tmp_path / "faults.json"
 

@@ -119,7 +119,7 @@ def test_a_clock_that_drifts_is_followed_too(cluster_state, clock):
 
 
 @pytest.mark.parametrize("hours", [6, -6])
-def test_a_steady_clock_goes_on_where_the_wall_clock_jumps(clock, hours):
+def test_the_monotonic_clock_ignores_wall_clock_jumps(clock, hours):
     """Differences of its instants are real time."""
     steady = SteadyClock(clock)
     assert steady.now() == EPOCH
@@ -130,9 +130,7 @@ def test_a_steady_clock_goes_on_where_the_wall_clock_jumps(clock, hours):
 
 
 @pytest.mark.parametrize("hours", [6, -6])
-def test_a_place_is_void_in_time_though_its_machine_came_up_by_another_clock(
-    cluster_state, clock, hours
-):
+def test_a_nomination_expires_in_time_whatever_the_nodes_clock(cluster_state, clock, hours):
     """The machine says it was initialised hours from now, or hours ago."""
     its_node, claim = node_and_claim("late")
     claim = with_claim_conditions(claim, INITIALIZED, now=clock.now() + timedelta(hours=hours))

@@ -75,7 +75,7 @@ def test_changed_conditions_are_published_counted_and_measured(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_stage_that_is_reached_before_the_others_is_told_of_by_itself(tmp_path):
+def test_an_early_stage_is_reported_by_itself(tmp_path):
     async def story(scene):
         taint = {"key": "example.com/boot", "effect": "NoSchedule"}
         pool = node_pool(disruption=KEPT, template={"startupTaints": [taint]})
@@ -92,7 +92,7 @@ def test_a_stage_that_is_reached_before_the_others_is_told_of_by_itself(tmp_path
     play(tmp_path, story)
 
 
-def test_silent_node_gets_one_event(tmp_path):
+def test_an_unresponsive_node_gets_one_event(tmp_path):
     """All of its conditions turn Unknown then; one that turns True is told of all the same."""
 
     async def story(scene):

@@ -239,7 +239,7 @@ class TestDuringTheWait:
         staged(tmp_path, story)
 
 
-def test_a_cluster_that_cannot_be_improved_is_left_in_peace(tmp_path):
+def test_an_optimal_cluster_is_not_disrupted(tmp_path):
     """An hour without a move, an Event in fifteen minutes at most, and no write of ours."""
 
     async def story(stage):
@@ -261,7 +261,7 @@ def test_a_cluster_that_cannot_be_improved_is_left_in_peace(tmp_path):
     staged(tmp_path, story)
 
 
-def test_what_is_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
+def test_a_pod_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
     """In the first look, in those after a command was given up, and in the second look."""
     genuine = controller.plan_steps
 

@@ -196,7 +196,7 @@ class TestReplacement:
 
         staged(tmp_path, story)
 
-    def test_the_old_node_stays_until_the_new_one_is_up(self, tmp_path):
+    def test_the_old_node_is_kept_until_its_replacement_is_initialized(self, tmp_path):
         """Cases 254, 255 and 257: ten minutes; then everything is taken back."""
 
         async def story(stage):
@@ -259,7 +259,7 @@ class TestReplacement:
 
         staged(tmp_path, story)
 
-    def test_a_pod_that_comes_meanwhile_uses_the_new_node(self, tmp_path):
+    def test_a_pod_created_during_a_command_uses_the_new_node(self, tmp_path):
         """Case 227: what is ordered for one is room for the other; two claims, not three."""
 
         async def story(stage):
@@ -391,7 +391,7 @@ class TestSeveral:
 
         staged(tmp_path, story)
 
-    def test_a_claim_that_somebody_else_holds_does_not_hold_up_the_next(self, tmp_path):
+    def test_a_claim_with_a_foreign_finalizer_does_not_delay_the_next(self, tmp_path):
         """Neither the budget nor the nodes in all count it once its machine is gone."""
 
         async def story(stage):

@@ -103,7 +103,7 @@ def relabel(scene, labels):
     scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
 
 
-def test_a_change_of_the_template_shows_at_once_and_goes_when_it_is_undone(tmp_path):
+def test_a_template_change_is_drift_until_reverted(tmp_path):
     """On every claim, with one patch of the status each."""
 
     async def story(scene, cloud):
@@ -230,7 +230,7 @@ def annotation(claim, ending) -> str:
     return claim["metadata"]["annotations"][f"karpenter.kwok.sh/kwoknodeclass{ending}"]
 
 
-def test_a_provider_that_cannot_tell_changes_nothing_and_is_asked_again(tmp_path):
+def test_a_failed_drift_query_changes_nothing_and_is_repeated(tmp_path):
     """An instance that is gone is fine; the claims beside it are judged all the same."""
 
     async def story(scene, cloud):
@@ -257,7 +257,7 @@ def test_a_provider_that_cannot_tell_changes_nothing_and_is_asked_again(tmp_path
     play(tmp_path, story)
 
 
-def test_what_is_not_sold_any_more_drifts_after_an_hour(tmp_path):
+def test_an_instance_type_without_offerings_drifts_after_an_hour(tmp_path):
     """Found once, it is looked up again after half an hour."""
 
     async def story(scene, cloud):
@@ -330,7 +330,7 @@ def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
     play(tmp_path, story, nodes=2)
 
 
-def test_a_cluster_that_changes_hands_does_not_drift(tmp_path):
+def test_another_hash_version_causes_no_drift(tmp_path):
     """Case 140: hashes of another version are rewritten; who had drifted before stays drifted."""
 
     async def story(scene, cloud):

@@ -258,7 +258,7 @@ def taped(folder, life):
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_the_writes_of_a_life_are_all_seen(tmp_path, life, capsys):
+def test_every_write_of_a_run_is_observed(tmp_path, life, capsys):
     """As many as ever, in the same order each time, so that a number means one write."""
     writes = taped(tmp_path / "first", life).writes
     with capsys.disabled():
@@ -272,7 +272,7 @@ def test_the_writes_of_a_life_are_all_seen(tmp_path, life, capsys):
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("life", LIVES)
-def test_a_life_ends_well_whichever_write_fails(tmp_path, life, way, share):
+def test_a_run_converges_after_any_failed_write(tmp_path, life, way, share):
     if life not in TAPES:
         TAPES[life] = taped(tmp_path / "tape", life)
     tape = TAPES[life]
@@ -302,7 +302,7 @@ CALLS = [(life, operation) for life in LIVES for operation in ("launch", "termin
     ids=lambda trouble: trouble["fault"],
 )
 @pytest.mark.parametrize(("life", "operation"), [*CALLS, ("unlucky", "list")])
-def test_a_life_ends_well_whatever_the_cloud_does(tmp_path, life, trouble, operation):
+def test_a_run_converges_after_any_cloud_fault(tmp_path, life, trouble, operation):
     """The first two calls of each sort are refused, late, or done without an answer."""
     troubles = [{**trouble, "operation": operation, "count": 2}]
     played(tmp_path / "life", LIVES[life][0], lambda _clock: Tape(), troubles)

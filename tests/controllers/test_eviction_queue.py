@@ -207,7 +207,7 @@ def test_refused_eviction_gets_an_event_and_backs_off(refusal, code, text):
     play(story, node("web"), disruption_budget(), refusal=refusal)
 
 
-def test_an_api_server_with_too_much_to_do_is_left_alone_and_no_budget_is_blamed():
+def test_an_overloaded_api_server_is_backed_off_without_naming_a_budget():
     """Priority and Fairness says 429 too, with the time to wait and without a cause."""
 
     async def story(scene):
@@ -394,7 +394,7 @@ def test_a_pod_that_may_not_leave_has_all_of_its_grace_period_at_the_end(annotat
     play(story, node("web"), refusal=REFUSAL)
 
 
-def test_protection_for_a_time_is_told_and_then_over():
+def test_temporary_protection_is_reported_until_it_expires():
     """Cases 108, 110: the pod is evicted once it has run for so long."""
 
     async def story(scene):
@@ -426,7 +426,7 @@ def test_protection_for_a_time_is_told_and_then_over():
         ("-5m", 'duration "-5m" must be positive'),
     ],
 )
-def test_a_value_that_cannot_be_read_protects_nothing_and_is_told(value, why):
+def test_an_unreadable_protection_is_reported_and_has_no_effect(value, why):
     """Case 109."""
 
     async def story(scene):

@@ -106,7 +106,7 @@ def lived(folder, controller: str, strike: Strike) -> None:
 
 
 @pytest.mark.parametrize("controller", LIVES)
-def test_the_writes_of_an_undisturbed_life_are_these(tmp_path, controller):
+def test_an_undisturbed_run_has_these_writes(tmp_path, controller):
     """Fewer would mean that a write is not failed any more."""
     strike = Strike(controller)
 

@@ -257,7 +257,7 @@ def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
     play(tmp_path, story)
 
 
-def test_one_live_list_is_enough_for_a_node(tmp_path):
+def test_one_live_list_is_sufficient_for_a_node(tmp_path):
     """Not one for each look at an instance that takes its time to end."""
 
     def lists(request):
@@ -273,7 +273,7 @@ def test_one_live_list_is_enough_for_a_node(tmp_path):
     play(tmp_path, story)
 
 
-def test_nobody_takes_the_lead_with_a_state_that_may_be_old(tmp_path):
+def test_no_replica_leads_with_a_stale_state(tmp_path):
     """The lease stays free; it is taken when the watches have caught up."""
     fault = TROUBLES["list and watch of pods are forbidden"]
 

@@ -179,7 +179,7 @@ class TestPodsOfAnInstanceWithoutAClaim:
         await scene.look(after=ORPHAN_GRACE)
         assert scene.server.deleted == [("Node", "orphan")]
 
-    async def test_a_node_that_nobody_would_drain_is_not_said_to_be_drained(self):
+    async def test_a_node_without_a_drain_is_not_reported_as_drained(self):
         """Without the finalizer it would be gone at once, and its pods cut off."""
         scene = Scene(orphan(labels={REGISTERED: "true"}), on_it())
         await scene.look()
@@ -337,7 +337,7 @@ class TestRememberedClaims:
             scene.cluster_state.snapshot().node_claims[f"web-{n}"].uid for n in range(6, 10)
         }
 
-    def test_a_change_is_remembered_without_looking_through_all(self, monkeypatch):
+    def test_a_change_is_recorded_without_a_full_scan(self, monkeypatch):
         scene, uids = self.remembering(monkeypatch, 100, 100)
         uids.read = 0
         scene.controller._remember(["web-7"])

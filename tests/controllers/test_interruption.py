@@ -163,7 +163,7 @@ def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
     play(tmp_path, story, arguments=[faults.option])
 
 
-def test_a_message_that_was_handled_but_not_acknowledged_does_no_harm(tmp_path, monkeypatch):
+def test_a_handled_message_without_acknowledgement_has_no_second_effect(tmp_path, monkeypatch):
     """The process dies in between; the next one hears the same and launches nothing twice."""
     faults, acknowledge, calls = Cloud(tmp_path), KwokCloud.acknowledge_interruptions, []
 
@@ -277,7 +277,7 @@ def test_a_recommendation_is_noted_unless_it_is_to_be_acted_on(tmp_path, monkeyp
     assert stays == [True, False]
 
 
-def test_one_message_that_cannot_be_handled_holds_up_no_other(tmp_path, monkeypatch):
+def test_one_failed_message_delays_no_other(tmp_path, monkeypatch):
     """It stays with the provider and is handled when the API server takes the write."""
     queue, acknowledged = announcing(monkeypatch)
     refused = []

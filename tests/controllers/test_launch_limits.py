@@ -96,7 +96,7 @@ def test_one_wave_does_not_overshoot_the_limit(tmp_path):
     play(tmp_path, story)
 
 
-def test_what_fits_on_one_larger_node_is_placed_there(tmp_path):
+def test_pods_that_fit_one_larger_node_are_placed_there(tmp_path):
     """Where more nodes may not be launched; the cheapest plan would have had several."""
 
     async def story(scene):

@@ -175,7 +175,7 @@ def test_a_node_without_the_label_of_its_class_ends_through_its_claim(tmp_path):
     play(tmp_path, story)
 
 
-def test_an_instance_is_not_ended_because_a_watch_is_silent(tmp_path):
+def test_a_stale_watch_terminates_no_instance(tmp_path):
     """The claims are read from the server before an instance is taken for an orphan."""
 
     async def story(scene):
@@ -231,7 +231,7 @@ def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeyp
     play(tmp_path, story)
 
 
-def test_a_node_goes_with_its_claim_whatever_the_cloud_knows(tmp_path, monkeypatch):
+def test_a_node_is_deleted_with_its_claim_for_any_cloud_answer(tmp_path, monkeypatch):
     """The claim owns it: nobody waits until the cloud sees that the Node has no machine any more."""
 
     async def later(_registrar, _work):
@@ -279,7 +279,7 @@ def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):
     play(tmp_path, story)
 
 
-def test_an_instance_is_looked_for_although_a_later_try_was_refused(tmp_path):
+def test_an_instance_is_searched_although_a_later_try_was_refused(tmp_path):
     """The first reply was lost, throttling came after it: the claim's end takes its instance along."""
     option = cloud_faults(tmp_path, {"fault": "lost-reply", "operation": "launch", "count": 1})
 

@@ -211,7 +211,7 @@ def test_requests_and_limits_of_pods_are_added_up_by_node(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_pool_costs_what_its_machines_cost(tmp_path):
+def test_pool_cost_is_the_sum_of_its_nodes(tmp_path):
     """By type, zone and capacity type (case 276)."""
     sold = {item.name: item for item in load_catalogue(default_catalogue_text(), file="shipped")}
 

@@ -119,7 +119,7 @@ def test_replies_are_lost_until_obstacles_are_taken_away(staged):
     staged(story)
 
 
-def test_startup_taints_stay_while_nobody_takes_them_off(staged):
+def test_startup_taints_are_kept_until_others_remove_them(staged):
     taint = {"key": "example.com/agent", "effect": "NoSchedule"}
 
     def tainted(scene):

@@ -85,7 +85,7 @@ def test_a_success_in_between_begins_the_count_anew():
 @pytest.mark.parametrize(
     "error", [ThrottledError("slowly"), NodeClassNotReadyError("no subnets"), FencedError("lost")]
 )
-def test_what_only_has_to_be_waited_for_is_no_problem_for_a_while(error):
+def test_an_expected_wait_is_no_problem_for_a_while(error):
     """Unlike failures."""
     assert set(looped([error] * (FAILING_PASSES + 2))) == {None}
 
@@ -131,7 +131,7 @@ def condition(pool):
     return next((each for each in conditions if each["type"] == PASSES_SUCCEED), None)
 
 
-def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_path, monkeypatch):
+def test_a_stalled_loop_is_reported_to_readiness_and_every_pool(tmp_path, monkeypatch):
     """And all is well when it succeeds again."""
     broken = []
 
@@ -164,7 +164,7 @@ def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_pat
     play(tmp_path, story)
 
 
-def test_garbage_collection_that_only_gets_throttled_is_told_to_readiness(tmp_path, monkeypatch):
+def test_throttled_garbage_collection_is_reported_to_readiness(tmp_path, monkeypatch):
     """Instances that nobody owns cost money meanwhile."""
     listing = Providers.list_instances
     busy = []

@@ -96,7 +96,7 @@ async def test_a_currency_without_a_rate_is_an_error():
     assert (await board.value(COST), await board.value(ERRORS)) == (0, 1)
 
 
-async def test_the_log_tells_a_missing_rate_from_a_missing_price():
+async def test_the_log_distinguishes_a_missing_rate_from_a_missing_price():
     """What to set is another thing than what to look for in the catalogue."""
     types = catalogue(
         instance_type("euro", offerings=[offering("zone-a", "on-demand", 0.4, currency="EUR")])

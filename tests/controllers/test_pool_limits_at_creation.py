@@ -40,7 +40,7 @@ def between_plan_and_creation(monkeypatch, act):
     return done
 
 
-def test_what_a_pool_got_since_the_plan_counts_against_its_limits(tmp_path, monkeypatch):
+def test_capacity_created_since_the_plan_counts_against_limits(tmp_path, monkeypatch):
     """Two claims of four cores came in between, where five were allowed."""
 
     async def story(scene):

@@ -139,7 +139,7 @@ def test_many_broken_nodes_are_left_alone_and_say_so(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_small_pool_of_which_most_is_dead_comes_back(tmp_path):
+def test_a_small_mostly_unhealthy_pool_is_repaired(tmp_path):
     """One node after the other: never are two of them on their way out."""
 
     async def story(scene):

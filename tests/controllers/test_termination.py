@@ -317,7 +317,7 @@ class TestNodes:
 
         play(tmp_path, story)
 
-    def test_silent_node_without_instance_is_released_undrained(self, tmp_path):
+    def test_an_unresponsive_node_without_an_instance_is_released_undrained(self, tmp_path):
         """Case 85: while its kubelet spoke it was believed."""
 
         async def story(scene):
@@ -456,7 +456,7 @@ class TestForeignFinalizers:
 
 class TestOutOfService:
     @pytest.mark.parametrize("asked_for", [True, False])
-    def test_a_dead_node_is_marked_where_a_setting_asks_for_it(self, tmp_path, asked_for):
+    def test_a_failed_node_is_tainted_out_of_service_when_configured(self, tmp_path, asked_for):
         """It then stays until its volumes are let go of; without the setting it just goes."""
 
         async def story(scene):

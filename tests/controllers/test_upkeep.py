@@ -20,7 +20,7 @@ def expired(running, metric="nodeclaims_disrupted"):
     return running.metric(f"karpenter_{metric}_total{{{labels}}}")
 
 
-def test_a_node_that_expires_goes_whatever_the_budget_and_its_pods_get_another(tmp_path):
+def test_an_expired_node_is_replaced_regardless_of_budgets(tmp_path):
     """Counted once, with its two pods."""
     pool = node_pool(disruption=KEPT, template={"expireAfter": "5m"})
 
@@ -122,7 +122,7 @@ def test_a_claim_notes_when_pods_come_and_go_every_ten_seconds_at_most(tmp_path)
     play(tmp_path, story)
 
 
-def test_a_pod_that_comes_while_its_claim_is_written_is_noted(tmp_path):
+def test_a_pod_created_during_a_claim_write_is_recorded(tmp_path):
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption={**KEPT, "consolidateAfter": "1h"})])
         scene.cluster.apply([deployment("web", 1, cpu="100m", memory="10Mi")])

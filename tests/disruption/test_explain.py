@@ -161,7 +161,7 @@ def drifted(name):
         ),
     ],
 )
-def test_a_method_says_why_it_is_not_about_a_machine(
+def test_a_method_explains_why_a_node_is_no_candidate(
     method, number_of_pool, machine, decline_reason
 ):
     builder = cluster(pool(**number_of_pool), machine)
@@ -170,7 +170,7 @@ def test_a_method_says_why_it_is_not_about_a_machine(
     assert (found.verdict, found.decline_reason) == (MethodVerdict.DECLINED, decline_reason)
 
 
-def test_what_is_reserved_in_the_heaviest_pool_is_the_first_choice():
+def test_reserved_capacity_of_the_heaviest_pool_is_the_first_choice():
     machine = (box("a", capacity_type=RESERVED), runs("web", "a"))
     builder = cluster(pool(notes=RETURNING), pool("lighter", weight=0), machine)
     _, by_method = answers(builder, "a")
@@ -195,7 +195,7 @@ def test_an_earlier_method_wins_over_a_later_one():
     assert by_method["single-node-consolidation"].verdict is MethodVerdict.CHOSEN
 
 
-def test_a_drained_budget_is_told_before_the_move_is_looked_for():
+def test_an_exhausted_budget_is_reported_before_a_simulation():
     """With its numbers."""
     builder = cluster(pool(nodes="0"), box("a", EIGHT), runs("one", "a", cpu="3"))
     _, by_method = answers(builder, "a")

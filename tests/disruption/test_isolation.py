@@ -75,7 +75,7 @@ def set_aside(outcome):
 
 
 @pytest.mark.parametrize("method", [SingleNodeConsolidation(), MultiNodeConsolidation()])
-def test_consolidation_goes_on_without_the_machine_whose_pod_is_odd(fails, method):
+def test_consolidation_continues_without_the_node_of_an_invalid_pod(fails, method):
     """The others are consolidated; what was set aside is told with the error."""
     outcome = found(odd_cluster(), method)
 
@@ -109,7 +109,7 @@ def test_judging_candidates_alone_reads_the_whole_cluster_no_more_often_in_a_lar
     assert counts[0] == counts[1]
 
 
-def test_drift_goes_on_without_the_machine_whose_pod_is_odd(fails):
+def test_drift_continues_without_the_node_of_an_invalid_pod(fails):
     """It drifted first, and others are replaced all the same."""
     outcome = found(odd_cluster(drifted), DriftMethod())
 
@@ -127,7 +127,7 @@ def test_a_pending_pod_that_is_odd_stops_no_what_if(fails):
     assert set_aside(outcome) == {("Pod", "odd")}
 
 
-def test_a_method_that_was_set_back_is_asked_again_in_the_next_look(fails):
+def test_a_deferred_method_runs_again_in_the_next_pass(fails):
     """What it found nothing in is not settled."""
     outcome = found(
         cluster(box("a"), runs("odd", "a", labels={"app": "odd"})), SingleNodeConsolidation()
@@ -197,7 +197,7 @@ def test_a_candidate_that_a_method_cannot_accept_is_set_aside(monkeypatch):
     assert set_aside(outcome) == {("Node", "a"), ("NodeClaim", "a")}
 
 
-def test_a_machine_that_cannot_be_judged_is_blocked(monkeypatch):
+def test_a_node_that_cannot_be_evaluated_is_blocked(monkeypatch):
     """With the error as its obstacle."""
     genuine = candidates.disruption_cost
 
@@ -253,7 +253,7 @@ def test_a_command_that_cannot_be_judged_again_is_given_up(monkeypatch):
     assert ("Node", "a") in {(i.regarding.kind, i.regarding.name) for i in again.failed.found}
 
 
-def test_a_machine_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
+def test_a_node_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
     """All others are known, and it is told."""
     genuine = state_nodes.effective_taints
 
@@ -278,7 +278,7 @@ def test_a_machine_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
 
 
 @pytest.mark.parametrize("marked", [False, True])
-def test_a_machine_that_cannot_be_joined_counts_in_the_budgets_of_its_pool(monkeypatch, marked):
+def test_a_node_that_cannot_be_joined_counts_in_the_budgets_of_its_pool(monkeypatch, marked):
     """In the total, and as disrupted when it is on its way out."""
     genuine = state_nodes.effective_taints
 

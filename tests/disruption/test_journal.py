@@ -52,7 +52,7 @@ def test_a_replacement_is_on_record_with_its_prices():
     assert [(ref.kind, ref.name) for ref in made.objects] == [("NodeClaim", "a"), ("Node", "a")]
 
 
-def test_what_stood_in_the_way_of_others_is_on_record():
+def test_blockers_of_other_nodes_are_recorded():
     """Once, though several methods met it; with the methods that were asked before."""
     made = record(replaced())
 
@@ -81,7 +81,7 @@ def test_pods_that_fit_elsewhere_are_on_record():
     assert made.price_per_hour_after.amount == 0
 
 
-def test_whoever_a_budget_spares_is_on_record():
+def test_nodes_blocked_by_a_budget_are_recorded():
     """By its claim."""
     made = record(cluster(pool(nodes="1"), box("a"), box("b"), box("c")))
 
@@ -101,7 +101,7 @@ def test_the_next_best_moves_are_on_record():
     assert dict(made.alternatives) == {"b": pytest.approx(0.4)}
 
 
-def test_a_command_that_the_second_look_gave_up_says_why():
+def test_a_command_rejected_by_validation_has_a_reason():
     """Nothing was done."""
     outcome = found(replaced())
     made = command_decision(outcome.commands[0], outcome, rejection="churn")
@@ -109,7 +109,7 @@ def test_a_command_that_the_second_look_gave_up_says_why():
     assert (made.rejection, record(replaced()).rejection) == ("churn", "")
 
 
-def test_who_was_spared_is_known_after_the_second_look_too():
+def test_blocked_nodes_are_recorded_after_validation_too():
     """The record is made of the command that is carried out."""
     builder = cluster(pool(nodes="1"), box("a"), box("b"))
     (command,) = found(builder).commands

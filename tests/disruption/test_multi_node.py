@@ -153,13 +153,13 @@ class TestGrowth:
             market=(kind("five", 5, 5.0), FOUR),
         )
 
-    def test_whoever_fits_goes_whatever_stands_between(self):
+    def test_nodes_that_fit_are_chosen_around_those_that_do_not(self):
         """No prefix of the order by savings would do: its first three cannot go."""
         outcome = multi(self.scattered())
         assert sorted(gone(outcome)) == ["web-00", "web-01", "web-02"]
         assert only(outcome).decision is CommandDecision.DELETE
 
-    def test_who_cannot_go_uses_up_no_budget(self):
+    def test_a_blocked_node_uses_up_no_budget(self):
         """The first two by savings would fill the budget, and none of them can go."""
         dear = kind("dear", 5, 5.0)
         builder = cluster(
@@ -174,13 +174,13 @@ class TestGrowth:
         assert gone(outcome) == ["web-00", "web-01"]
         assert sorted(only(outcome).evidence.spared_by_budget) == ["s-2", "web-02"]
 
-    def test_it_costs_work_units_and_stops_without_them(self):
+    def test_a_search_costs_work_units_and_stops_without_them(self):
         options = DisruptionOptions(work_units=0)
         outcome = multi(self.scattered(), options=options)
         assert gone(outcome) == []
         assert report(outcome).is_idle, "the same units would find the same nothing again"
 
-    def test_out_of_time_is_told_and_asked_again(self):
+    def test_an_interrupted_search_is_reported_and_continued(self):
         """Case 234: nothing is taken, the time-out counts."""
         outcome = multi(self.scattered(), time_limit=PassTimeLimit(is_reached=True))
         assert gone(outcome) == []
@@ -258,7 +258,7 @@ class TestRepacking:
         nodes, (six, _) = packed(3)
         assert gone(found(cluster(nodes, market=(six, kind("nine", 9, 0.75))))) == []
 
-    def test_whoever_adds_nothing_is_left_alone(self):
+    def test_a_node_without_a_further_saving_is_left_out(self):
         """Two of six nodes are far too large; the others are not exchanged for their likes."""
         outcome = multi(with_large_ones(2))
         assert sorted(gone(outcome)) == ["fat-0", "fat-1"]
@@ -294,7 +294,7 @@ class TestRepacking:
 
 
 class TestBudgets:
-    def test_several_stay_within_the_share(self):
+    def test_several_nodes_stay_within_the_budget(self):
         """Case 232: three of ten."""
         builder = cluster(
             pool(nodes="30%"),
@@ -323,7 +323,7 @@ class TestBudgets:
         assert report(outcome).eligible
         assert {left for _, left in report(outcome).remaining_budgets} == {0}
 
-    def test_single_nodes_stay_within_the_share_pass_by_pass(self):
+    def test_single_nodes_stay_within_the_budget_over_passes(self):
         """Case 232: three of ten over five passes, since those that leave count."""
         builder = cluster(pool(nodes="30%"), boxes(10))
         taken = []

@@ -94,7 +94,7 @@ def test_a_method_that_fails_when_time_is_up_is_not_asked_again(monkeypatch):
     assert one.failed.found == ()
 
 
-def test_what_both_classes_of_methods_may_disrupt_is_judged_once():
+def test_nodes_of_both_method_classes_are_evaluated_once():
     one = look(some())
     graceful = one.candidates(DisruptionClass.GRACEFUL)
     eventual = one.candidates(DisruptionClass.EVENTUAL)

@@ -144,7 +144,7 @@ def floor_of(members):
 
 @given(clusters(), st.sampled_from((MultiNodeConsolidation(), SingleNodeConsolidation())))
 @with_examples(80)
-def test_consolidation_saves_money_in_any_case(case, method):
+def test_consolidation_always_lowers_the_cost(case, method):
     """At the dearest price that a launch may have, and by the floors of the pools at least."""
     _, _, outcome = asked(*case, method)
     market = case[1]
@@ -212,7 +212,7 @@ def test_the_order_of_objects_does_not_matter(case, method, random):
 
 @given(clusters(), ASKED)
 @with_examples(50)
-def test_a_second_look_at_an_unchanged_cluster_gives_the_same_command(case, method):
+def test_a_second_pass_over_an_unchanged_cluster_gives_the_same_command(case, method):
     builder, _, outcome = asked(*case, method)
     for command in outcome.commands:
         again = run_steps(method.validate_steps(command, look(builder, options=GATE)))
@@ -222,7 +222,7 @@ def test_a_second_look_at_an_unchanged_cluster_gives_the_same_command(case, meth
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_looking_changes_nothing(method):
+def test_planning_changes_no_input(method):
     """Two looks at one snapshot, one after the other, see the same."""
     import random
 
@@ -302,7 +302,7 @@ class World:
 
 @given(clusters())
 @with_examples(25)
-def test_a_cluster_comes_to_rest(case):
+def test_a_cluster_converges(case):
     """Command by command it costs less, until nothing is left to do."""
     world = World(*case)
     for _ in range(60):
@@ -319,7 +319,7 @@ def test_a_cluster_comes_to_rest(case):
 
 @given(clusters())
 @with_examples(40)
-def test_what_two_classes_share_is_judged_once_and_alike(case):
+def test_nodes_of_two_classes_are_evaluated_once_and_alike(case):
     """A second class of methods gets what it would get by itself."""
     snapshot = cluster(*case[0], market=case[1]).snapshot()
     graceful = evaluate_nodes(snapshot, now=NOW)

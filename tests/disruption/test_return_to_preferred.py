@@ -80,17 +80,17 @@ class TestCapacityType:
         assert gone(outcome) == []
 
     @pytest.mark.parametrize(("after", "goes"), [("10m", ["a"]), ("10m1s", [])])
-    def test_a_machine_has_to_be_old_enough(self, after, goes):
+    def test_a_node_has_to_reach_the_minimum_age(self, after, goes):
         """It is ten minutes old."""
         objects = (returning(after=after), box("a", CHEAP_SPOT), runs("web", "a"))
         assert gone(back(cluster(*objects, market=[CHEAP_SPOT]))) == goes
 
-    def test_an_empty_machine_is_left_to_emptiness(self):
+    def test_an_empty_node_is_left_to_emptiness(self):
         assert gone(back(cluster(returning(), box("a", CHEAP_SPOT), market=[CHEAP_SPOT]))) == []
 
 
 class TestPools:
-    def test_machines_return_to_a_heavier_pool_though_it_is_dearer(self):
+    def test_nodes_return_to_a_heavier_pool_at_a_higher_price(self):
         dear = kind("dear", 4, 0.8)
         builder = cluster(
             returning(), pool("heavy", weight=50), box("a"), runs("web", "a"), market=[dear]
@@ -142,19 +142,19 @@ class TestSecondLook:
     def builder(self):
         return cluster(returning(), box("a", CHEAP_SPOT), runs("web", "a"), market=[CHEAP_SPOT])
 
-    def test_what_still_holds_is_carried_out(self):
+    def test_a_still_valid_command_is_executed(self):
         builder = self.builder()
         verdict = validated(builder, back(builder))
         assert verdict.rejection is None
         assert [item.name for item in verdict.command.candidates] == ["a"]
 
-    def test_what_is_sold_out_again_is_given_up(self):
+    def test_a_newly_sold_out_move_is_abandoned(self):
         builder = self.builder()
         outcome = back(builder)
         builder.apply_event(CataloguePublished("default", catalogue(SOLD_OUT, version="2")))
         assert validated(builder, outcome).rejection is CommandRejection.SCHEDULING
 
-    def test_a_machine_that_is_no_candidate_any_more_is_kept(self):
+    def test_a_former_candidate_is_kept(self):
         builder = self.builder()
         outcome = back(builder)
         builder.apply_event(ObjectObserved(runs("web", "a", annotations={DO_NOT_DISRUPT: "true"})))
@@ -192,7 +192,7 @@ class TestRule:
             ({"return_after": "1h", "return_budget": "-1"}, '"-1" is neither'),
         ],
     )
-    def test_what_cannot_be_read_is_pointed_at_and_does_nothing(self, notes, text):
+    def test_an_unreadable_rule_is_reported_and_has_no_effect(self, notes, text):
         assert text in return_rule_error(self.ruled(**notes))
         assert return_rule(self.ruled(**notes)) is None
 

@@ -47,7 +47,7 @@ def test_shares_and_amounts_are_read(text, value):
 
 
 @pytest.mark.parametrize("text", ["", "%", "-1", "101%", "-5%", "much", "inf", "nan", "10 %%"])
-def test_nonsense_is_refused_and_pointed_at(text):
+def test_invalid_floors_are_refused_and_reported(text):
     with pytest.raises(BadInputError, match="savings-floor"):
         SavingsFloor.parse(text)
     assert savings_floor_error(floor(text))
@@ -58,7 +58,7 @@ def test_nonsense_is_refused_and_pointed_at(text):
 
 
 @pytest.mark.parametrize("annotations", [None, {SAVINGS_FLOOR: "5%"}])
-def test_what_can_be_read_is_not_warned_of(annotations):
+def test_readable_floors_cause_no_warning(annotations):
     assert validate_node_pool(pool(notes=annotations)).warnings == ()
 
 

@@ -229,7 +229,7 @@ async def test_leader_killed_between_claim_and_launch_leaves_one_claim(
         assert leader.process.exit_code == -signal.SIGKILL
 
 
-async def test_leader_stopped_for_half_a_minute_launches_and_terminates_nothing(
+async def test_a_leader_suspended_for_half_a_minute_launches_and_terminates_nothing(
     local_cluster: LocalCluster, tmp_path: Path
 ):
     """It is stopped in the middle of a launch; when it goes on, another one leads and has done it."""

@@ -291,13 +291,13 @@ async def test_a_plugin_that_fails_is_an_error_at_start(tmp_path):
         )
 
 
-async def test_no_cluster_at_all_says_where_was_looked():
+async def test_a_missing_kubeconfig_names_the_searched_places():
     """Nothing given, nothing found."""
     with pytest.raises(SettingsError, match=r"KUBECONFIG not set, not in a pod.*~/.kube/config"):
         await connect(clock=SystemClock())
 
 
-async def test_the_places_are_looked_at_in_order(tmp_path, monkeypatch):
+async def test_kubeconfig_places_are_searched_in_order(tmp_path, monkeypatch):
     """The given file, KUBECONFIG, the default file."""
     default = tmp_path / "home" / ".kube" / "config"
     default.parent.mkdir(parents=True)

@@ -45,7 +45,7 @@ def test_bookmarks_keep_a_kind_fresh():
     assert len(follower.transport.requests) == 1
 
 
-def test_a_kind_in_which_nothing_happens_stays_fresh_without_bookmarks():
+def test_a_kind_without_changes_is_fresh_without_bookmarks():
     """A list that shows what is held is a contact; the watch goes on."""
 
     async def script(follower):
@@ -104,7 +104,7 @@ def test_a_stream_that_shows_at_last_what_it_hid_makes_its_kind_fresh():
     assert follower.told == ["+b@20"]
 
 
-def test_a_change_that_comes_while_the_list_is_read_is_no_trouble():
+def test_a_change_during_a_list_keeps_the_kind_fresh():
     """The list was quicker than the watch."""
 
     async def script(follower):
@@ -174,7 +174,7 @@ def test_a_kind_that_may_not_be_listed_or_watched_any_more_grows_stale():
     follow(script, answers=failing(403), watches=watches)
 
 
-def test_a_silent_stream_is_given_up_when_no_list_answers_either():
+def test_a_hanging_watch_is_closed_when_lists_fail_too():
     """A dead proxy: new connections are tried until one is answered."""
 
     async def script(follower):
@@ -303,7 +303,7 @@ def test_objects_written_before_a_restore_are_removed():
     assert "-written@98" in run_virtual(scenario()).told
 
 
-def test_the_times_of_contact_leave_room_for_a_check():
+def test_contact_times_leave_time_for_a_check():
     """A kind that is stale before silence is looked at would wait for nothing."""
     with pytest.raises(ValueError, match="0 < reply < quiet < fresh"):
         ContactTimes(quiet_seconds=90)
@@ -328,7 +328,7 @@ def test_list_of_a_selection_is_passed_on_ahead_of_the_watch():
     assert follower.told == ["+b@20", "-b@20"]
 
 
-def test_a_list_of_a_selection_that_the_watch_has_overtaken_tells_nothing():
+def test_a_selected_list_older_than_the_watch_is_ignored():
     """What it shows and is not held has gone since."""
 
     async def script(follower):

@@ -215,7 +215,7 @@ def test_seen_events_expire():
     assert run_virtual(scenario()) <= 10_000
 
 
-def test_expired_entries_are_searched_seldom_in_large_caches(monkeypatch):
+def test_large_caches_are_swept_rarely(monkeypatch):
     """A plan for ten thousand pods publishes as many Events in one go."""
     searches = []
     forget = EventRecorder._forget

@@ -190,7 +190,7 @@ def test_the_pause_starts_small_again_after_healthy_time():
     assert follower.informer._backoff.next_delay() == 1.6  # one failure since the reset
 
 
-def test_an_expired_version_lists_again_and_tells_the_difference():
+def test_an_expired_version_lists_again_and_reports_the_difference():
     """By UID and version: unchanged nothing, changed and new observed, missing removed."""
 
     async def script(follower):
@@ -212,7 +212,7 @@ def test_an_expired_version_lists_again_and_tells_the_difference():
     assert follower.informer.resource_version == "20"
 
 
-def test_the_old_objects_stay_while_listing_again():
+def test_old_objects_are_kept_during_a_relist():
     """A refused list changes nothing."""
 
     async def script(follower):

@@ -96,7 +96,7 @@ def test_the_first_candidate_leads_and_keeps_renewing():
     run_virtual(scenario())
 
 
-def test_a_clean_end_hands_over_within_one_retry():
+def test_a_clean_stop_releases_the_lease_within_one_retry():
     """Work is stopped first, then the lease is released, then the next one takes it."""
 
     async def scenario():
@@ -265,7 +265,7 @@ def test_a_leader_with_slow_answers_stops_before_the_next_one_leads(seconds):
     run_virtual(scenario())
 
 
-def test_a_lease_that_somebody_deletes_is_made_again():
+def test_a_deleted_lease_is_created_again():
     """By the one who holds it."""
 
     async def scenario():
@@ -281,7 +281,7 @@ def test_a_lease_that_somebody_deletes_is_made_again():
     run_virtual(scenario())
 
 
-def test_a_lease_that_somebody_takes_ends_the_work():
+def test_a_lease_taken_by_another_ends_the_work():
     """Whatever the reason: two must not lead."""
 
     async def scenario():
@@ -347,7 +347,7 @@ def test_without_election_everything_passes():
     AlwaysLeaderFence().check()
 
 
-def test_the_times_must_leave_room():
+def test_election_times_must_be_ordered():
     """Lease longer than the deadline, the deadline longer than a retry."""
     with pytest.raises(ValueError, match="15"):
         ElectionTimes(renew_deadline_seconds=15)

@@ -59,7 +59,7 @@ def test_the_examples_of_the_standard_hold():
     assert apply_merge_patch({}, {"a": {"bb": {"ccc": None}}}) == {"a": {"bb": {}}}
 
 
-def test_a_list_anywhere_asks_for_a_lock():
+def test_a_list_in_a_patch_requires_a_lock():
     """A merge patch replaces lists whole."""
     assert holds_list({"status": {"conditions": []}})
     assert not holds_list({"metadata": {"labels": {"a": None}}})

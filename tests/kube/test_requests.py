@@ -162,7 +162,7 @@ def test_pod_level_resources_replace_only_what_they_may():
     assert asked(view) == {"cpu": 1000, "hugepages-2Mi": 4 * 2**20}
 
 
-def test_what_is_more_than_any_machine_has_is_cut_and_the_rest_is_not():
+def test_a_quantity_beyond_every_node_is_cut_and_others_are_not():
     """Sums are kept in columns of 64 bits."""
     huge = f"{LARGEST_AMOUNT // 1000 + 1}"
     view = pod(container(huge, "1Gi"), container("1", name="other"))
@@ -171,7 +171,7 @@ def test_what_is_more_than_any_machine_has_is_cut_and_the_rest_is_not():
     assert asked(most) == {"cpu": LARGEST_AMOUNT, "memory": GI}
 
 
-def test_an_empty_pod_asks_for_a_place_only():
+def test_an_empty_pod_requests_one_pod_slot():
     """Case 47: sums and maxima of nothing are empty."""
     view = pod(container())
     assert view.shape.requests == {"pods": 1}

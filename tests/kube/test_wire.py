@@ -148,7 +148,7 @@ def test_pods_of_one_template_share_their_shape():
     assert len(codecs.shapes) == 2
 
 
-def test_a_shape_lives_as_long_as_its_pods():
+def test_a_shape_is_kept_as_long_as_its_pods():
     """Shapes of apps that are gone are gone."""
     codecs = Codecs()
     held = codecs.for_kind(resources.PODS).decode(POD)

@@ -123,7 +123,7 @@ def test_the_servers_no_is_raised_at_once(status):
     assert caught.value.status == status
 
 
-def test_patience_ends():
+def test_retries_end_at_the_time_limit():
     """After a handful of attempts, each after twice the time, the caller hears of it."""
     assert write(patch, *[REFUSED] * 4, answer(node("a", 7))).clock.monotonic() == (
         pytest.approx(0.2 + 0.4 + 0.8 + 1.6)
@@ -138,7 +138,7 @@ def test_a_server_that_has_too_much_to_do_names_the_wait_up_to_ten_seconds(asked
     assert write(patch, busy, answer(node("a", 7))).clock.monotonic() == pytest.approx(waited)
 
 
-def test_a_refused_eviction_is_the_callers_to_hear():
+def test_a_refused_eviction_is_raised_to_the_caller():
     """429 is a disruption budget's word, not the server's load."""
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "uid": "u"}}
     pod = view_from_manifest(manifest | {"spec": {}})

@@ -58,7 +58,7 @@ def group(item):
 
 @given(nodes(), DEADLINES, MINUTES)
 @with_examples(100)
-def test_a_wave_names_waiting_pods_once_each_and_never_nobody(items, deadline, now):
+def test_a_wave_names_each_waiting_pod_once_and_is_never_empty(items, deadline, now):
     waiting = undrained_pods(items, now, LedgerView())
     wave = [found.pod for found in drain_wave(waiting, deadline=deadline, now=now)]
     assert len(wave) == len({item.name for item in wave})
@@ -68,7 +68,7 @@ def test_a_wave_names_waiting_pods_once_each_and_never_nobody(items, deadline, n
 
 @given(nodes(), DEADLINES, MINUTES)
 @with_examples(100)
-def test_who_is_not_pressed_for_time_leaves_in_the_order_of_groups(items, deadline, now):
+def test_pods_before_their_deadline_leave_in_group_order(items, deadline, now):
     waiting = undrained_pods(items, now, LedgerView())
     wave = {found.pod.name for found in drain_wave(waiting, deadline=deadline, now=now)}
     patient = [item for item in waiting if not needs_force(item, deadline, now)]
@@ -92,7 +92,7 @@ def test_waves_empty_the_node_in_as_many_steps_as_there_are_groups(items, deadli
 
 @given(pods(), DEADLINES, MINUTES, st.timedeltas(timedelta(), timedelta(hours=9)))
 @with_examples(100)
-def test_who_is_pressed_for_time_stays_so(item, deadline, now, later):
+def test_a_pod_that_needs_force_keeps_needing_it(item, deadline, now, later):
     """And a tighter deadline presses no less than a looser one."""
     if needs_force(item, deadline, now):
         assert needs_force(item, deadline, now + later)
@@ -101,7 +101,7 @@ def test_who_is_pressed_for_time_stays_so(item, deadline, now, later):
 
 @given(pods(), DEADLINES)
 @with_examples(100)
-def test_a_pod_told_to_go_when_it_gets_pressed_has_all_of_its_grace_period(item, deadline):
+def test_a_pod_evicted_at_its_deadline_has_its_full_grace_period(item, deadline):
     latest = latest_start(item, deadline)
     if latest is None or item.deletion_timestamp is not None:
         return

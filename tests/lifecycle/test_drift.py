@@ -210,7 +210,7 @@ class TestCatalogue:
         assert drift(claim(), node_pool(), types=types, now=OLD, rules=knowing) == ""
         assert drift(claim(), node_pool(), types=types, now=OLD) == "InstanceTypeNotFound"
 
-    def test_a_claim_that_was_found_is_not_looked_up_for_half_an_hour(self):
+    def test_a_type_check_is_not_due_for_half_an_hour(self):
         found = local_drift(claim(), node_pool(), TYPES, now=OLD)
         assert found == LocalDrift(is_type_found=True)
 
@@ -219,7 +219,7 @@ class TestCatalogue:
         later = OLD + timedelta(minutes=29)
         assert drift(claim(), node_pool(), types={}, now=later, found_at=OLD) == ""
 
-    def test_while_there_is_no_catalogue_the_condition_stays(self):
+    def test_without_a_catalogue_the_condition_is_kept(self):
         """Neither set nor cleared; what the provider says counts all the same."""
         local = local_drift(claim(), node_pool(), None, now=OLD)
         drifted = with_drift(claim(), LocalDrift(reason="x", is_decided=True), None, now=OLD)

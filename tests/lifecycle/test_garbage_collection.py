@@ -47,11 +47,11 @@ def gone(*objects, instances=(), complete=True, builder=None):
 
 
 class TestVanishedClaims:
-    def test_a_silent_node_without_instance_goes(self):
+    def test_an_unresponsive_node_without_an_instance_is_deleted(self):
         assert gone(*node_and_claim("web", ready="False")) == ["web"]
         assert gone(*node_and_claim("web", ready="Unknown")) == ["web"]
 
-    def test_hundred_silent_nodes_without_instance_go_at_once(self):
+    def test_a_hundred_unresponsive_nodes_without_instances_are_deleted_at_once(self):
         many = [half for n in range(100) for half in node_and_claim(f"web-{n:03}", ready="False")]
         assert len(gone(*many)) == 100
 
@@ -140,7 +140,7 @@ class TestOrphans:
         stray = [Instance("kwok://1", node_claim="web", token="old")]
         assert self.twice(builder, stray).terminate == ("kwok://1",)
 
-    def test_one_of_a_call_for_several_stays_while_one_of_them_has_none(self):
+    def test_an_instance_of_a_shared_call_is_kept_while_a_claim_has_none(self):
         waiting, served_kinds = node_claim("web"), node_claim("old", stage="Launched")
         builder = synced_state(waiting, served_kinds)
         shared = Instance("kwok://1", launched_for=(waiting.uid, served_kinds.uid))
@@ -202,7 +202,7 @@ class TestClaimedAfterAll:
         assert self.kept(Instance("kwok://1", token=claim.uid), claim)
         assert not self.kept(Instance("kwok://1", token="old", node_claim="web"), claim)
 
-    def test_else_the_name_decides(self):
+    def test_without_a_provider_id_the_name_decides(self):
         assert self.kept(Instance("kwok://1", node_claim="web"), node_claim("web"))
         assert not self.kept(Instance("kwok://1", node_claim="other"), node_claim("web"))
 
@@ -216,7 +216,7 @@ class TestClaimedAfterAll:
         shared = Instance("kwok://1", launched_for=("uid-odd", "uid-gone"))
         assert self.kept(shared, unreadable=["uid-odd"])
 
-    def test_one_of_a_call_for_several_stays_while_one_of_them_has_none(self):
+    def test_an_instance_of_a_shared_call_is_kept_while_a_claim_has_none(self):
         waiting, served_kinds = node_claim("web"), node_claim("old", stage="Launched")
         shared = Instance("kwok://1", launched_for=(waiting.uid, served_kinds.uid))
         assert self.kept(shared, waiting, served_kinds)
@@ -281,7 +281,7 @@ class TestSurplus:
         )
         assert not self.surplus(synced_state(), [Instance("kwok://1")])
 
-    def test_of_several_claims_of_a_call_the_first_by_name_is_told(self):
+    def test_the_first_claim_of_a_shared_call_by_name_is_reported(self):
         claims = [node_claim(name, stage="Launched") for name in ("web-2", "web-1")]
         item = Instance("kwok://surplus", launched_for=tuple(claim.uid for claim in claims))
         notice = surplus_notice(item.provider_id, [item], synced_state(*claims).snapshot())

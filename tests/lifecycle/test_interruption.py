@@ -166,7 +166,7 @@ def test_the_same_message_again_changes_nothing_more():
     assert again.claim is first.claim
 
 
-def test_claim_and_node_are_told_what_was_announced_and_what_follows():
+def test_claim_and_node_get_an_event_with_announcement_and_action():
     """With the time and whatever the cloud said besides."""
     step = look(said(detail="EC2 says so"))
 

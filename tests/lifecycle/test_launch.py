@@ -236,7 +236,7 @@ def test_a_pending_call_changes_nothing():
     assert (step.delete, step.error) == ("", None)
 
 
-def test_settled_stages_follow_the_generation():
+def test_completed_stages_follow_the_generation():
     """Case 55: and with them `Ready`; nothing else of them changes."""
     claim = node_claim("web", stage="Initialized")
     bumped = claim.model_copy(

@@ -138,7 +138,7 @@ class TestConsolidatable:
     def is_set(self, step):
         return is_true(step.claim.status.conditions, CONSOLIDATABLE)
 
-    def test_consolidatable_is_set_after_the_quiet_time(self):
+    def test_consolidatable_is_set_after_consolidate_after(self):
         """Case 138: since the last pod event or, if there was none, since initialisation."""
         claim = node_claim(stage="Initialized")
         early = self.step(claim, now=after(seconds=59))
@@ -148,7 +148,7 @@ class TestConsolidatable:
         assert not self.is_set(self.step(busy, now=after(seconds=60)))
         assert self.is_set(self.step(busy, now=after(seconds=90)))
 
-    def test_consolidatable_is_set_at_once_without_a_quiet_time(self):
+    def test_consolidatable_is_set_at_once_without_consolidate_after(self):
         assert self.is_set(self.step(node_claim(stage="Initialized"), pool=self.pool("0s")))
 
     def test_consolidatable_is_removed_after_a_pod_event(self):
@@ -167,7 +167,7 @@ class TestConsolidatable:
         assert not self.is_set(self.step(lost, now=after(days=1)))
 
     @pytest.mark.parametrize("event", [None, after(hours=5)])
-    def test_quiet_that_begins_in_the_future_counts_from_when_it_was_first_seen(self, event):
+    def test_a_future_last_pod_event_counts_from_its_first_observation(self, event):
         """Else a clock that was hours ahead keeps the node for as many hours."""
         claim = node_claim(stage="Initialized", last_pod_event=event)
         now = after(hours=-5) if event is None else EPOCH
@@ -185,7 +185,7 @@ class TestConsolidatable:
         step = self.step(busy, now=after(hours=5, seconds=1))
         assert (self.is_set(step), step.requeue_after) == (False, timedelta(seconds=59))
 
-    def test_a_node_watched_for_less_than_its_quiet_is_judged_by_its_quiet(self):
+    def test_a_restart_does_not_delay_consolidatable(self):
         """A process that starts anew has watched nothing."""
         claim = node_claim(stage="Initialized")
         assert self.is_set(self.step(claim, now=after(seconds=60), watched=1))
@@ -222,7 +222,7 @@ def test_pod_events_are_noted_every_ten_seconds_at_most(last, now, written):
 @pytest.mark.parametrize(
     ("window", "interval"), [("1s", 10), ("30s", 10), ("0s", 60), ("Never", 60)]
 )
-def test_pod_events_are_noted_seldom_if_the_pool_does_not_use_them(window, interval):
+def test_pod_events_are_recorded_rarely_if_the_pool_does_not_use_them(window, interval):
     pool = node_pool("default", disruption=Disruption(consolidate_after=NillableDuration(window)))
     claim = node_claim(stage="Initialized", last_pod_event=EPOCH)
     for seconds, written in ((interval - 1, EPOCH), (interval, after(seconds=interval))):
@@ -272,7 +272,7 @@ class TestNodePatch:
         assert patch is not None
         assert (patch.body, patch.resource_version) == ({"metadata": {"labels": {"a": "1"}}}, None)
 
-    def test_what_is_there_already_is_no_patch(self):
+    def test_an_unchanged_object_needs_no_patch(self):
         ready = node("web", labels={"a": "1"}, taints=("x=1:NoSchedule",))
         wish = NodePatch(labels={"a": "1"}, add_taints=(taint("x:NoSchedule"),))
         assert wish.merge_patch(ready) is None

@@ -96,7 +96,7 @@ def names(items):
 
 
 class TestBegin:
-    def test_a_node_that_nobody_deleted_or_that_is_not_ours_is_left_alone(self):
+    def test_an_undeleted_or_foreign_node_is_ignored(self):
         """Case 73."""
         assert look(node("web")).action is NONE
         assert look(node("web", deleted=EPOCH)).action is NONE
@@ -134,7 +134,7 @@ class TestBegin:
         marked = disrupted_patch(kept).applied_to(kept)
         assert undisrupted_patch(marked).applied_to(marked).labels == kept.labels
 
-    def test_instance_of_a_silent_node_is_fetched(self):
+    def test_the_instance_of_an_unresponsive_node_is_fetched(self):
         """Case 85: gone ends it undrained; a Ready one is believed."""
         silent = going(ready="Unknown")
         assert look(*silent, running()).action is FETCH
@@ -166,7 +166,7 @@ class TestDrain:
         assert [metric_update.metric for metric_update in late.metric_updates] == ["nodes_drained"]
         assert late.action is TERMINATE
 
-    def test_of_a_node_that_a_command_has_tainted_and_emptied_nothing_is_noted_meanwhile(self):
+    def test_a_node_emptied_by_a_command_drains_without_conditions(self):
         """It waits as long; pods that come all the same are drained as usual."""
         alive = node_claim("web", stage="Initialized", deleted=EPOCH)
         marked = with_condition(alive, DISRUPTION_REASON, now=EPOCH, reason="Empty")

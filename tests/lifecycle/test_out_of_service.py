@@ -65,7 +65,9 @@ def marked(found, view):
         ("Unknown", InstanceState.TERMINATING, False, False),
     ],
 )
-def test_only_a_silent_node_without_instance_is_tainted(ready, instance, out_of_service, expected):
+def test_only_an_unresponsive_node_without_an_instance_is_tainted(
+    ready, instance, out_of_service, expected
+):
     claim, view = dying(ready=ready)
     found = look(claim, view, ATTACHED, instance=instance, out_of_service=out_of_service)
     assert marked(found, view) is expected

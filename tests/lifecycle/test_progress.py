@@ -113,7 +113,7 @@ class TestRegistration:
         young = msgspec.structs.replace(booted(claim), owners=(owned,))
         assert register(claim, young).node.applied_to(young).owners == (owned,)
 
-    def test_what_others_wrote_into_replaced_lists_survives(self):
+    def test_foreign_entries_of_replaced_lists_are_kept(self):
         """A merge patch replaces taints and owners whole."""
         claim = launched()
         theirs = OwnerView(

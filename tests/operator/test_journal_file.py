@@ -120,7 +120,7 @@ def test_after_a_full_disk_lines_are_whole_again(opened, metrics, tmp_path, monk
     assert [line["log_level"] for line in logs] == ["error", "info"]
 
 
-def test_a_disk_that_hangs_holds_nobody_up(metrics, tmp_path, monkeypatch):
+def test_a_hanging_disk_blocks_no_caller(metrics, tmp_path, monkeypatch):
     """Entries wait, then are lost; `write` and `close` come back."""
     released = threading.Event()
     monkeypatch.setattr(journal_file.os, "write", lambda _file, data: released.wait() and len(data))

@@ -96,7 +96,7 @@ class Refusing:
         pass
 
 
-def test_plug_ins_see_facts_of_the_cluster_that_become_known_while_they_run(tmp_path):
+def test_plugins_see_cluster_facts_that_are_found_later(tmp_path):
     """A refusal at the start is not the last word, and nothing is restarted."""
 
     async def story():
@@ -148,7 +148,7 @@ def test_the_solver_uses_reservations_as_the_gate_says(is_on):
     assert solve_options(settings, max_instance_types=60).reserved_capacity is is_on
 
 
-async def test_a_metric_tells_whether_this_process_leads(tmp_path):
+async def test_a_metric_reports_whether_this_process_leads(tmp_path):
     """Under the name and label of Karpenter's."""
     standby = process_with_kwok(tmp_path, "--leader-election-name=blue")
     alone = process_with_kwok(tmp_path, "--disable-leader-election")

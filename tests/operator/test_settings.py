@@ -359,13 +359,13 @@ def test_every_setting_is_documented():
         (["--repair-conditions=GPUFault"], 'repair-conditions: "GPUFault" is not CONDITION='),
     ],
 )
-def test_a_brake_that_makes_no_sense_stops_the_start(arguments, complaint):
+def test_an_invalid_launch_limit_stops_the_start(arguments, complaint):
     """A limit that silently is none would be found out too late."""
     with pytest.raises(SettingsError, match=complaint):
         load_settings(arguments, {})
 
 
-def test_brakes_are_read():
+def test_launch_limits_are_read():
     """The limit of repair is a share or a number."""
     settings = load_settings(
         ["--max-nodes-total=500", "--pause-disruption"],

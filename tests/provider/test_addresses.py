@@ -91,7 +91,7 @@ def test_zones_that_a_launch_did_not_use_get_their_addresses_back(book):
     assert (book.expected(A1.id), book.expected(B1.id)) == (10, 20)
 
 
-def test_what_the_cloud_said_meanwhile_is_not_corrected(book):
+def test_a_newer_count_of_the_cloud_is_not_corrected(book):
     """It has counted the launch, or the launch is over."""
     book.record({A1.id: 20})
     hold = book.hold([A1], addresses_each={"us-east-1a": 5})
@@ -115,7 +115,7 @@ def test_an_exhausted_subnet_is_chosen_only_where_there_is_no_other(book):
     assert chosen(hold) == {"us-east-1a": A2.id, "us-east-1b": B1.id}
 
 
-def test_old_counts_are_not_believed(book, clock):
+def test_old_address_counts_are_ignored(book, clock):
     """Then the order of the status decides."""
     book.record({A1.id: 1, A2.id: 100})
     clock.forward(minutes=5)
@@ -126,7 +126,7 @@ def test_old_counts_are_not_believed(book, clock):
     assert book.expected(A2.id) == 0
 
 
-def test_a_subnet_too_small_for_one_machine_is_passed_over_on_request(book):
+def test_a_subnet_too_small_for_one_node_is_skipped_on_request(book):
     """Acceptance of Alibaba Cloud, section 4.2: each pod takes an address there."""
     book.record({A1.id: 14, A2.id: 15, B1.id: 3})
     each = {"us-east-1a": 15, "us-east-1b": 4}
@@ -139,7 +139,7 @@ def test_a_subnet_too_small_for_one_machine_is_passed_over_on_request(book):
     assert chosen(book.hold([A1, A2], addresses_each=each, skips_short=True)) != {}
 
 
-def test_what_launches_under_way_keep_may_be_counted_as_there(book):
+def test_addresses_reserved_by_open_launches_may_be_counted(book):
     """Each keeps addresses in every zone and takes those of one: together they keep too much."""
     book.record({A1.id: 30, B1.id: 30})
     each = {"us-east-1a": 15, "us-east-1b": 15}
@@ -162,7 +162,7 @@ def test_what_launches_under_way_keep_may_be_counted_as_there(book):
     assert not book.is_short("nobody-read-it", 30)
 
 
-def test_a_subnet_of_which_nothing_is_known_is_not_passed_over(book):
+def test_a_subnet_without_a_count_is_not_skipped(book):
     """A process that has just started has not looked yet."""
     hold = book.hold([A1], addresses_each={"us-east-1a": 15}, skips_short=True)
 

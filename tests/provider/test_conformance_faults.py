@@ -564,7 +564,7 @@ UNLAUNCHABLE = """
     ],
     ids=["load", "start", "resolve", "catalogue", "launch"],
 )
-def test_one_mistake_in_the_way_of_most_rules_is_one_broken_rule(body, rule, why, tmp_path):
+def test_one_mistake_that_blocks_most_rules_is_one_broken_rule(body, rule, why, tmp_path):
     """The others are not shown, and say which rule to look at first."""
     (tmp_path / "wrong.py").write_text(WRONG.replace("{body}", body.strip()))
     wanted = "001 or 002 or 004 or 005 or 010 or 020 or 021 or 022 or 023 or 028 or 030 or 040"

@@ -80,7 +80,7 @@ def test_it_is_fetched_once(tmp_path: Path):
     assert cloud.known == [None]
 
 
-def test_a_new_process_uses_what_an_earlier_one_kept_lately(tmp_path: Path):
+def test_a_new_process_uses_a_recent_answer_of_an_earlier_one(tmp_path: Path):
     clock = SetClock()
     kept(Cloud("a").fetch, tmp_path, clock).current()
     clock.at += HOUR
@@ -90,7 +90,7 @@ def test_a_new_process_uses_what_an_earlier_one_kept_lately(tmp_path: Path):
     assert cloud.known == []
 
 
-def test_what_was_kept_too_long_ago_is_fetched_anew_with_what_was_known(tmp_path: Path):
+def test_a_stale_answer_is_fetched_again_with_the_earlier_one(tmp_path: Path):
     clock = SetClock()
     kept(Cloud("a").fetch, tmp_path, clock).current()
     clock.at += 2 * HOUR
@@ -100,7 +100,7 @@ def test_what_was_kept_too_long_ago_is_fetched_anew_with_what_was_known(tmp_path
     assert cloud.known == [["a"]]
 
 
-def test_what_was_kept_long_ago_stands_in_for_a_cloud_that_is_down(tmp_path: Path):
+def test_an_old_answer_is_used_while_the_cloud_is_down(tmp_path: Path):
     clock = SetClock()
     kept(Cloud("a").fetch, tmp_path, clock).current()
     clock.at += 2 * HOUR
@@ -123,7 +123,7 @@ def test_a_refresh_that_finds_the_same_keeps_the_object(tmp_path: Path):
     assert same == revision
 
 
-def test_a_refresh_that_finds_something_else_is_a_new_revision(tmp_path: Path):
+def test_a_changed_answer_is_a_new_revision(tmp_path: Path):
     cloud = Cloud("a")
     answer = kept(cloud.fetch, tmp_path)
     answer.current()
@@ -134,7 +134,7 @@ def test_a_refresh_that_finds_something_else_is_a_new_revision(tmp_path: Path):
     assert cloud.known == [None, ["a"]]
 
 
-def test_what_was_fetched_lately_is_not_refreshed(tmp_path: Path):
+def test_a_recent_answer_is_not_refreshed(tmp_path: Path):
     clock, cloud = SetClock(), Cloud("a")
     answer = kept(cloud.fetch, tmp_path, clock)
     answer.current()
@@ -146,7 +146,7 @@ def test_what_was_fetched_lately_is_not_refreshed(tmp_path: Path):
     assert len(cloud.known) == 2
 
 
-def test_a_refresh_that_fails_leaves_what_is_known(tmp_path: Path):
+def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
     cloud = Cloud("a")
     answer = kept(cloud.fetch, tmp_path)
     known, _ = answer.current()
@@ -157,7 +157,7 @@ def test_a_refresh_that_fails_leaves_what_is_known(tmp_path: Path):
     assert answer.current()[0] is known
 
 
-def test_who_comes_while_it_is_fetched_waits_for_the_same_answer(tmp_path: Path):
+def test_callers_during_a_fetch_share_its_answer(tmp_path: Path):
     begun, go, calls = Event(), Event(), list[int]()
 
     def slow(_: list[str] | None) -> list[str]:

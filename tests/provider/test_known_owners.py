@@ -36,15 +36,15 @@ def test_a_claim_names_its_instance():
     assert known(claim("a", "here/one")) == {"one": ClaimRef(name="a", uid="uid-a")}
 
 
-def test_claims_without_an_instance_and_those_of_others_tell_nothing():
+def test_claims_without_an_instance_and_foreign_claims_have_no_owner():
     assert known(claim("a"), claim("b", "elsewhere/one")) == {}
 
 
-def test_what_was_launched_a_moment_ago_is_remembered():
+def test_a_recent_launch_is_remembered():
     launched = ClaimRef(name="a", uid="uid-a")
     assert known(claim("a"), one=launched) == {"one": launched}
 
 
-def test_what_is_written_down_goes_before_what_is_remembered():
+def test_recorded_owners_outrank_remembered_ones():
     found = known(claim("b", "here/one"), one=ClaimRef(name="a", uid="uid-a"))
     assert found == {"one": ClaimRef(name="b", uid="uid-b")}

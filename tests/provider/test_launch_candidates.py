@@ -64,7 +64,7 @@ def test_a_type_too_small_for_the_requests_is_left_out():
     ]
 
 
-def test_what_is_closed_is_no_candidate():
+def test_an_unavailable_offering_is_no_candidate():
     """Known to be sold out since it was listed."""
     compatible = compatible_types(
         [LARGE], ANY, is_open=lambda it, offered: offered.zone != "zone-a", well_known=WELL_KNOWN
@@ -130,7 +130,7 @@ def pool_of(it):
     return it.requirements.single_value(POOLS)
 
 
-def test_of_reservations_the_fullest_of_each_zone_is_kept_and_nothing_else():
+def test_the_fullest_reservation_of_each_zone_alone_is_kept():
     """Of equally full ones the first by id; and no type that nothing is reserved of."""
     found = with_fullest_reservations(
         [ANYHOW, *candidates(SMALL)],

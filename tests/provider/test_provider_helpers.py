@@ -60,7 +60,7 @@ def test_brackets_give_what_azure_s_nodes_reserve(cores, gib, milli, mib):
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
 @with_examples(100)
-def test_more_machine_never_reserves_less(one, other):
+def test_a_larger_instance_never_reserves_less(one, other):
     small, large = sorted((one, other))
     assert reserved_by_brackets(small, AWS_CPU) <= reserved_by_brackets(large, AWS_CPU)
 
@@ -84,7 +84,7 @@ def test_an_eviction_threshold_that_means_nothing_is_refused(text):
         eviction_threshold(text, 1000)
 
 
-def test_what_a_user_reserves_counts_where_pods_ask_for_it():
+def test_reservations_of_the_user_count_for_requestable_resources():
     quantities = {"memory": "1Gi", "cpu": "100m", "pid": "1000"}
 
     assert reserved_amounts(quantities, field="spec.kubelet.kubeReserved") == {
@@ -93,7 +93,7 @@ def test_what_a_user_reserves_counts_where_pods_ask_for_it():
     }
 
 
-def test_what_cannot_be_reserved_is_refused_by_field_and_value():
+def test_an_invalid_reservation_is_refused_by_field_and_value():
     with pytest.raises(ValueError, match=r'^spec\.x\.kubeReserved\.cpu: .*"much"'):
         reserved_amounts({"cpu": "much"}, field="spec.x.kubeReserved")
     with pytest.raises(ValueError, match=r'^spec\.x\.evictionHard: .*"101%"'):
@@ -156,7 +156,7 @@ def test_parts_of_an_archive_may_be_encoded_and_need_not_be_ascii():
         assert part.content == "echo größer"
 
 
-def test_what_an_author_says_of_a_part_stays_with_it():
+def test_headers_of_a_user_data_part_are_kept():
     text = (
         'Content-Type: multipart/mixed; boundary="B"\nMIME-Version: 1.0\n\n'
         "--B\nMIME-Version: 1.0\nContent-Type: text/cloud-config\nMerge-Type: list(append)\n"
@@ -181,7 +181,7 @@ def test_an_archive_without_its_end_is_refused_by_field():
 # -- the cache on disk
 
 
-def test_what_was_written_is_read_by_the_next_process_until_it_is_old(tmp_path):
+def test_a_cached_value_is_read_by_the_next_process_until_stale(tmp_path):
     DiskCache(tmp_path / "new", "types", version="1").write({"m5": [1, 2]}, now=NOW)
     cache = DiskCache(tmp_path / "new", "types", version="1")
     assert cache.read(now=NOW + MINUTE, max_age=MINUTE) == {"m5": [1, 2]}
@@ -192,7 +192,7 @@ def test_what_was_written_is_read_by_the_next_process_until_it_is_old(tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "{}", '{"version": "1", "written": "2030-01-01", "value": 1}']
 )
-def test_what_is_damaged_is_as_if_it_were_not_there(text, tmp_path):
+def test_damaged_content_is_ignored(text, tmp_path):
     cache = DiskCache(tmp_path, "types", version="1")
     (tmp_path / "types.json").write_text(text)
     assert cache.read(now=NOW, max_age=MINUTE) is None
@@ -227,7 +227,7 @@ def test_prices_that_were_read_come_before_shipped_ones():
     assert book.find("m5", "spot", zone="b") is None
 
 
-def test_what_a_reading_does_not_name_stays_as_it_was():
+def test_prices_absent_from_a_reading_are_kept():
     book = PriceTable({})
     book.update({ANYWHERE: Price(1.0), SPOT_A: Price(0.4)}, now=NOW)
     assert book.update({SPOT_A: Price(0.5)}, now=NOW)
@@ -256,20 +256,20 @@ def test_an_empty_price_list_is_taken_for_a_failure():
 # -- clean-up
 
 
-def test_what_is_unused_for_a_while_may_go():
+def test_an_entry_unused_for_a_while_is_removable():
     watch = OrphanTracker(grace=MINUTE)
     assert watch.deletable({"a", "b"}, {"a"}, complete=True, now=NOW) == ()
     assert watch.deletable({"a", "b"}, {"a"}, complete=True, now=NOW + MINUTE) == ("b",)
 
 
-def test_what_was_used_in_between_waits_anew():
+def test_an_entry_used_in_between_waits_again():
     watch = OrphanTracker(grace=MINUTE)
     watch.deletable({"a"}, set(), complete=True, now=NOW)
     watch.deletable({"a"}, {"a"}, complete=True, now=NOW + MINUTE)
     assert watch.deletable({"a"}, set(), complete=True, now=NOW + 1.5 * MINUTE) == ()
 
 
-def test_nothing_goes_on_the_word_of_a_partial_listing():
+def test_a_partial_listing_removes_nothing():
     watch = OrphanTracker(grace=MINUTE)
     watch.deletable({"a"}, set(), complete=True, now=NOW)
     assert watch.deletable({"a"}, set(), complete=False, now=NOW + MINUTE) == ()

@@ -27,7 +27,7 @@ class HandClock:
         self.passed += timedelta(**amount)
 
 
-def test_launches_and_terminations_are_counted_between_two_looks():
+def test_launches_and_terminations_are_counted_between_two_readings():
     """Never below zero; another reservation's count is its own."""
     clock = HandClock()
     book = ReservationCounts(clock)
@@ -56,7 +56,7 @@ def test_a_launch_that_the_cloud_has_counted_is_not_counted_again():
     assert book.remaining("cr-1") == 4
 
 
-def test_a_count_is_forgotten_after_a_day_and_nothing_is_known_of_others():
+def test_a_count_is_forgotten_after_a_day_and_others_have_none():
     """Nothing known is nothing left."""
     clock = HandClock()
     book = ReservationCounts(clock)

@@ -45,7 +45,7 @@ def test_each_provider_lacks_memory_by_its_own_default(environment, expected):
 
 
 @pytest.mark.parametrize("specs", [OF_AWS, OF_ALIBABA_CLOUD], ids=["aws", "alibabacloud"])
-def test_what_is_not_given_is_as_if_the_provider_were_alone(specs):
+def test_an_unset_shared_setting_uses_the_providers_own(specs):
     alone = load_settings([], {}, plugin_options=specs)
 
     assert read().of_plugin(specs) == alone.of_plugin(specs)

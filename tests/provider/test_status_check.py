@@ -105,7 +105,7 @@ def test_an_unknown_status_key_is_logged_with_plug_in_kind_and_key(tmp_path, sta
     assert told.startswith(problem)
 
 
-def test_it_is_logged_once_however_often_the_class_is_resolved(tmp_path):
+def test_an_unknown_key_is_logged_once_per_class(tmp_path):
     assert len(logged({"imageIds": ["a"]}, tmp_path, times=5)) == 1
 
 
@@ -136,5 +136,5 @@ def test_so_many_fields_are_remembered_and_not_more(tmp_path, monkeypatch):
         {"images": [{"imageID": "a"}], "diskGib": None},
     ],
 )
-def test_a_status_of_known_keys_is_not_told_of(tmp_path, status):
+def test_a_status_of_known_keys_is_not_reported(tmp_path, status):
     assert logged(status, tmp_path) == []

@@ -38,7 +38,7 @@ def test_a_mark_counts_for_its_type_and_shared_marks_for_all():
     assert sequences(marks) == (4, 2)
 
 
-def test_deleting_what_was_not_marked_changes_nothing():
+def test_deleting_an_unmarked_type_changes_nothing():
     marks = UnavailableOfferings()
     before = marks.view(now=NOW)
 
@@ -57,7 +57,7 @@ def test_a_mark_lasts_three_minutes_and_its_end_counts():
     assert sequences(marks, now=after(3)) == (2, 0)
 
 
-def test_a_mark_that_is_made_again_lasts_anew():
+def test_a_renewed_mark_restarts_its_duration():
     """Case 78."""
     marks = UnavailableOfferings()
     marks.mark(LARGE, now=NOW)
@@ -177,7 +177,7 @@ def test_a_mark_made_again_while_it_holds_is_the_same_shortage():
     assert not marks.view(now=after(11)).is_unavailable(LARGE)
 
 
-def test_growth_starts_anew_after_success_and_after_long_quiet():
+def test_growth_restarts_after_a_success_or_a_long_pause():
     marks = UnavailableOfferings(timedelta(minutes=3), longest_life=timedelta(minutes=10))
     marks.mark(LARGE, now=NOW)
     marks.delete(LARGE, now=after(1))
@@ -187,7 +187,7 @@ def test_growth_starts_anew_after_success_and_after_long_quiet():
     assert not marks.view(now=after(19)).is_unavailable(LARGE)
 
 
-def test_a_mark_may_have_a_life_of_its_own():
+def test_a_mark_may_have_its_own_duration():
     marks = UnavailableOfferings()
     marks.mark(LARGE, now=NOW, life=timedelta(minutes=15))
     marks.mark_subnet("subnet-1", now=NOW, life=timedelta(minutes=5))

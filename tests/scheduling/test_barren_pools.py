@@ -24,7 +24,7 @@ def barren(pool, *, types=None, options=None):
     return dict(solve(replace(asked, catalogues=listed), options).unusable_pools)
 
 
-def test_requirements_that_no_type_meets_are_told():
+def test_requirements_that_no_type_meets_are_reported():
     """The other pool is as good as ever."""
     pool = node_pool("bad", requirements=[requirement_spec(ZONE, "In", "nowhere")])
 
@@ -43,7 +43,7 @@ def test_types_that_cannot_be_had_do_not_count():
     assert barren(node_pool("any"), types=types) == {}
 
 
-def test_too_few_values_are_told_apart():
+def test_too_few_values_have_their_own_reason():
     """Unless `minValues` is only a wish."""
     pool = node_pool(
         "choosy", requirements=[requirement_spec(INSTANCE_TYPE, "Exists", min_values=3)]

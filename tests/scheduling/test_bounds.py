@@ -126,7 +126,7 @@ def test_a_bound_does_not_depend_on_the_contents_to_begin_with_for_being_one(pro
     st.data(),
 )
 @thorough
-def test_no_content_is_worth_more_than_its_shape_is_judged(distinct, shapes, data):
+def test_no_content_exceeds_the_value_of_its_shape(distinct, shapes, data):
     """Against contents that are drawn: pod after pod until nothing fits."""
     request, room = np.array(distinct).T, np.array(shapes).T
     values = np.array([data.draw(st.integers(0, 30)) / 7 for _ in distinct])
@@ -181,7 +181,7 @@ def test_no_verified_plan_is_cheaper_than_its_bound(asked, options):
 
 @given(asked=problems(), data=st.data())
 @thorough
-def test_no_verified_plan_of_fewer_machines_is_cheaper_than_the_bound(asked, data):
+def test_no_verified_plan_of_fewer_nodes_is_cheaper_than_the_bound(asked, data):
     """Plans are not optimal: what they miss is often found where there is less to choose from."""
     fewer = {
         name: dataclasses.replace(listed, instance_types=_some(listed.instance_types, data))
@@ -225,7 +225,7 @@ def on_demand(name, price, **described):
     return instance_type(name, price=price, capacity_types=[ON_DEMAND], **described)
 
 
-def test_pods_for_machines_that_others_beat_need_no_larger_ones():
+def test_pods_of_dominated_types_need_no_larger_ones():
     """The arm machine is as large and cheaper, so only it and the large one count as shapes."""
     types = catalogue(
         on_demand("arm", 1.0, cpu="4", arch="arm64"),
@@ -240,7 +240,7 @@ def test_pods_for_machines_that_others_beat_need_no_larger_ones():
     assert 0 < cost.lower_bound <= cost.hourly
 
 
-def test_a_bound_heeds_which_machines_pods_may_use():
+def test_a_bound_respects_the_types_that_pods_may_use():
     """Arm costs a third, but has less memory and is not for them."""
     types = catalogue(
         on_demand("arm", 1.0, memory="16Gi", arch="arm64"),
@@ -272,7 +272,7 @@ def test_volumes_that_may_be_in_several_zones_are_bounded_by_the_cheapest():
     assert 0 < bound <= cost(in_b).hourly
 
 
-def test_hundreds_of_pods_that_ask_for_nothing_have_a_bound():
+def test_hundreds_of_pods_without_requests_have_a_bound():
     """Only their number counts, which is one resource."""
     pods = [pod(f"web-{n}", cpu="", memory="") for n in range(250)]
     plan = solve(problem(pods, catalogue=catalogue(on_demand("m", 1.0, pods="100"))))

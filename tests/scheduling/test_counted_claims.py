@@ -79,7 +79,7 @@ def test_a_claim_is_decided_for_what_it_costs_least_to_be(options):
     assert {claim.cheapest.capacity_type for claim in alone} == {SPOT}
 
 
-def test_nothing_is_decided_while_nobody_waits_for_it(options):
+def test_claims_stay_open_while_no_pod_depends_on_them(options):
     asked = problem(bystanders(), catalogue=CATALOGUE)
 
     plan = solve(asked, options)

@@ -42,7 +42,7 @@ UNCERTAIN = ("perhaps", "may come to be", "not known yet")
 
 @both_packings
 @pytest.mark.parametrize("batch", range(4))
-def test_the_reason_is_the_first_constraint_that_leaves_no_machine(batch, options):
+def test_the_reason_is_the_first_constraint_that_leaves_no_offering(batch, options):
     """Found out by trial, machine by machine."""
     for seed in _seeds(batch):
         _judge(seeded_problem(seed, TRIED), options, seed)
@@ -90,7 +90,7 @@ def _lift(asked, options, seed):
 
 
 @both_packings
-def test_every_pool_has_a_reason_and_nobody_is_put_off_without_one(options):
+def test_every_pool_has_a_reason_for_every_pending_pod(options):
     """From the closed list, in words; nothing is said of a pass that came to its end too early."""
     for seed in range(2 * EXAMPLES):
         asked = seeded_problem(seed)

@@ -25,7 +25,7 @@ def running_on(name, pods):
 
 @odd
 @given(problems(most_pods=8), odd_pods(), odd_pods())
-def test_a_pass_with_odd_pods_has_a_plan(facts, waiting, running):
+def test_a_pass_with_invalid_pods_has_a_plan(facts, waiting, running):
     """Pending ones, and ones that run on a node that is there."""
     nodes = facts.nodes
     if nodes:
@@ -43,7 +43,7 @@ def test_a_pass_with_odd_pods_has_a_plan(facts, waiting, running):
 
 @odd
 @given(randoms, odd_pods(), odd_pods())
-def test_what_ifs_with_odd_pods_have_verdicts(random, waiting, running):
+def test_simulations_with_invalid_pods_have_verdicts(random, waiting, running):
     """Of every node alone, of two, and when one after the other is taken away."""
     facts = drawn_cluster(random, FEATURES)
     if not facts.nodes:

@@ -99,7 +99,7 @@ def overriding(*, available=True):
     )
 
 
-def test_offerings_may_give_other_machines():
+def test_offerings_may_override_capacity():
     """Cases 49 to 51."""
     plain = sold("plain", ("a", SPOT, 1.0))
     huge = replace(plain, capacity={**plain.capacity, "hugepages-2Mi": 20 * GIB})
@@ -162,7 +162,7 @@ def test_a_currency_without_a_rate_is_ordered_within_its_pool_only():
     )
 
 
-def test_value_packing_buys_where_room_is_cheap():
+def test_value_packing_uses_cheap_capacity():
     """Two middling machines cost less than the large one that first-fit ends with."""
     types = [
         instance_type(name, cpu=cpu, memory="64Gi", price=price, capacity_types=(ON_DEMAND,))

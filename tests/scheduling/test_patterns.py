@@ -87,7 +87,7 @@ def test_the_rest_goes_on_a_smaller_node():
     assert sorted(as_lists(patterns)) == [(0, [4], 4), (1, [1], 1)]
 
 
-def test_pods_that_fit_nowhere_are_left():
+def test_pods_that_fit_nowhere_stay_pending():
     patterns = planned(problem([(5000, GIB, 3), (1000, GIB, 4)], [(4000, 4 * GIB, 0.1)]))
 
     assert patterns.left.tolist() == [3, 0]

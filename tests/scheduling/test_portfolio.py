@@ -73,7 +73,7 @@ def test_pods_that_mix_freely_end_near_the_bound():
     assert plan.cost.hourly <= plan.cost.lower_bound * 1.05
 
 
-def test_patterns_leave_room_for_nobody_twice():
+def test_patterns_use_no_capacity_twice():
     """The plan stands before the judge, with pods of other kinds beside."""
     asked = problem([*free_pods(150), *spread_pods(20)], catalogue=UNEVEN)
     plan = solve(asked)
@@ -102,7 +102,7 @@ def test_more_work_never_makes_a_plan_dearer():
     )
 
 
-def test_a_pod_that_fits_no_machine_does_not_spoil_the_plan_of_the_others():
+def test_a_pod_that_fits_no_node_does_not_change_the_plan_of_others():
     """The others cost what they cost without it; they are still bought as whole nodes."""
     pods = free_pods(300)
     giant = pod("giant", cpu="1000", memory="1Gi")

@@ -291,13 +291,13 @@ def test_exists_does_not_widen_a_value():
         ("Near", ("1",), 'unknown operator "Near"'),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(operator, values, said):
+def test_an_unreadable_requirement_is_refused_by_name(operator, values, said):
     """A bad expression names key, operator and values."""
     with pytest.raises(BadInputError, match=said):
         req(operator, *values)
 
 
-def test_a_claim_guarantees_only_what_all_its_machines_meet():
+def test_a_claim_guarantees_only_what_all_its_types_meet():
     """A machine that is ordered may still become any of what its claim allows."""
     claim = Requirements((req("In", "a", "b", key=ZONE),))
     undecided = WELL_KNOWN

@@ -29,7 +29,7 @@ def planned(asked, options):
     return plan
 
 
-def test_the_first_of_its_kind_goes_to_a_node_that_is_there(options):
+def test_the_first_of_its_kind_goes_to_an_existing_node(options):
     """Who chooses the domain for all that follow prefers room that is paid for."""
     first = pod("first", "db", pod_affinity=term(ZONE, DB), pod_anti_affinity=term(ARCH, DB))
     node = existing_node("old", labels={ZONE: "zone-b"})
@@ -78,7 +78,7 @@ def test_pods_spread_over_one_label_and_stay_together_by_another(options):
 
 
 @pytest.mark.parametrize("max_skew", [1, 2])
-def test_a_node_that_is_there_comes_before_an_empty_domain(options, max_skew):
+def test_an_existing_node_comes_before_an_empty_domain(options, max_skew):
     """A spread may do without a new node: no domain has fewer pods than the others."""
     pods = [pod("db", "db", topology_spread=spread(max_skew=max_skew, selector=DB))]
     node = existing_node("old", labels={ZONE: "zone-b"})

@@ -66,7 +66,7 @@ def moves(verdict):
 # -- single nodes ----------------------------------------------------------------------------------
 
 
-def test_pods_go_to_the_first_nodes_with_room():
+def test_pods_go_to_the_first_nodes_with_free_resources():
     """Initialised nodes first, then by name."""
     whatif = ask(
         node("going", web("one", "going"), web("two", "going")),
@@ -92,7 +92,7 @@ def test_an_empty_node_needs_nothing():
     assert verdict.placements == ()
 
 
-def test_pods_without_room_elsewhere_need_a_claim_of_what_holds_them():
+def test_pods_that_fit_no_node_need_a_claim():
     """With every type that would do, cheapest first."""
     verdict = ask(node("going", web("one", "going", cpu="3")), node("full")).evaluate(("going",))
 
@@ -140,7 +140,7 @@ def test_there_may_be_no_more_claims_than_the_limit(max_claims, outcome):
     assert verdict.outcome is outcome
 
 
-def test_pods_that_no_machine_holds_are_left():
+def test_pods_that_fit_no_type_stay_pending():
     """Whoever asks is told which."""
     verdict = ask(node("going", web("huge", "going", cpu="64"))).evaluate(("going",))
 
@@ -176,7 +176,7 @@ def test_a_pod_of_a_zonal_spread_stays_in_the_zone_that_needs_it():
     assert moves(whatif.evaluate(("going",))) == {"spare": ["a"]}
 
 
-def test_nobody_moves_to_a_node_that_is_barred():
+def test_no_pod_moves_to_an_excluded_node():
     """Until it is not any more."""
     whatif = ask(node("going", web("one", "going")), node("a", free="4"), node("b", free="4"))
 
@@ -221,7 +221,7 @@ def test_a_spread_counts_zones_that_only_nodes_have():
     assert moves(whatif.evaluate(("a",))) == {"b": ["one"]}
 
 
-def test_a_node_that_nobody_knows_is_an_error():
+def test_an_unknown_node_is_an_error():
     """A caller mixed something up."""
     with pytest.raises(KeyError):
         ask(node("one")).evaluate(("two",))
@@ -324,7 +324,7 @@ def test_pods_that_were_moved_to_a_node_move_on_with_it():
     assert moves(whatif.push(("b",))) == {"c": ["one", "two"]}
 
 
-def test_a_long_growth_fills_the_first_nodes_with_room_wherever_it_goes_on_from():
+def test_a_resumed_long_growth_fills_the_first_nodes_with_free_resources():
     """Two hundred nodes of one pod each, as counted by hand; some pushes are taken back."""
     names = [f"n{number:03}" for number in range(200)]
     cpus = {name: 1 + number % 3 for number, name in enumerate(names)}
@@ -364,7 +364,7 @@ def test_a_long_growth_fills_the_first_nodes_with_room_wherever_it_goes_on_from(
     assert len(pushes) > 64
 
 
-def test_there_is_nothing_to_take_back_before_a_push():
+def test_a_pop_without_a_push_is_an_error():
     """Nor after other nodes are barred."""
     whatif = ask(node("a", web("one", "a")), node("b", free="1"))
     whatif.push(("a",))
@@ -562,7 +562,7 @@ def test_a_pod_that_belongs_beside_others_of_its_kind_opens_no_node_where_theirs
 @pytest.mark.parametrize(
     ("hard", "outcome"), [(False, WhatIfOutcome.FITS), (True, WhatIfOutcome.LEFT)]
 )
-def test_a_spread_over_a_key_that_nothing_has_is_answered(hard, outcome):
+def test_a_spread_over_an_absent_key_has_a_verdict(hard, outcome):
     """No node and no pool has the key, so there is no domain to level."""
     odd = web("odd", "going", topology_spread=spread("example.com/nowhere", hard=hard))
     whatif = ask(node("going", odd), node("spare", free="2"))

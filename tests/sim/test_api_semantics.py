@@ -495,7 +495,7 @@ async def test_field_selectors(api: Api):
     assert wrong.status == 400
 
 
-async def test_watch_tells_every_change_after_a_version(api: Api):
+async def test_a_watch_returns_every_change_after_a_version(api: Api):
     """ADDED, MODIFIED, DELETED in order; resuming in the middle misses nothing."""
     name = unique("watched")
     start = (await api.get(WIDGETS))["metadata"]["resourceVersion"]
@@ -577,7 +577,7 @@ async def test_watch_from_forgotten_history_is_gone(api: Api):
     assert (events[0]["object"]["code"], events[0]["object"]["reason"]) == (410, "Expired")
 
 
-async def test_live_watch_hears_of_writes(api: Api):
+async def test_a_live_watch_receives_writes(api: Api):
     """Not only history: what is written while it is open arrives."""
     name = unique("live")
     start = (await api.get(WIDGETS))["metadata"]["resourceVersion"]
@@ -778,7 +778,7 @@ async def test_eviction_keeps_to_the_budget(api: Api):
     await api.until(f"{PODS}/{first}", lambda found: found is None)
 
 
-async def test_evicted_pod_says_why_it_goes(api: Api):
+async def test_an_evicted_pod_has_its_disruption_condition(api: Api):
     """The DisruptionTarget condition."""
     (name,) = await run_pods(api, unique("app"), 1)
     start = (await api.get(PODS))["metadata"]["resourceVersion"]

@@ -177,7 +177,7 @@ def test_an_expired_continue_token_is_gone():
     assert run_virtual(scenario()) == (1, 410)
 
 
-def test_bookmarks_come_every_minute_of_a_quiet_watch():
+def test_an_idle_watch_gets_a_bookmark_every_minute():
     """An idle hour is sixty bookmarks, and then the watch ends."""
 
     async def scenario():

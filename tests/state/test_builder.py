@@ -65,7 +65,7 @@ def the_machine(builder: StateBuilder):
 
 
 @pytest.mark.parametrize("renamed", [False, True])
-def test_a_machine_is_not_found_by_the_name_of_a_node_that_is_gone(renamed):
+def test_a_state_node_is_not_found_by_the_name_of_a_deleted_node(renamed):
     """Whether the instance has no node at all then, or one of another name."""
     builder = synced_state(*node_and_claim("web-1"))
     before = builder.snapshot()
@@ -84,7 +84,7 @@ def test_a_machine_is_not_found_by_the_name_of_a_node_that_is_gone(renamed):
 
 
 class TestSharing:
-    def test_nothing_happened_gives_the_same_snapshot(self):
+    def test_no_event_gives_the_same_snapshot(self):
         builder = synced_state(*node_and_claim("web-1"))
         first = builder.snapshot()
         builder.apply_event(TimePassed(at(seconds=30)))
@@ -100,7 +100,7 @@ class TestSharing:
         assert [item.name for item in old.state_nodes] == ["web-1"]
         assert [item.name for item in builder.snapshot().pods_by_node["web-1"]] == ["b"]
 
-    def test_untouched_tables_and_machines_are_the_same_objects(self):
+    def test_unchanged_tables_and_state_nodes_are_the_same_objects(self):
         builder = synced_state(
             *node_and_claim("web-1"), *node_and_claim("web-2"), pod("a", node_name="web-1")
         )
@@ -130,13 +130,13 @@ class TestReadYourWrites:
         assert builder.apply_event(ObjectObserved(versioned(node("web"), 6))) == ()
         assert builder.snapshot().nodes["web"] is newer
 
-    def test_the_same_version_again_is_no_news(self):
+    def test_a_repeated_version_changes_nothing(self):
         builder = synced_state(versioned(node("web"), 5))
         before = builder.snapshot()
         assert builder.apply_event(ObjectObserved(versioned(node("web"), 5))) == ()
         assert builder.snapshot() is before
 
-    def test_what_was_removed_does_not_come_back(self):
+    def test_a_removed_object_does_not_return(self):
         gone = versioned(node("web"), 5)
         builder = synced_state(gone)
         builder.apply_event(ObjectRemoved(gone))
@@ -158,7 +158,7 @@ class TestReadYourWrites:
         builder.apply_event(ObjectObserved(gone))
         assert "web" in builder.snapshot().nodes
 
-    def test_an_object_made_anew_takes_the_place_of_the_old_one(self):
+    def test_a_recreated_object_replaces_the_old_one(self):
         builder = synced_state(versioned(node("web", uid="old"), 5))
         builder.apply_event(ObjectObserved(versioned(node("web", uid="new"), 8)))
         builder.apply_event(ObjectRemoved(versioned(node("web", uid="old"), 7)))
@@ -216,7 +216,7 @@ class TestUsage:
         )
         assert [p.name for p in builder.snapshot().pending_pods.values()] == ["waits"]
 
-    def test_the_newest_pod_of_a_daemon_set_is_known(self):
+    def test_the_newest_pod_of_a_daemon_set_is_kept(self):
         """Case 308: the newest is kept, and the next one when it goes."""
         shape = pod_shape(owner_kind="DaemonSet")
         old = pod("ds-1", shape=shape, node_name="a", created=at(seconds=1))
@@ -231,14 +231,14 @@ class TestUsage:
 
 
 class TestMachines:
-    def test_a_node_and_its_claim_are_one_machine(self):
+    def test_a_node_and_its_claim_are_one_state_node(self):
         builder = synced_state(*node_and_claim("web-1"))
         found = the_machine(builder)
         assert (found.name, found.managed, found.registered, found.initialized) == (
             "web-1", True, True, True,
         )  # fmt: skip
 
-    def test_a_provider_id_that_appears_later_keeps_one_machine(self):
+    def test_a_later_provider_id_keeps_one_state_node(self):
         """Case 150."""
         builder = synced_state(node_claim("web-1"))
         assert the_machine(builder).provider_id == ""
@@ -257,7 +257,7 @@ class TestMachines:
         assert the_machine(builder).provider_id == "kwok://x"
         assert list(builder.snapshot().nodes_by_provider_id) == ["kwok://x"]
 
-    def test_either_half_may_go_first(self):
+    def test_node_or_claim_may_be_deleted_first(self):
         its_node, claim = node_and_claim("web-1")
         for first, second in ((its_node, claim), (claim, its_node)):
             builder = synced_state(its_node, claim)
@@ -301,13 +301,13 @@ class TestMachines:
         foreign = node("web", provider_id="kwok://web", taints=taints)
         assert len(the_machine(synced_state(foreign)).taints) == len(taints)
 
-    def test_a_machine_without_node_has_the_claims_taints(self):
+    def test_a_state_node_without_a_node_has_the_claims_taints(self):
         claim = node_claim(
             "web", taints=("dedicated=web:NoSchedule",), startup_taints=("cni:NoSchedule",)
         )
         assert [t.key for t in the_machine(synced_state(claim)).taints] == ["dedicated"]
 
-    def test_a_node_of_nobody_is_plain_capacity(self):
+    def test_an_unmanaged_node_is_plain_capacity(self):
         found = the_machine(synced_state(node("static-1")))
         assert (found.managed, found.initialized, found.provider_id) == (False, True, "static-1")
 
@@ -322,14 +322,14 @@ class TestMachines:
         builder = synced_state(claim, node("web", claim=claim, provider_id=""))
         assert the_machine(builder).node is None
 
-    def test_a_node_of_ours_without_instance_type_is_not_looked_at(self):
+    def test_a_managed_node_without_an_instance_type_is_skipped(self):
         claim = node_claim("web", stage="Launched")
         bare = node(
             "web", provider_id="kwok://web", taints=("karpenter.sh/unregistered:NoExecute",)
         )
         assert the_machine(synced_state(claim, bare)).node is None
 
-    def test_two_nodes_with_one_provider_id_are_one_machine_and_both_are_known(self):
+    def test_two_nodes_with_one_provider_id_are_one_state_node_with_both_names(self):
         its_node, claim = node_and_claim("web-1")
         twin = node("web-0", claim=claim, created=at(seconds=5))
         builder = synced_state(its_node, claim, twin)
@@ -423,7 +423,7 @@ class TestChanges:
         kinds = {change.kind for change in builder.apply_event(ObjectObserved(after))}
         assert (ObjectKind.POD_EVENT in kinds) is is_event
 
-    def test_synced_is_told(self):
+    def test_synced_is_reported(self):
         builder = StateBuilder(MANAGED_KINDS)
         assert not builder.snapshot().synced
         assert builder.apply_event(InformersSynced()) == (StateChange(ObjectKind.SYNCED),)
@@ -456,7 +456,7 @@ class TestMask:
         assert builder.snapshot().catalogues["default"] is before
 
     @pytest.mark.parametrize(("capacity_type", "minutes"), [("spot", 3), ("on-demand", 24)])
-    def test_spot_that_stays_empty_is_tried_every_three_minutes(self, capacity_type, minutes):
+    def test_unavailable_spot_is_retried_every_three_minutes(self, capacity_type, minutes):
         """A spot pool that recovers is not bought on demand meanwhile; the others' masks grow."""
         builder = self.builder()
         whole = self.available(builder)
@@ -482,7 +482,7 @@ class TestMask:
             versions.add(builder.snapshot().catalogues["default"].version)
         assert len(versions) == 1
 
-    def test_a_shortage_that_is_told_again_keeps_the_masked_catalogue(self):
+    def test_a_repeated_shortage_keeps_the_masked_catalogue(self):
         """A quota's shortage names thousands of offerings, and each claim that fails tells it."""
         builder = self.builder()
         whole = self.available(builder)

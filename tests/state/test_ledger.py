@@ -203,7 +203,7 @@ def test_a_stock_out_is_masked_for_three_minutes(ledger: Ledger):
     assert not ledger.view().is_unavailable(MASK, at(minutes=3))
 
 
-def test_a_stock_out_that_comes_back_is_masked_longer_up_to_a_cap(ledger: Ledger):
+def test_a_repeated_stock_out_is_masked_longer_up_to_a_cap(ledger: Ledger):
     now, ttl = EPOCH, UNAVAILABLE_TTL
     for _ in range(7):
         exhaust(ledger, now)
@@ -253,7 +253,7 @@ def test_why_the_last_launch_of_a_pool_failed_is_kept_until_one_succeeds(ledger:
         assert ledger.view().registration_failures == {}
 
 
-def test_what_is_decided_about_objects_that_are_gone_is_not_remembered():
+def test_decisions_about_deleted_objects_are_forgotten():
     """A pass takes its time; nobody would ever drop such entries again."""
     builder = StateBuilder({})
     gone = pod("gone")
@@ -411,7 +411,7 @@ def test_a_clock_that_is_set_neither_ends_marks_nor_keeps_them(hours):
     assert not ledger.view().unavailable_offerings
 
 
-def test_an_instant_that_would_leave_the_calendar_stays():
+def test_an_instant_beyond_the_calendar_is_unchanged():
     """A clock may show anything for a moment."""
     ledger = Ledger()
     ledger.apply_event(ClockSet(timedelta(days=-365 * 30)))

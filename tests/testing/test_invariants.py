@@ -318,7 +318,7 @@ def test_a_budget_that_was_cut_a_moment_ago_may_have_been_used(seen):
 
 
 @pytest.mark.parametrize(("cpu", "breaches"), [("6", 0), ("6500m", 1)])
-def test_machines_may_not_take_a_pool_beyond_its_limits(seen, cpu, breaches):
+def test_nodes_may_not_take_a_pool_beyond_its_limits(seen, cpu, breaches):
     async def story(scene):
         scene.cluster.apply([claim("second")])
         scene.status("second", providerID="kwok://second", capacity={"cpu": cpu})
@@ -361,7 +361,7 @@ def test_node_whose_command_ended_long_ago_counts_against_limits(seen):
     assert len(seen(story, limits={"cpu": "10"})) == 1
 
 
-def test_rest_is_that_everything_runs_and_belongs_together(seen):
+def test_a_converged_cluster_has_all_pods_running_and_all_objects_paired(seen):
     wrong = []
 
     async def story(scene):

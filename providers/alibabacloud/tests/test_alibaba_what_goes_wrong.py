@@ -328,7 +328,7 @@ def launched_by(cloud: SimulatedAlibabaCloud) -> list[str]:
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
-def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(theatre, tmp_path, case):
+def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(theatre, tmp_path, case):
     """Conditions, findings, and the number of calls over minutes of simulated time."""
     cloud = theatre.cloud
     is_everybodys = case.trouble is not None and not case.spec
@@ -379,7 +379,7 @@ def without_rules(schema: Any) -> Any:
     }
 
 
-def test_a_family_that_nobody_knows_is_told_though_it_is_stored_already(theatre, tmp_path):
+def test_a_stored_unknown_image_family_is_reported(theatre, tmp_path):
     """Case 17: an older CRD let it in."""
 
     async def story(stage: ProviderCluster) -> None:
@@ -423,7 +423,7 @@ def deleted_key(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
     ],
     ids=["key", "permissions", "permissions for ACK", "VPC"],
 )
-def test_what_goes_wrong_later_costs_no_machine(theatre, tmp_path, trouble, condition):
+def test_a_later_fault_costs_no_instance(theatre, tmp_path, trouble, condition):
     """A machine that runs goes on, whatever the NodeClass has come to."""
     cloud = theatre.cloud
 

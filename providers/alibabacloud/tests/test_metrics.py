@@ -116,7 +116,7 @@ def test_prices_that_are_estimated_have_a_number(metrics, registry):
     assert registry.get_sample_value(f"{OURS}estimated_prices") == 2
 
 
-def test_free_addresses_are_those_of_the_last_look(cloud, clients, metrics, registry, clock):
+def test_free_addresses_are_those_of_the_last_resolution(cloud, clients, metrics, registry, clock):
     vswitch = cloud.world.vswitches["cn-hangzhou-b"]
     found = VSwitchReader(clients, clock, observe=metrics.observe_vswitches).find(
         [VSwitchTerm(id=vswitch)]

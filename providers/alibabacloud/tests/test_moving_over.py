@@ -85,7 +85,7 @@ def test_every_value_of_the_chart_has_its_place():
 
 
 @pytest.mark.parametrize("value", sorted(CHART))
-def test_what_the_guide_names_for_a_value_is_there(value):
+def test_every_replacement_that_the_guide_names_exists(value):
     default, here = values()[value]
     known = {it.env for it in (*OPTIONS, *SETTINGS)} | {"IMAGE"}
     known |= set(re.findall(r'"(ALIBABA_CLOUD_\w+)"', CREDENTIALS))
@@ -99,7 +99,7 @@ def test_what_the_guide_names_for_a_value_is_there(value):
         assert not default or str(found) == default
 
 
-def test_what_is_not_set_is_as_the_chart_has_it():
+def test_unset_values_have_the_charts_defaults():
     """But for the feature gate, of which the guide says so."""
     settings = load_settings(["--cluster-id=c1"], {}, plugin_options=SETTINGS)
     options = {it.env: it for it in OPTIONS}
@@ -115,7 +115,7 @@ def test_what_is_not_set_is_as_the_chart_has_it():
                 assert str(ours[name]).lower() == default
 
 
-def test_what_is_the_same_there_and_here_is_called_so():
+def test_equal_settings_are_listed_as_equal():
     said = dict(table("| what | |"))
     resource = ECSNodeClass.resource
     tags = owned_tags({}, cluster_id="<cluster id>", node_class="n", node_pool="p")

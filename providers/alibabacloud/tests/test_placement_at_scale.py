@@ -92,7 +92,7 @@ async def until_nothing_is_left(theatre: Theatre, stage: ProviderCluster) -> Non
     assert not theatre.cloud.held().all
 
 
-def test_a_thousand_pods_that_share_no_machine_get_a_thousand(theatre, tmp_path):
+def test_a_thousand_anti_affine_pods_get_a_thousand_instances(theatre, tmp_path):
     """Machines that are each a claim's own, by few calls; when all is deleted nothing is left."""
     cloud = theatre.cloud
 
@@ -119,7 +119,7 @@ def test_a_thousand_pods_that_share_no_machine_get_a_thousand(theatre, tmp_path)
     theatre.play(tmp_path, story)
 
 
-def test_lost_replies_and_too_little_stock_leave_no_machine_without_a_claim(theatre, tmp_path):
+def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(theatre, tmp_path):
     """Those that got none get theirs when there is stock again."""
     cloud = theatre.cloud
     lost = CloudFault(

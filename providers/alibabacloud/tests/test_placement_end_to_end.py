@@ -102,7 +102,7 @@ def fill_vswitch_of_zone_b(cloud: SimulatedAlibabaCloud, left: int) -> Callable[
     [(sell_out_zone_b, 3), (fill_vswitch_of_zone_b, 5)],
     ids=["no stock", "no addresses"],
 )
-def test_what_a_zone_cannot_give_comes_from_another_until_it_can_again(
+def test_an_exhausted_zone_is_replaced_until_it_has_stock(
     theatre, tmp_path, exhaust, minutes, left
 ):
     """In the same launch, though the cheapest zone counted as free when it was made."""
@@ -180,7 +180,7 @@ def bound_to_zone_g(bound_by: str) -> list[dict[str, Any]]:
         ("spot", "volume", "balanced", "stock"),
     ],
 )
-def test_what_is_bound_to_a_zone_comes_there_or_not_at_all(
+def test_zone_bound_pods_launch_in_their_zone_or_wait(
     theatre, tmp_path, capacity_type, bound_by, policy, exhaust
 ):
     """Case 48: though another zone has more, and is cheaper."""
@@ -215,7 +215,7 @@ def test_what_is_bound_to_a_zone_comes_there_or_not_at_all(
 
 
 @pytest.mark.parametrize("sold_out", ["", LARGE, ARM])
-def test_each_machine_boots_from_an_image_of_its_own_architecture(theatre, tmp_path, sold_out):
+def test_each_instance_boots_an_image_of_its_architecture(theatre, tmp_path, sold_out):
     """Case 57: also what comes instead of the other architecture, which is sold out."""
     cloud = theatre.cloud
     both = pool(types=[LARGE, ARM], arch=["amd64", "arm64"])

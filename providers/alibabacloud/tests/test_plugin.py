@@ -80,7 +80,7 @@ def test_without_a_region_it_does_not_start_where_no_metadata_service_answers(co
     assert time.monotonic() - started < 5
 
 
-def test_without_a_region_that_of_the_machine_counts(cloud, context, plugin):
+def test_without_a_region_setting_instance_metadata_counts(cloud, context, plugin):
     plugin.karpenter_start(having(context, region_id="", metadata_endpoint=cloud.metadata_endpoint))
 
     assert plugin.running.clients.region == cloud.account.region
@@ -93,7 +93,7 @@ def test_a_price_file_that_cannot_be_read_is_said_at_the_start(context, plugin):
     plugin.karpenter_start(context)
 
 
-def test_nothing_is_asked_of_the_cloud_at_the_start(cloud, context, plugin):
+def test_the_start_makes_no_cloud_call(cloud, context, plugin):
     plugin.karpenter_start(context)
 
     assert plugin.running.tasks()
@@ -160,9 +160,7 @@ def test_types_are_asked_for_again_too_but_rarely(cloud, context, plugin, woken)
 
 
 @pytest.mark.parametrize("raised", [True, False], ids=["raised", "an outcome"])
-def test_what_is_not_permitted_to_launches_is_noted_for_their_node_class(
-    cloud, context, plugin, raised
-):
+def test_a_denied_launch_is_recorded_for_its_node_class(cloud, context, plugin, raised):
     """Whether all of them were refused at once, or each."""
     plugin.karpenter_start(context)
     error = AuthError("no", action="ecs:DescribeInstances")
@@ -182,7 +180,7 @@ def test_what_is_not_permitted_to_launches_is_noted_for_their_node_class(
     assert noted.reason == "DescribeInstancesAuthCheckFailed"
 
 
-def test_types_that_cannot_be_listed_are_told_the_same_each_time(cloud, context, plugin):
+def test_a_failed_type_listing_raises_the_same_error_each_time(cloud, context, plugin):
     """The NodePool's status has it: with the id of each request it would change at every look."""
     plugin.karpenter_start(context)
     cloud.deny("DescribeClusterDetail")
@@ -195,7 +193,7 @@ def test_types_that_cannot_be_listed_are_told_the_same_each_time(cloud, context,
     assert len(told) == 1
 
 
-def test_whose_instances_are_is_what_nodeclaims_say(cloud, context, plugin):
+def test_instances_belong_to_the_nodeclaims_that_name_them(cloud, context, plugin):
     """Before what the tags say, by which they would be dealt in their order."""
     claims = {}
     plugin.karpenter_start(replace(context, read_claims=lambda: claims))
@@ -219,7 +217,7 @@ def test_every_period_is_above_zero_and_every_name_its_own(context, plugin):
     assert all(task.period > timedelta() for task in tasks)
 
 
-def test_what_each_process_knows_it_reads_itself_and_the_leader_does_the_rest(context, plugin):
+def test_every_process_reads_its_own_facts_and_the_leader_runs_the_other_tasks(context, plugin):
     """The types at a time of their own: controllers that started together spread their calls."""
     plugin.karpenter_start(context)
     found = {
@@ -250,7 +248,7 @@ class TestOnePartTellsAnother:
         plugin.karpenter_start(context)
         return World(cloud, plugin.running.clients)
 
-    def test_a_listing_announces_what_somebody_stopped(self, cloud, plugin, world):
+    def test_a_listing_announces_foreign_stops(self, cloud, plugin, world):
         (stopped,) = world.launch("web-one")
         cloud.stop_instance(stopped)
 
@@ -259,7 +257,7 @@ class TestOnePartTellsAnother:
         (said,) = plugin.karpenter_poll_interruptions()
         assert said.provider_id == stopped
 
-    def test_what_spot_takes_back_is_not_bought_for_a_while(self, cloud, plugin, world):
+    def test_a_reclaimed_spot_offering_is_masked_for_a_while(self, cloud, plugin, world):
         (taken,) = world.launch("web-one", **SPOT)
         cloud.reclaim_spot(taken)
 
@@ -268,7 +266,7 @@ class TestOnePartTellsAnother:
         marks = plugin.running.parts.unavailable_offerings.view(now=cloud.time()).offerings
         assert {mark[:3] for mark in marks} == {(TYPE, ZONE_B, "spot")}
 
-    def test_an_event_that_comes_later_is_drift(self, cloud, plugin, world):
+    def test_a_later_event_is_drift(self, cloud, plugin, world):
         (found,) = world.launch("web-one")
         cloud.schedule_event(found)
         node_class = plugin_class(cloud, world.cloud.instance(found))
@@ -278,7 +276,7 @@ class TestOnePartTellsAnother:
 
         assert drift.reason == "SystemEventScheduled"
 
-    def test_what_was_listed_is_not_read_again_for_its_tags(self, cloud, plugin, world):
+    def test_listed_instances_are_not_read_again_for_tags(self, cloud, plugin, world):
         (found,) = world.launch("web-one")
         node = world.join(found)
         cloud.tag(found, {"Name": node.name})
@@ -362,7 +360,7 @@ class TestOnePartTellsAnother:
 
         assert len(told) == 2
 
-    def test_a_node_class_that_is_gone_is_known_no_more(self, cloud, plugin, world):
+    def test_a_deleted_node_class_is_forgotten(self, cloud, plugin, world):
         node_class = node_class_for(cloud)
         plugin.running.node_classes.note(node_class)
 

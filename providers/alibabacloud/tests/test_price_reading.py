@@ -120,7 +120,7 @@ class Shop:
         }
 
 
-def test_prices_that_nobody_told_are_counted(tmp_path: Path):
+def test_missing_prices_are_counted(tmp_path: Path):
     """Section 3.5: types stay visible, and their prices are flagged."""
     shop = Shop(tmp_path)
     for action in (PRICE, HISTORY):
@@ -157,7 +157,7 @@ def test_types_that_may_be_launched_are_read_exactly_and_others_by_averages(tmp_
     )
 
 
-def test_what_is_asked_is_what_a_machine_costs_for_an_hour(tmp_path: Path):
+def test_the_price_query_asks_for_one_instance_hour(tmp_path: Path):
     shop = Shop(tmp_path, LARGE)
     shop.reader.consider([LARGE])
     shop.reader.refresh()
@@ -239,7 +239,7 @@ def test_a_type_that_takes_no_such_disk_is_priced_without(tmp_path: Path):
     assert not shop.prices.is_estimated(LARGE)
 
 
-def test_a_type_without_a_price_is_left_alone_for_a_while(tmp_path: Path):
+def test_a_type_without_a_price_is_not_queried_for_a_while(tmp_path: Path):
     shop = Shop(tmp_path, LARGE, XLARGE)
     shop.faults[PRICE, LARGE] = refused("PriceNotFound", 404)
     shop.faults[HISTORY, LARGE] = refused("InvalidInstanceType.ValueNotSupported")
@@ -256,7 +256,7 @@ def test_a_type_without_a_price_is_left_alone_for_a_while(tmp_path: Path):
         assert (LARGE in shop.asked(PRICE)) == is_asked
 
 
-def test_an_account_that_may_not_ask_uses_list_prices(tmp_path: Path):
+def test_an_account_without_price_permission_uses_list_prices(tmp_path: Path):
     shop = Shop(tmp_path, LARGE)
     shop.faults[PRICE] = refused("Forbidden.RAM", 403)
     shop.reader.consider([LARGE])
@@ -277,7 +277,7 @@ def test_an_account_that_may_not_ask_uses_list_prices(tmp_path: Path):
     assert shop.prices.on_demand(info(LARGE)).amount == 1.0
 
 
-def test_what_was_read_before_the_cloud_failed_is_kept(tmp_path: Path):
+def test_prices_read_before_a_failure_are_kept(tmp_path: Path):
     shop = Shop(tmp_path, LARGE, XLARGE)
     shop.faults[PRICE, XLARGE] = refused("ServiceUnavailable", 503)
     shop.reader.consider([LARGE, XLARGE])
@@ -294,7 +294,7 @@ def test_what_was_read_before_the_cloud_failed_is_kept(tmp_path: Path):
     assert not shop.prices.is_estimated(XLARGE)
 
 
-def test_both_protected_times_are_read_when_somebody_wants_both(tmp_path: Path):
+def test_both_protected_times_are_read_when_both_are_used(tmp_path: Path):
     shop = Shop(tmp_path, LARGE)
     shop.prices.watch_spot(0)
     shop.reader.consider([LARGE])
@@ -303,7 +303,7 @@ def test_both_protected_times_are_read_when_somebody_wants_both(tmp_path: Path):
     assert {it["SpotDuration"] for it in shop.clients.asked(HISTORY)} == {0, 1}
 
 
-def test_types_nobody_may_launch_any_more_are_not_read_exactly(tmp_path: Path):
+def test_unused_types_are_not_priced_exactly(tmp_path: Path):
     shop = Shop(tmp_path)
     shop.reader.consider([LARGE])
     shop.reader.refresh()

@@ -58,7 +58,7 @@ def written(request: LaunchRequest, outcome: LaunchedInstance) -> NodeClaim:
     )
 
 
-async def test_nobody_but_the_configured_endpoints_is_asked_by_any_hook(
+async def test_every_hook_calls_configured_endpoints_only(
     few_types_cloud: SimulatedAlibabaCloud, make_world: Callable[..., ProviderWorld]
 ):
     """Case 46: from the start to the end of a machine, its NodeClass and the process."""
@@ -117,7 +117,7 @@ async def test_memory_of_the_first_node_is_what_is_planned_with_after_it(
         assert await memory_mib(world) == after
 
 
-async def test_a_cluster_that_is_none_of_acks_gets_the_users_text_and_asks_ack_for_nothing(
+async def test_a_cluster_outside_ack_uses_the_users_text_without_an_ack_call(
     few_types_cloud: SimulatedAlibabaCloud, make_world: Callable[..., ProviderWorld]
 ):
     """Case 79: from the NodeClass to the machine."""

@@ -44,7 +44,7 @@ def test_pods_follow_from_an_expression(expression: str, expected: int):
     assert (found.max_pods, found.pods) == (expected, expected)
 
 
-def test_pods_per_core_cap_pods_but_not_what_the_kubelet_is_told():
+def test_pods_per_core_cap_pods_and_not_max_pods_of_the_kubelet():
     found = sizing({"maxPods": 20, "podsPerCore": 4})
 
     assert (found.max_pods, found.pods) == (20, 8)
@@ -108,7 +108,7 @@ def test_other_resources_are_not_rounded():
 
 
 @pytest.mark.parametrize("expression", ["0-1", "1/0", "'a'", "unknown", "1.0/0.0", "true", " "])
-def test_a_reservation_that_fails_is_dropped_and_others_stay(expression: str):
+def test_a_failing_reservation_is_dropped_and_others_are_kept(expression: str):
     """Case 68."""
     found = sizing({"kubeReserved": {"cpu": expression, "memory": "max_pods*11"}})
 

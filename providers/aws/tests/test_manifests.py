@@ -459,7 +459,7 @@ def launched(aws: SimulatedAws, harness: ControllerHarness) -> Launched:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_gives_a_machine_as_it_asks(west, tmp_path, monkeypatch, example):
+def test_an_example_launches_its_requested_instance(west, tmp_path, monkeypatch, example):
     """Admitted, Ready, launched; and planned alike from files."""
     west.reset()
 
@@ -474,7 +474,7 @@ def test_an_example_gives_a_machine_as_it_asks(west, tmp_path, monkeypatch, exam
     assert found.name in node["instanceTypes"]
 
 
-def test_the_least_that_works_gives_a_machine_in_china(tmp_path):
+def test_the_minimal_example_launches_an_instance_in_china(tmp_path):
     """Another partition, whose prices are in yuan."""
     profile = "KarpenterNodeInstanceProfile"
     example = Example(

@@ -74,7 +74,7 @@ def test_reservations_are_found_and_offered_only_with_the_gate(cloud, play, is_o
     assert (cloud.calls.count("DescribeCapacityReservations") > 0) is is_on
 
 
-def test_what_was_found_with_the_gate_is_not_offered_without_it(cloud, play):
+def test_reservations_found_with_the_gate_are_not_offered_without_it(cloud, play):
     """The status of a NodeClass outlives the process that wrote it."""
 
     async def resolve(world):

@@ -61,7 +61,7 @@ def test_ours_win_over_the_users_tags():
     assert list(tags) == sorted(tags)
 
 
-def test_what_serves_no_pool_names_none():
+def test_an_instance_without_a_pool_names_none():
     assert owned_tags({}, cluster="test", node_class="default") == CLUSTER_TAGS
 
 
@@ -75,7 +75,7 @@ def test_what_serves_no_pool_names_none():
         "karpenter.k8s.aws/ec2nodeclass",
     ],
 )
-def test_users_may_not_set_what_tells_resources_as_ours(key):
+def test_users_may_not_set_ownership_tags(key):
     assert restricted_tags({key: "x", "Name": "y", "kubernetes.io/clusters": "z"}) == (key,)
 
 
@@ -157,7 +157,7 @@ def test_a_claim_with_the_longest_name_has_a_fleet_of_its_own():
     assert CLAIM_TAGS.claims_of(CLAIM_TAGS.tags_for([long], other_tags=4)) == (long,)
 
 
-def test_what_cannot_be_read_is_left_out():
+def test_unreadable_tags_are_left_out():
     tags = {"karpenter.k8s.aws/nodeclaims": "nonsense web-1: : :uid-2"}
 
     assert CLAIM_TAGS.claims_of(tags) == (ClaimRef(name="", uid="uid-2"),)
@@ -165,7 +165,7 @@ def test_what_cannot_be_read_is_left_out():
 
 @given(claims, st.integers(min_value=0, max_value=50))
 @with_examples(100)
-def test_every_claim_is_in_one_fleet_that_its_tags_tell(found, other_tags):
+def test_every_claim_is_in_one_fleet_by_its_tags(found, other_tags):
     batches = CLAIM_TAGS.batches(found, other_tags=other_tags)
 
     assert sorted(c.uid for batch in batches for c in batch) == sorted(c.uid for c in found)
@@ -198,7 +198,7 @@ def fleet(
     }
 
 
-def test_instances_by_id_are_dealt_to_claims_by_uid():
+def test_instances_by_id_are_assigned_to_claims_by_uid():
     dealt = CLAIM_TAGS.assign_owners(fleet(3, 3))
 
     assert {key: claim.name for key, claim in dealt.items()} == {
@@ -209,7 +209,7 @@ def test_instances_by_id_are_dealt_to_claims_by_uid():
     assert dealt["i-1"].uid == "00000001-0000-4000-8000-000000000000"
 
 
-def test_everybody_deals_alike_in_whatever_order_instances_are_listed():
+def test_assignment_does_not_depend_on_the_listing_order():
     instances = fleet(4, 4)
 
     assert CLAIM_TAGS.assign_owners(instances) == CLAIM_TAGS.assign_owners(
@@ -224,11 +224,11 @@ def test_too_few_instances_leave_the_last_claims_without_one():
     }
 
 
-def test_an_instance_beyond_the_last_claim_is_nobodys():
+def test_an_instance_beyond_the_last_claim_is_surplus():
     assert sorted(CLAIM_TAGS.assign_owners(fleet(2, 3))) == ["i-0", "i-1"]
 
 
-def test_what_an_instance_says_itself_counts_first():
+def test_tags_of_an_instance_count_first():
     dealt = CLAIM_TAGS.assign_owners(fleet(3, 3, own={"i-2": "web-00000"}))
 
     assert {key: claim.name for key, claim in dealt.items()} == {
@@ -238,7 +238,7 @@ def test_what_an_instance_says_itself_counts_first():
     }
 
 
-def test_registered_instances_stay_whose_they_are_when_terminated_ones_are_forgotten():
+def test_registered_instances_keep_their_claims_when_terminated_ones_are_forgotten():
     own = {"i-1": "web-00001", "i-2": "web-00002"}
 
     shown = fleet(3, 3, own=own)
@@ -247,11 +247,11 @@ def test_registered_instances_stay_whose_they_are_when_terminated_ones_are_forgo
     assert {k: c.name for k, c in CLAIM_TAGS.assign_owners(shown).items()} == own
 
 
-def test_an_instance_of_another_controller_tells_its_claims_name():
+def test_an_instance_of_another_controller_has_its_claims_name():
     [claim] = CLAIM_TAGS.assign_owners({"i-1": {"karpenter.sh/nodeclaim": "old"}}).values()
 
     assert claim == ClaimRef(name="old", uid="")
 
 
-def test_an_instance_that_tells_nothing_is_nobodys():
+def test_an_untagged_instance_has_no_claim():
     assert CLAIM_TAGS.assign_owners({"i-1": {}}) == {}

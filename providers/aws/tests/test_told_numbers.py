@@ -86,7 +86,7 @@ def told(
         ("windows2022", "t3.large", 10, {"kubelet": {"maxPods": 10}}),
     ],
 )
-def test_the_kubelet_is_told_the_pods_that_the_catalogue_promises(alias, name, pods, options):
+def test_the_kubelet_gets_max_pods_of_the_catalogue(alias, name, pods, options):
     text, sizing = told(alias, name, **options)
 
     assert MAX_PODS.findall(text) == [str(pods)]
@@ -94,7 +94,7 @@ def test_the_kubelet_is_told_the_pods_that_the_catalogue_promises(alias, name, p
 
 
 @pytest.mark.parametrize("alias", ["al2", "al2023", "windows2022"])
-def test_a_kubelet_that_knows_pods_per_core_is_told_them(alias):
+def test_pods_per_core_reach_a_kubelet_that_supports_them(alias):
     text, sizing = told(alias, "t3.large", kubelet={"podsPerCore": 4, "maxPods": 20})
 
     assert MAX_PODS.findall(text) == ["20"]
@@ -102,7 +102,7 @@ def test_a_kubelet_that_knows_pods_per_core_is_told_them(alias):
     assert sizing.pods == 8
 
 
-def test_bottlerocket_is_told_no_pods_per_core_and_does_not_reckon_with_them():
+def test_bottlerocket_ignores_pods_per_core():
     text, sizing = told("bottlerocket", "t3.large", kubelet={"podsPerCore": 4})
 
     assert "pods-per-core" not in text
@@ -118,7 +118,7 @@ def test_bottlerocket_is_told_no_pods_per_core_and_does_not_reckon_with_them():
         ("windows2022", '--kube-reserved="cpu=200m,memory=1Gi"'),
     ],
 )
-def test_what_the_user_reserves_is_told_and_nothing_that_images_reckon_themselves(alias, written):
+def test_reservations_of_the_user_alone_reach_the_kubelet(alias, written):
     spec = {"kubelet": {"kubeReserved": {"memory": "1Gi", "cpu": "200m"}}}
 
     assert written in told(alias, "t3.large", **spec)[0]

@@ -102,7 +102,7 @@ def test_al2_is_an_archive_with_one_script_that_joins_the_cluster():
     )
 
 
-def test_al2_tells_the_kubelet_its_settings_in_order_with_sorted_entries():
+def test_al2_passes_kubelet_settings_in_order_with_sorted_entries():
     kubelet = {
         "podsPerCore": 4,
         "systemReserved": {"memory": "1Gi", "cpu": "100m"},
@@ -157,7 +157,7 @@ def test_al2_says_that_pods_have_ipv6_addresses_when_their_name_server_has():
     assert "--ip-family" not in al2_arguments()
 
 
-def test_al2_leaves_out_what_nobody_knows():
+def test_al2_leaves_out_unknown_values():
     arguments = al2_arguments(ca_bundle="", labels={}, sizing={"dns_ip": ""})
 
     assert "--b64-cluster-ca" not in arguments
@@ -178,7 +178,7 @@ def test_al2_runs_the_users_script_first():
     assert found[0][1].strip() == "#!/bin/bash\necho hello"
 
 
-def test_al2_copies_the_parts_of_an_archive_whichever_header_is_first():
+def test_al2_copies_archive_parts_for_any_first_header():
     archive = (
         'Content-Type: multipart/mixed; boundary="B"\nMIME-Version: 1.0\n\n'
         '--B\nContent-Type: text/x-shellscript; charset="us-ascii"\n\n#!/bin/bash\necho 1\n'
@@ -206,7 +206,7 @@ def test_text_that_begins_like_an_archive_and_is_none_is_refused(family):
 # -- AL2023 ------------------------------------------------------------------------------------
 
 
-def test_al2023_is_told_everything_in_a_node_config():
+def test_al2023_gets_all_settings_in_a_node_config():
     text = user_data(AmiFamily.AL2023, bootstrap())
 
     assert parts(text)[0][1].startswith("# Karpenter Generated NodeConfig\n")
@@ -312,7 +312,7 @@ def test_al2023_puts_the_users_parts_before_the_config_that_wins(text, types):
 # -- Bottlerocket ------------------------------------------------------------------------------
 
 
-def test_bottlerocket_is_told_everything_in_settings():
+def test_bottlerocket_gets_all_settings_as_toml():
     kubelet = {
         "evictionHard": {"memory.available": "5%"},
         "evictionSoftGracePeriod": {"memory.available": "2m"},
@@ -511,7 +511,7 @@ OLD = Ami(id="ami-old", name="bottlerocket-aws-k8s-1.33-x86_64-v1.45.0-431fe75a"
         ([AmiTerm(tags={"a": "b"})], "v1.46.0"),
     ],
 )
-def test_bottlerocket_version_is_what_the_selector_or_an_image_tells(terms, version):
+def test_bottlerocket_version_comes_from_the_selector_or_an_image(terms, version):
     assert ami_version(terms, [NEW, OLD]) == version
 
 

@@ -196,7 +196,7 @@ POD = {
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
-def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, case):
+def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(few, tmp_path, case):
     """Conditions, findings, and the number of calls over twenty minutes of simulated time."""
 
     async def story(stage: ProviderCluster) -> None:
@@ -232,7 +232,7 @@ def test_what_is_wrong_is_told_and_nodes_come_once_it_is_mended(few, tmp_path, c
     ],
     ids=["credentials", "permissions", "group"],
 )
-def test_what_goes_wrong_later_costs_no_machine(few, tmp_path, trouble, condition):
+def test_a_later_fault_costs_no_instance(few, tmp_path, trouble, condition):
     """A machine that runs goes on, whatever the NodeClass has come to."""
 
     async def story(stage: ProviderCluster) -> None:

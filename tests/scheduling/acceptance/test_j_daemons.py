@@ -43,7 +43,7 @@ def daemon_set(name, *, containers, init=()):
     )
 
 
-def test_case_141_daemons_take_room(cluster):
+def test_case_141_daemons_take_resources(cluster):
     cluster.apply(cluster.daemon_set(**BIG))
     pod = plain(cluster)
     cluster.provision(pod)
@@ -118,7 +118,7 @@ def daemon_pod(cluster, name="agent", **options):
     ]
 
 
-def test_case_146_a_daemon_pod_that_is_there_tells_what_one_needs(cluster):
+def test_case_146_a_running_daemon_pod_gives_its_requests(cluster):
     cluster.apply(cluster.daemon_set(cpu="4", memory="4Gi"), daemon_pod(cluster, **BIG))
     pod = plain(cluster)
     cluster.provision(pod)
@@ -252,7 +252,7 @@ def requests_of(claim):
     ],
     ids=["158", "159"],
 )
-def test_case_158_159_a_claim_asks_for_its_pods_and_once_for_its_daemons(cluster, number, expected):
+def test_case_158_159_a_claim_requests_its_pods_and_once_its_daemons(cluster, number, expected):
     cluster.apply(cluster.daemon_set(cpu="1", memory="1Mi"))
     cluster.provision(*cluster.pods(number, cpu="1", memory="1Mi"))
     (claim,) = cluster.created

@@ -53,7 +53,7 @@ def test_case_170_small_pods_fill_the_gaps_of_large_ones(cluster):
     assert len(cluster.nodes) == 20
 
 
-def test_case_171_pods_of_different_sizes_get_machines_of_their_size(cluster):
+def test_case_171_pods_of_different_sizes_get_nodes_of_their_size(cluster):
     cluster.use(default_pool(), types=incremental_types(5))
     large, small = cluster.pod(cpu="4500m"), cluster.pod(cpu="1")
     cluster.provision(large, small)

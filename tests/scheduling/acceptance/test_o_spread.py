@@ -409,7 +409,7 @@ def test_case_246_a_node_requirement_limits_what_is_counted(cluster):
 
 
 @pytest.mark.parametrize("zone", ["z1", "z2", "z3"])
-def test_case_246_a_pod_for_one_zone_whichever_it_is(cluster, zone):
+def test_case_246_a_pod_for_any_one_zone(cluster, zone):
     submit(cluster, 1, spread(ZONE), node_selector={ZONE: zone})
     assert cluster.skew_by_value(ZONE) == {zone: 1}
 

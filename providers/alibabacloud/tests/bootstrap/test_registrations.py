@@ -36,9 +36,7 @@ def registrations(scripts, clock):
     return PendingRegistrations(scripts, clock)
 
 
-def test_a_machine_that_ends_late_without_having_joined_is_told_of_once(
-    registrations, scripts, clock
-):
+def test_a_late_end_without_registration_is_reported_once(registrations, scripts, clock):
     registrations.note_launched(["r.i-1"])
     clock.forward(minutes=15)
 
@@ -48,7 +46,7 @@ def test_a_machine_that_ends_late_without_having_joined_is_told_of_once(
     assert scripts.told == ["unregistered"]
 
 
-def test_a_machine_that_joined_is_told_of_once_and_may_end(registrations, scripts, clock):
+def test_a_registration_is_reported_once_and_the_instance_may_end(registrations, scripts, clock):
     registrations.note_launched(["r.i-1"])
     registrations.note_registered("r.i-1")
     registrations.note_registered("r.i-1")
@@ -58,7 +56,7 @@ def test_a_machine_that_joined_is_told_of_once_and_may_end(registrations, script
     assert scripts.told == ["registered"]
 
 
-def test_nothing_follows_from_machines_that_end_early_or_that_another_process_launched(
+def test_early_ends_and_instances_of_another_process_report_no_failure(
     registrations, scripts, clock
 ):
     registrations.note_launched(["r.i-1"])
@@ -70,9 +68,7 @@ def test_nothing_follows_from_machines_that_end_early_or_that_another_process_la
     assert scripts.told == []
 
 
-def test_a_launch_that_is_found_again_began_when_it_was_first_answered(
-    registrations, scripts, clock
-):
+def test_a_repeated_launch_keeps_the_time_of_its_first_answer(registrations, scripts, clock):
     registrations.note_launched(["r.i-1"])
     clock.forward(minutes=8)
     registrations.note_launched(["r.i-1"])

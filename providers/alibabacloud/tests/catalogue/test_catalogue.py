@@ -100,7 +100,7 @@ def test_a_price_that_is_none_is_estimated(amount: float):
     assert not world.prices.is_estimated(XLARGE)
 
 
-def test_what_was_learned_of_an_image_replaces_the_estimate_at_once():
+def test_learned_capacity_of_an_image_replaces_the_estimate_at_once():
     """Case 47."""
     world = World(LARGE, XLARGE)
     before = world.list()
@@ -126,7 +126,7 @@ def test_only_a_node_with_the_image_of_today_teaches(image: str):
     assert world.list()[LARGE].capacity["memory"] == 7659 * MIB
 
 
-def test_what_was_learned_holds_for_its_image_alone_and_for_60_days():
+def test_learned_capacity_holds_for_its_image_alone_and_for_60_days():
     """Case 47."""
     world = World(LARGE)
     world.learned.observe(LARGE, image_set(["img-amd"]), 7700 * MIB, now=NOW)
@@ -199,7 +199,7 @@ def test_a_node_class_that_changed_keeps_the_types_that_did_not():
     assert larger[LARGE] is not before[LARGE]
 
 
-def test_clusters_with_other_networks_are_told_apart():
+def test_clusters_with_other_networks_have_catalogues_of_their_own():
     world = World(LARGE)
     of = node_class({"kubeletConfiguration": {"podsPerCore": 2}})
 
@@ -211,7 +211,7 @@ def test_clusters_with_other_networks_are_told_apart():
     assert pods == [4, 110, 4]
 
 
-def test_node_classes_nobody_asks_for_are_forgotten():
+def test_unused_node_classes_are_forgotten():
     world = World(LARGE)
     for number in range(40):
         world.list(node_class({"systemDisk": {"size": 20 + number}}, name=f"class-{number}"))

@@ -83,7 +83,7 @@ def test_types_of_no_use_are_left_out(tmp_path: Path):
     assert list(catalogue(clients, tmp_path).current()[0]) == ["ecs.g7.large"]
 
 
-def test_types_of_an_unknown_architecture_are_told_of_once(tmp_path: Path):
+def test_types_of_an_unknown_architecture_are_logged_once(tmp_path: Path):
     """Section 3.2: they would be taken for something that they are not."""
     clock = SetClock()
     clients = cloud(item("ecs.g7.large"), item("ecs.risc.large", CpuArchitecture="RISC-V"))
@@ -111,7 +111,7 @@ def test_a_refusal_names_the_action(tmp_path: Path):
         catalogue(clients, tmp_path).current()
 
 
-def test_a_new_process_reads_the_disk_and_asks_nobody(tmp_path: Path):
+def test_a_new_process_reads_the_disk_cache_and_makes_no_call(tmp_path: Path):
     known, _ = catalogue(cloud(*(item(name) for name in SIZES)), tmp_path).current()
     nobody = cloud()
 
@@ -139,7 +139,7 @@ def test_a_refresh_that_finds_more_is_a_new_revision(tmp_path: Path):
     assert len(found) == 2
 
 
-def test_a_refresh_that_fails_leaves_what_is_known(tmp_path: Path):
+def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
     clock, clients = SetClock(), cloud(item("ecs.g7.large"))
     types = catalogue(clients, tmp_path, clock)
     known, _ = types.current()
@@ -152,7 +152,7 @@ def test_a_refresh_that_fails_leaves_what_is_known(tmp_path: Path):
     assert types.current()[0] is known
 
 
-def test_a_refresh_at_once_asks_however_lately_it_was_asked(tmp_path: Path):
+def test_an_immediate_refresh_ignores_the_age_of_the_last_answer(tmp_path: Path):
     clients = cloud(item("ecs.g7.large"))
     types = catalogue(clients, tmp_path)
     types.current()

@@ -121,7 +121,7 @@ def test_a_processor_of_an_unknown_maker_has_no_model():
     assert not requirement.values
 
 
-def test_what_ecs_tells_beside_is_in_labels():
+def test_further_facts_of_ecs_are_labels():
     found = told(
         "ecs.g7.large",
         LocalStorageAmount=2,
@@ -162,7 +162,7 @@ def test_equal_requirements_are_one_object():
 
 
 @pytest.mark.parametrize("name", ["ecs.ebmg7.32xlarge", "ecs.sccg7.32xlarge"])
-def test_whole_servers_are_known_by_their_family(name: str):
+def test_bare_metal_types_are_recognised_by_their_family(name: str):
     assert info(name).is_bare_metal
     assert not info("ecs.g7.large").is_bare_metal
 

@@ -84,7 +84,7 @@ class Shop:
         self.woken += 1
 
 
-def test_prices_are_wanted_of_what_a_node_pool_may_launch_once_it_may():
+def test_prices_are_read_for_types_that_a_node_pool_may_launch():
     shop = Shop()
     arm = node_pool(one("kubernetes.io/arch", "In", "arm64"))
     types = shop.offered.instance_types(node_class(), arm)
@@ -99,14 +99,14 @@ def test_prices_are_wanted_of_what_a_node_pool_may_launch_once_it_may():
     assert shop.woken == 2
 
 
-def test_without_a_node_pool_no_price_is_wanted():
+def test_without_a_node_pool_no_price_is_read():
     shop = Shop()
     shop.offered.instance_types(node_class())
 
     assert shop.considered == []
 
 
-def test_what_launches_ask_is_that_of_the_catalogue():
+def test_launches_request_offerings_of_the_catalogue():
     shop = Shop()
     of = node_class({"kubeletConfiguration": {"maxPods": 20}})
 

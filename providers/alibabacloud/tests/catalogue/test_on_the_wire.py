@@ -88,7 +88,7 @@ def test_a_thousand_types_are_ten_calls():
         assert cloud.calls.count("DescribeInstanceTypes") == 10
 
 
-def test_the_region_is_listed_as_it_is_sold(
+def test_the_catalogue_lists_the_stock_of_the_region(
     cloud: SimulatedAlibabaCloud, clients: CloudClients, tmp_path: Path
 ):
     """Case 40."""
@@ -140,7 +140,7 @@ def test_system_disks_are_those_of_the_cloud(cloud: SimulatedAlibabaCloud, clien
     assert "cloud_essd" in disks["cn-hangzhou-b"]
 
 
-def test_nobody_but_the_configured_endpoints_is_asked(cloud: SimulatedAlibabaCloud, tmp_path: Path):
+def test_calls_reach_configured_endpoints_only(cloud: SimulatedAlibabaCloud, tmp_path: Path):
     """Case 46; that of all hooks is in `test_whole`."""
     clients = CloudClients(region="cn-hangzhou", endpoint_ecs=cloud.endpoint, protocol="http")
     with hosts_reached() as reached, clients:

@@ -73,7 +73,7 @@ def test_a_disk_without_a_stock_category_counts():
     assert read_system_disks(body) == {A: {ESSD}}
 
 
-def test_zones_and_kinds_are_known_for_each_type_and_asked_once():
+def test_disk_zones_and_categories_are_fetched_once_per_type():
     shop = Shop()
     found = shop.disks.of([NAME, OTHER, NAME])
 
@@ -83,7 +83,7 @@ def test_zones_and_kinds_are_known_for_each_type_and_asked_once():
     assert {it["DestinationResource"] for it in shop.clients.asked(ACTION)} == {"SystemDisk"}
 
 
-def test_wanted_kinds_are_kept_in_their_order():
+def test_configured_categories_keep_their_order():
     disks = {A: frozenset({ESSD, AUTO}), B: frozenset({ESSD})}
 
     assert usable_categories(disks, A, (AUTO, "cloud", ESSD)) == (AUTO, ESSD)
@@ -92,7 +92,7 @@ def test_wanted_kinds_are_kept_in_their_order():
     assert usable_categories(None, A, (AUTO, ESSD)) == (AUTO, ESSD)
 
 
-def test_what_cannot_be_found_out_is_unknown_and_soon_asked_again():
+def test_a_failed_disk_query_is_unknown_and_repeated_soon():
     shop = Shop()
     shop.clients.answers[ACTION] = refuse
     assert shop.disks.of([NAME]) == {NAME: None}
@@ -104,7 +104,7 @@ def test_what_cannot_be_found_out_is_unknown_and_soon_asked_again():
     assert shop.disks.of([NAME])[NAME] is not None
 
 
-def test_an_answer_holds_for_half_an_hour():
+def test_an_answer_is_valid_for_half_an_hour():
     shop = Shop()
     shop.disks.of([NAME])
     shop.clock.at += timedelta(minutes=29)
@@ -130,7 +130,7 @@ def test_types_in_use_are_renewed_before_launches_would_wait():
     assert 2 <= renewed <= 4
 
 
-def test_types_nobody_launches_any_more_are_not_renewed():
+def test_unused_types_are_not_refreshed():
     shop = Shop()
     shop.disks.of([NAME])
     shop.clock.at += timedelta(hours=3)

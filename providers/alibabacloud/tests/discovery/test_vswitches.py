@@ -62,7 +62,7 @@ def test_many_vswitches_are_read_in_the_fewest_calls(cloud, readers):
     assert cloud.calls.count("DescribeVSwitches") == 6
 
 
-def test_terms_are_alternatives_and_what_stands_in_one_holds_together(cloud, readers):
+def test_terms_are_alternatives_and_fields_of_a_term_are_combined(cloud, readers):
     zone = cloud.world.zones[0]
     ids = cloud.world.vswitches
     discovery = dict(cloud.world.discovery)

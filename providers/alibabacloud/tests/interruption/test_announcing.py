@@ -67,7 +67,7 @@ def test_its_type_is_not_bought_as_spot_in_that_zone_for_a_quarter_of_an_hour(wo
     assert not world.is_marked("on-demand")
 
 
-def test_however_many_instances_there_are_a_look_for_locks_is_one_call(world):
+def test_one_call_finds_locked_instances_of_any_number(world):
     world.launch(*(f"web-{n}" for n in range(20)), **SPOT)
     world.cloud.calls.clear()
 
@@ -76,7 +76,7 @@ def test_however_many_instances_there_are_a_look_for_locks_is_one_call(world):
     assert world.cloud.calls.count("DescribeInstances") == 1
 
 
-def test_instances_of_others_and_other_locks_announce_nothing(world):
+def test_foreign_instances_and_other_locks_announce_nothing(world):
     world.cloud.reclaim_spot(world.cloud.launch_foreign())
     (mine,) = world.launch("mine")
     world.cloud.instance(mine).lock_reasons.append("financial")
@@ -84,7 +84,7 @@ def test_instances_of_others_and_other_locks_announce_nothing(world):
     assert world.poll() == ()
 
 
-def test_a_node_that_tells_by_itself_has_the_same_effect(world):
+def test_a_node_condition_announces_the_same_interruption(world):
     """Case 95."""
     (taken,) = world.launch("web-one", **SPOT)
     node = expired(world, taken)
@@ -96,7 +96,7 @@ def test_a_node_that_tells_by_itself_has_the_same_effect(world):
     assert world.is_marked("spot", after=timedelta(minutes=14))
 
 
-def test_nodes_on_demand_and_those_that_are_well_tell_nothing(world):
+def test_on_demand_and_healthy_nodes_announce_nothing(world):
     """Case 95."""
     (one,) = world.launch("web-one")
 
@@ -135,7 +135,7 @@ def test_when_the_instance_then_stops_nothing_is_announced_again(world):
 # -- system events ---------------------------------------------------------------------------------
 
 
-def test_maintenance_that_comes_later_is_not_announced_but_known(world):
+def test_later_maintenance_is_recorded_without_an_announcement(world):
     """Case 97: drift replaces the node."""
     one, _ = world.launch("web-one", "web-two")
     world.cloud.schedule_event(one, "SystemMaintenance.Reboot")
@@ -163,7 +163,7 @@ def test_maintenance_that_is_near_or_under_way_is_announced(world):
     assert [each.provider_id for each in world.poll()] == [two]
 
 
-def test_what_begins_after_it_was_announced_is_announced_as_more_urgent(world):
+def test_an_announced_event_that_begins_is_announced_as_more_urgent(world):
     (one,) = world.launch("web-one")
     event = world.cloud.schedule_event(one, not_before=world.clock.now() + timedelta(minutes=10))
     world.acknowledge(*world.poll())
@@ -175,7 +175,7 @@ def test_what_begins_after_it_was_announced_is_announced_as_more_urgent(world):
     assert said.deadline <= world.clock.now()
 
 
-def test_events_of_others_are_not_announced_and_looked_up_once(world):
+def test_events_of_foreign_instances_are_looked_up_once_and_not_announced(world):
     foreign = world.cloud.launch_foreign()
     world.cloud.schedule_event(foreign, cycle=EventCycle.Executing)
     world.interruption_sources.events.run()
@@ -208,7 +208,7 @@ def test_an_event_of_an_instance_that_was_not_listed_yet_is_announced(world):
         ("AccountUnbalanced.Stop", InterruptionKind.INSTANCE_STOPPED),
     ],
 )
-def test_what_is_under_way_is_called_by_what_it_is(kind, expected):
+def test_an_executing_event_is_named_by_its_type(kind, expected):
     assert kind in EVENT_TYPES
     event = SystemEvent(id="e-1", instance_id="i-1", kind=kind, cycle="Executing", not_before=NOON)
 
@@ -217,7 +217,7 @@ def test_what_is_under_way_is_called_by_what_it_is(kind, expected):
     assert (said.kind, said.deadline) == (expected, NOON)
 
 
-def test_what_has_no_date_is_not_due_until_it_is_under_way():
+def test_an_event_without_a_date_is_due_once_it_is_executing():
     asked = SystemEvent(id="e-1", instance_id="i-1", kind=EVENT_TYPES[0], cycle="Inquiring")
 
     assert not is_due(asked, NOON)
@@ -229,7 +229,7 @@ def test_what_has_no_date_is_not_due_until_it_is_under_way():
 # -- instances that stop, and all of it ------------------------------------------------------------
 
 
-def test_an_instance_that_somebody_stops_is_announced_and_one_that_we_end_is_not(world):
+def test_a_foreign_stop_is_announced_and_our_termination_is_not(world):
     """Case 85."""
     world.cloud.behaviour.releasing_seconds = 60
     stopped, ended = world.launch("web-one", "web-two")
@@ -239,7 +239,7 @@ def test_an_instance_that_somebody_stops_is_announced_and_one_that_we_end_is_not
     assert kinds(world.poll()) == [(InterruptionKind.INSTANCE_STOPPED, stopped)]
 
 
-def test_an_instance_that_was_started_again_and_stops_again_is_news(world):
+def test_a_second_stop_after_a_restart_is_announced(world):
     (one,) = world.launch("web-one")
     world.cloud.stop_instance(one)
     world.acknowledge(*world.poll())
@@ -251,7 +251,7 @@ def test_an_instance_that_was_started_again_and_stops_again_is_news(world):
     assert kinds(world.poll()) == [(InterruptionKind.INSTANCE_STOPPED, one)]
 
 
-def test_a_look_that_fails_leaves_what_was_found(world):
+def test_a_failed_poll_keeps_the_last_findings(world):
     (taken,) = world.launch("web-one", **SPOT)
     world.cloud.reclaim_spot(taken)
     said = world.poll()
@@ -262,7 +262,7 @@ def test_a_look_that_fails_leaves_what_was_found(world):
     assert world.interruption_sources.poll() == said
 
 
-def test_when_it_is_switched_off_nothing_is_asked_or_announced(world):
+def test_a_disabled_poll_makes_no_call_and_no_announcement(world):
     world.restart(interruption=False)
     (taken,) = world.launch("web-one", **SPOT)
     world.cloud.stop_instance(taken)
@@ -272,7 +272,7 @@ def test_when_it_is_switched_off_nothing_is_asked_or_announced(world):
     assert world.interruption_sources.read(expired(world, taken)) == ()
 
 
-def test_spot_instances_are_looked_at_as_often_as_is_asked_for(world):
+def test_spot_instances_are_polled_at_the_configured_interval(world):
     """Case 94: with the core's five seconds that is 25 at most."""
     assert {t.name: t.period.total_seconds() for t in world.interruption_sources.tasks()} == {
         "spot-reclaims": 20,
@@ -306,7 +306,7 @@ def test_the_earliest_end_of_an_instance_is_announced():
     assert [each.id for each in queue.waiting()] == ["a/i-1"]
 
 
-def test_events_of_what_was_just_listed_are_not_looked_up(world):
+def test_events_of_recently_listed_instances_need_no_lookup(world):
     (ours,) = world.launch("web-one")
     world.cloud.schedule_event(ours, cycle=EventCycle.Executing)
     world.instances.list()

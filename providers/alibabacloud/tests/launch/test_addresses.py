@@ -39,7 +39,7 @@ def zones_of(process, node_class, capacity_type="on-demand"):
     return {o.zone for o in offerings if o.available and o.capacity_type == capacity_type}
 
 
-def test_a_claim_that_may_go_nowhere_else_is_told_that_there_is_no_capacity(short, node_class):
+def test_a_claim_without_another_zone_gets_insufficient_capacity(short, node_class):
     """It names what it looked at, and nothing is asked of ECS."""
     outcome = short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
 
@@ -51,7 +51,7 @@ def test_a_claim_that_may_go_nowhere_else_is_told_that_there_is_no_capacity(shor
 
 
 @pytest.mark.parametrize("counts", [(3, FEW), (FEW, 3)])
-def test_the_message_tells_the_free_addresses_of_the_best_vswitch_of_a_zone(process, counts):
+def test_the_message_names_the_free_addresses_of_the_best_vswitch_of_a_zone(process, counts):
     world, networks = process.cloud.world, process.cloud.networks
     other = networks.add_vswitch(
         world.vpc_id, zone=ZONE_B, cidr="10.9.0.0/24", name="other", tags=world.discovery
@@ -104,7 +104,7 @@ def test_a_node_of_flannel_takes_one_address(process):
     assert ZONE_B in zones_of(process, node_class)
 
 
-def test_one_address_more_is_enough(process, node_class):
+def test_one_spare_address_is_enough(process, node_class):
     process.cloud.networks.leave_addresses(process.cloud.world.vswitches[ZONE_B], FEW + 1)
     process.vswitches.find(node_class.spec.v_switch_selector_terms)
 
@@ -114,7 +114,7 @@ def test_one_address_more_is_enough(process, node_class):
     assert ZONE_B in zones_of(process, node_class)
 
 
-def test_a_wave_is_launched_in_all_zones_that_have_room(process, node_class):
+def test_a_wave_is_launched_in_all_zones_with_free_addresses(process, node_class):
     """Its calls are made at the same time, and together keep more addresses than there are."""
     vswitches = process.cloud.world.vswitches
     for vswitch in vswitches.values():
@@ -185,7 +185,7 @@ def closed(process):
 
 
 @pytest.mark.parametrize("api", ["", RUN], ids=["group", "run"])
-def test_a_refusal_that_names_one_vswitch_sets_aside_that_vswitch_alone(
+def test_a_refusal_that_names_a_vswitch_marks_that_vswitch_full(
     cloud, clients, tmp_path, node_class, api
 ):
     """The other zones are tried at once; another launch finds them open, and nothing else marked."""
@@ -218,7 +218,7 @@ def test_a_refusal_that_names_one_vswitch_sets_aside_that_vswitch_alone(
     assert closed(process) == (set(), set())
 
 
-def test_a_refusal_that_names_no_vswitch_sets_aside_all_that_were_asked_for(process, node_class):
+def test_a_refusal_without_a_vswitch_marks_all_requested_vswitches_full(process, node_class):
     vswitches = set(process.cloud.world.vswitches.values())
     with process.cloud.fail(
         GROUP, code="InvalidVSwitchId.IpNotEnough", message="full", status=403, times=None
@@ -228,7 +228,7 @@ def test_a_refusal_that_names_no_vswitch_sets_aside_all_that_were_asked_for(proc
     assert closed(process) == (set(), vswitches)
 
 
-def test_a_full_vswitch_beside_a_sold_out_zone_leaves_each_its_own_mark(process, node_class):
+def test_a_full_vswitch_and_a_stock_out_are_marked_separately(process, node_class):
     """The core is told of the sold out offering alone: the full vSwitch is of this NodeClass."""
     cloud = process.cloud
     cloud.capacity.sell_out()
@@ -244,7 +244,7 @@ def test_a_full_vswitch_beside_a_sold_out_zone_leaves_each_its_own_mark(process,
 
 @pytest.mark.parametrize("word", ["InvalidVSwitchId.IpNotEnough", "QuotaExceeded.PrivateIpAddress"])
 @pytest.mark.parametrize("api", ["", RUN], ids=["group", "run"])
-def test_a_full_vswitch_is_left_for_another_zone_whatever_ecs_calls_it(
+def test_every_code_for_a_full_vswitch_moves_the_launch_to_another_zone(
     cloud, clients, tmp_path, node_class, api, word
 ):
     """Also when its addresses were counted again meanwhile: pods and other clusters take some."""
@@ -266,7 +266,7 @@ def test_a_full_vswitch_is_left_for_another_zone_whatever_ecs_calls_it(
     assert process.launch_one(claim_of("c", SPOT, ONLY_LARGE), node_class).zone == ZONE_B
 
 
-def test_of_two_vswitches_of_a_zone_the_full_one_is_left_alone(process):
+def test_a_full_vswitch_is_skipped_for_another_of_its_zone(process):
     """Though it was counted as the one with most free addresses."""
     world, networks = process.cloud.world, process.cloud.networks
     full = world.vswitches[ZONE_B]

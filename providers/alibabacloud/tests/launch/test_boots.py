@@ -70,7 +70,7 @@ def test_a_kubelet_takes_as_many_pods_as_were_planned_with(process):
         assert node["status"]["capacity"]["pods"] == str(pods)
 
 
-def test_a_kubelet_is_told_nothing_where_the_user_says_nothing(process, node_class):
+def test_unset_kubelet_settings_add_no_argument(process, node_class):
     """Case 73: the least that ACK's script takes."""
     outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
 
@@ -98,7 +98,7 @@ def test_the_script_has_taints_and_labels_of_the_claim(process, node_class):
     assert "karpenter.sh/capacity-type=spot" in labels
 
 
-def test_equal_claims_are_told_the_same(process, node_class):
+def test_equal_claims_have_equal_user_data(process, node_class):
     """Case 72: byte for byte, also in another call, or there would be a call for each."""
     first, second = (
         process.launched(process.launch_one(claim_of(name, ON_DEMAND, ONLY_LARGE), node_class))
@@ -130,7 +130,7 @@ def test_the_users_parts_run_around_acks_script(process):
     ],
     ids=["no body", "no parts", "no end"],
 )
-def test_an_archive_that_nobody_can_read_launches_nothing(process, text):
+def test_an_unreadable_user_data_archive_launches_nothing(process, text):
     """Case 76: the claim fails for good, with the field's name."""
     outcome = process.launch_one(claim_of("a", ON_DEMAND), class_of(process.cloud, userData=text))
 

@@ -97,7 +97,7 @@ def test_the_first_choice_is_the_zone_with_the_lowest_spot_price(process, node_c
     ],
     ids=["seldom", "one band", "two bands", "who is known", "as bad", "nobody tells", "by price"],
 )
-def test_who_wants_capacity_is_sent_first_where_machines_are_seldom_taken_back(
+def test_capacity_strategies_prefer_zones_with_few_interruptions(
     process, strategy, rates, first, action
 ):
     """Zone g costs less, which decides between those that are taken back about equally often."""
@@ -115,7 +115,7 @@ def test_who_wants_capacity_is_sent_first_where_machines_are_seldom_taken_back(
     assert vswitch == process.cloud.world.vswitches[first]
 
 
-def test_a_pair_that_was_sold_out_is_not_sent_for_three_minutes(process, node_class):
+def test_a_sold_out_offering_is_left_out_for_three_minutes(process, node_class):
     """Case 50: not at once, nor just before they are over."""
     full = process.cloud.world.vswitches[ZONE_B]
     quote(process, b=0.08, g=0.10)
@@ -131,7 +131,7 @@ def test_a_pair_that_was_sold_out_is_not_sent_for_three_minutes(process, node_cl
     assert [vswitch == full for vswitch in first] == [True, False, True]
 
 
-def test_of_the_twenty_cheapest_types_a_call_has_the_steadiest_in_front(process):
+def test_the_twenty_cheapest_types_are_ordered_by_interruption_rate(process):
     """What is often taken back comes last, though it costs less; dearer types are no part of it."""
     node_class = class_of(process.cloud, spot={"allocationStrategy": "capacity-optimized"})
     process.prices.update_advice(
@@ -146,7 +146,7 @@ def test_of_the_twenty_cheapest_types_a_call_has_the_steadiest_in_front(process)
     assert [name for name, _ in choices(sent)] == [*names[3:20], *names[:3]]
 
 
-def test_of_twenty_five_types_a_call_has_the_twenty_cheapest_in_their_order(process, node_class):
+def test_a_call_has_the_twenty_cheapest_types_in_price_order(process, node_class):
     """Case 52: bare metal and GPUs are no part of them, nor are machines of another architecture."""
     cheapest = twenty_five_cheapest(process, node_class, "on-demand")
 

@@ -87,7 +87,7 @@ def placed(found):
     return [(target.instance_type.name, target.vswitch.id) for target in found]
 
 
-def test_of_many_types_the_twenty_cheapest_stay_in_the_order_of_their_prices():
+def test_the_filter_keeps_the_twenty_cheapest_types_in_price_order():
     """Case 52."""
     types = [named(f"ecs.g{number}.large", on_demand("a", 100 - number)) for number in range(25)]
 
@@ -97,7 +97,7 @@ def test_of_many_types_the_twenty_cheapest_stay_in_the_order_of_their_prices():
     assert [target.price for target in best_of(targets(kept))] == [float(76 + n) for n in range(20)]
 
 
-def test_variety_that_is_asked_for_survives_and_nothing_else_is_filtered():
+def test_min_values_keep_their_types_and_turn_the_filter_off():
     """Case 53: three families at least, of which two have dear types alone."""
     types = [named(f"ecs.g7.{number}", on_demand("a", number)) for number in range(1, 31)]
     types += [
@@ -146,7 +146,7 @@ def test_too_little_variety_is_a_lack_of_capacity():
     ],
     ids=["gpu", "bare metal", "super computing"],
 )
-def test_gpus_and_bare_metal_are_for_who_finds_nothing_else(exotic):
+def test_gpus_and_bare_metal_are_used_as_a_last_choice(exotic):
     """Case 54."""
     plain = named("ecs.g7.large", on_demand("a", 1.0))
 
@@ -185,7 +185,7 @@ def reserved(zone, pool, left):
     )
 
 
-def test_of_private_pools_the_fullest_of_a_zone_is_taken_and_nothing_public():
+def test_the_fullest_private_pool_of_a_zone_is_used_before_public_capacity():
     """A result names type and zone: by these the pool is known."""
     of = named("ecs.g7.large", reserved("a", "crp-1", 1), reserved("a", "crp-2", 5))
 

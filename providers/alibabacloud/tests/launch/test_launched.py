@@ -83,7 +83,7 @@ def test_capacity_is_that_of_the_type_where_the_offering_is_gone():
     assert found.allocatable["memory"] == TYPE.capacity["memory"] - 1
 
 
-def test_what_there_is_none_of_is_left_out():
+def test_absent_facts_are_left_out():
     found = launched()
     for amounts in (found.capacity, found.allocatable):
         assert "example.com/none" not in amounts

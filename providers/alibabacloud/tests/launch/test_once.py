@@ -130,9 +130,7 @@ def lost_pages(cloud):
 
 
 @pytest.mark.parametrize("per_page", [0, 2], ids=["empty page", "some instances"])
-def test_a_listing_with_pages_missing_is_no_word_that_a_claim_has_no_instance(
-    process, restarted, node_class, per_page
-):
+def test_a_partial_listing_proves_no_absent_instance(process, restarted, node_class, per_page):
     """Nothing is bought, however young the claims are, until all pages can be read."""
     now = process.clock.now()
     young = [claim_of(f"n{each}", *WISH, created=now) for each in range(6)]
@@ -182,7 +180,7 @@ def test_a_claim_whose_instance_is_gone_gets_no_other(process, node_class):
     assert not process.cloud.held().instances
 
 
-def test_an_instance_that_stops_is_no_machine_for_its_claim(process, restarted, node_class):
+def test_a_stopping_instance_does_not_serve_its_claim(process, restarted, node_class):
     """It does not come back by itself."""
     first = process.launch_one(claim_of("a", *WISH), node_class)
     process.cloud.stop_instance(first.provider_id)
@@ -192,7 +190,7 @@ def test_an_instance_that_stops_is_no_machine_for_its_claim(process, restarted, 
     assert isinstance(outcome, LaunchFailedError)
 
 
-def test_what_ecs_does_not_show_yet_is_not_launched_again(process, node_class):
+def test_an_instance_missing_from_an_early_listing_is_not_launched_again(process, node_class):
     """For a minute our own word counts."""
     process.cloud.behaviour.invisible_seconds = 50
     first = process.launch_one(claim_of("a", *WISH), node_class)
@@ -201,7 +199,7 @@ def test_what_ecs_does_not_show_yet_is_not_launched_again(process, node_class):
     assert process.launch_one(claim_of("a", *WISH), node_class) == first
 
 
-def test_a_claim_that_got_nothing_asks_anew(process, node_class):
+def test_a_claim_without_an_instance_is_requested_again(process, node_class):
     """With another token: the old one would bring the old answer for a day."""
     process.cloud.capacity.sell_out()
     process.launch_one(claim_of("a", *WISH), node_class)
@@ -232,7 +230,7 @@ def test_two_processes_that_launch_the_same_make_one_instance(process, restarted
     assert len(process.cloud.held().instances) == 3
 
 
-def test_what_another_process_asked_for_in_vain_is_asked_for_again(process, restarted, node_class):
+def test_a_failed_request_of_another_process_is_repeated(process, restarted, node_class):
     """After a minute there would be an instance to be seen."""
     process.cloud.capacity.sell_out()
     process.launch_one(claim_of("a", *WISH), node_class)
@@ -244,7 +242,7 @@ def test_what_another_process_asked_for_in_vain_is_asked_for_again(process, rest
     assert isinstance(restarted.launch_one(claim_of("a", *WISH), node_class), LaunchedInstance)
 
 
-def test_an_instance_that_a_claim_names_is_nobody_elses(process, restarted, node_class):
+def test_an_instance_of_a_provider_id_belongs_to_that_claim_alone(process, restarted, node_class):
     """The process died while it wrote down what it had launched, and an instance has vanished.
 
     By tags alone the instances that are left would be dealt anew, in their order.
@@ -266,7 +264,7 @@ def test_an_instance_that_a_claim_names_is_nobody_elses(process, restarted, node
     assert listed[outcomes[1].provider_id].token == kept.uid
 
 
-def test_a_claim_whose_instance_vanished_is_dealt_no_other(process, restarted, node_class):
+def test_a_claim_with_a_lost_instance_is_assigned_no_other(process, restarted, node_class):
     """It names an instance that is gone, and goes itself; what is left is for those who name none."""
     gone, _, waiting = three = sorted(claims(3), key=lambda claim: claim.uid)
     outcomes = process.launch(*three, node_class=node_class)
@@ -279,7 +277,7 @@ def test_a_claim_whose_instance_vanished_is_dealt_no_other(process, restarted, n
     assert sorted(tokens) == sorted(claim.uid for claim in three if claim is not gone)
 
 
-def test_a_second_instance_of_a_claim_is_nobodys(process, restarted, node_class):
+def test_a_second_instance_of_a_claim_is_surplus(process, restarted, node_class):
     """So that it is collected: two processes that see other prices may both launch for a claim."""
     claim = claim_of("a", *WISH)
     first = process.launch_one(claim, node_class)
@@ -294,7 +292,7 @@ def test_a_second_instance_of_a_claim_is_nobodys(process, restarted, node_class)
     assert listed == {first.provider_id: claim.uid, second.provider_id: ""}
 
 
-def test_what_a_lost_reply_launched_is_dealt_around_what_claims_name(process, node_class):
+def test_instances_of_a_lost_reply_go_to_claims_without_a_provider_id(process, node_class):
     """A claim found its instance by the tags before the call was repeated for the others.
 
     Young claims are not looked up, so that the repeated call alone deals.
@@ -312,7 +310,7 @@ def test_what_a_lost_reply_launched_is_dealt_around_what_claims_name(process, no
     assert {outcome.provider_id for outcome in outcomes} == {low, high}
 
 
-def test_surplus_tells_the_claims_that_it_was_launched_for(process, restarted, node_class):
+def test_surplus_names_the_claims_of_its_launch(process, restarted, node_class):
     """It is nobody's, and is known as surplus of our own launch."""
     there = claims(3)
     outcomes = process.launch(*there, node_class=node_class)

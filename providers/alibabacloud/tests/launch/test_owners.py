@@ -56,7 +56,7 @@ def test_system_tags_win_over_the_users():
     assert [tag["Key"] for tag in to_tag_list(tags)] == sorted(tags)
 
 
-def test_keys_by_which_instances_are_known_are_no_users_business():
+def test_users_may_not_set_owner_tags():
     """They are refused when a NodeClass is launched, too."""
     keys = ["team", "kubernetes.io/cluster/other", "karpenter.sh/nodeclaim", "ecs:ecs-cluster-id"]
 
@@ -71,7 +71,7 @@ def test_keys_by_which_instances_are_known_are_no_users_business():
     ("missing", "owned"),
     [("kubernetes.io/cluster/c1", False), ("karpenter.sh/nodepool", True), ("", True)],
 )
-def test_an_instance_is_known_by_its_cluster(missing: str, owned: bool):
+def test_an_instance_is_recognised_by_its_cluster_tag(missing: str, owned: bool):
     """NodePool or NodeClass says that it was launched for a claim."""
     tags = tags_of([ref(1)])
     tags.pop(missing, None)
@@ -142,7 +142,7 @@ def test_all_claims_are_read_back(names: dict[str, str], user_tags: int, pool: s
     assert sorted(read, key=lambda claim: claim.uid) == sorted(claims, key=lambda claim: claim.uid)
 
 
-def test_a_name_too_long_stands_in_its_own_tag_alone():
+def test_a_long_name_is_in_its_own_tag_only():
     """The UID is still there."""
     claim = ClaimRef(name="n" * 120, uid=ref(1).uid)
 
@@ -151,14 +151,14 @@ def test_a_name_too_long_stands_in_its_own_tag_alone():
     assert CLAIM_TAGS.claims_of(tags) == (claim,)
 
 
-def test_what_cannot_be_read_is_left_out():
+def test_unreadable_tags_are_left_out():
     """Tags that somebody wrote by hand are nobody's claim."""
     tags = {"karpenter.k8s.alibabacloud/nodeclaims": "nonsense -x:short :"}
 
     assert CLAIM_TAGS.claims_of(tags) == ()
 
 
-def test_instances_are_dealt_by_id_to_claims_by_uid():
+def test_instances_are_assigned_in_order_of_id_and_uid():
     """Everybody who looks at the tags deals alike, in whatever order instances come."""
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
     tags = tags_of(claims)
@@ -183,7 +183,7 @@ def test_an_instances_own_tag_counts_before_the_order():
     assert dealt == {"i-a": claims[2], "i-b": claims[0]}
 
 
-def test_what_is_remembered_counts_first():
+def test_remembered_owners_count_first():
     """Where ECS does not show all of a group yet."""
     claims = sorted((ref(number) for number in range(2)), key=lambda claim: claim.uid)
     instances = {"i-b": tags_of(claims)}
@@ -191,7 +191,7 @@ def test_what_is_remembered_counts_first():
     assert CLAIM_TAGS.owners_of(instances, {"i-b": claims[1]}) == {"i-b": claims[1]}
 
 
-def test_an_instance_that_shows_late_is_nobodys_when_every_claim_has_one():
+def test_a_late_instance_is_surplus_when_every_claim_has_one():
     """A process that began anew dealt what it saw; a claim that was left over has been launched for
     again. What comes to light then must be collected, not dealt to claims that have theirs."""
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
@@ -202,7 +202,7 @@ def test_an_instance_that_shows_late_is_nobodys_when_every_claim_has_one():
     assert CLAIM_TAGS.owners_of(shown, known) == {"i-b": claims[0], "i-c": claims[1]}
 
 
-def test_groups_are_told_apart_by_their_claims():
+def test_groups_are_distinguished_by_their_claims():
     """The second group was for the claims that the first brought nothing."""
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
     first, second = tags_of(claims), tags_of(claims[1:])
@@ -212,7 +212,7 @@ def test_groups_are_told_apart_by_their_claims():
     assert owners == {"i-z": claims[0], "i-a": claims[1], "i-b": claims[2]}
 
 
-def test_an_instance_beyond_the_last_claim_is_nobodys():
+def test_an_instance_beyond_the_last_claim_is_surplus():
     """It is listed, and found to be leaked."""
     tags = {key: value for key, value in tags_of([ref(1)]).items() if key != NODE_CLAIM_TAG}
 

@@ -67,7 +67,7 @@ def test_each_choice_boots_an_image_of_its_architecture(process, node_class):
     assert asked == [{name} for name in sorted(names, key=prices.__getitem__)]
 
 
-def test_what_boots_alike_but_for_its_image_shares_a_call(process, node_class, monkeypatch):
+def test_claims_that_differ_by_image_only_share_a_call(process, node_class, monkeypatch):
     """Each choice then names its image; where ECS refuses that, each image has a call."""
     monkeypatch.setattr(
         "karpenter_provider_alibabacloud.bootstrap.user_data_builder.UserDataBuilder.user_data",
@@ -158,7 +158,7 @@ def test_balanced_goes_on_to_the_next_zone(process):
     assert outcome.zone == zones[0]
 
 
-def test_kubelets_that_are_told_another_number_of_pods_have_calls_of_their_own(process):
+def test_claims_with_different_max_pods_have_separate_calls(process):
     """User data is the same for all machines of a call."""
     node_class = class_of(process.cloud, kubeletConfiguration={"podsPerCore": 4})
     process.cloud.capacity.sell_out()
@@ -371,7 +371,7 @@ def test_a_class_that_is_not_ready_launches_nothing(process, options, said):
     assert not process.sent()
 
 
-def test_a_class_of_which_nothing_is_known_yet_is_asked_again(process):
+def test_an_unresolved_class_is_retried(process):
     """Ready Unknown is no verdict."""
     node_class = class_of(process.cloud, condition={"status": "Unknown"})
 

@@ -79,7 +79,7 @@ def test_a_token_in_progress_is_repeated_until_it_is_answered(
 
 
 @pytest.mark.parametrize("code", IN_PROGRESS)
-def test_a_token_that_stays_in_progress_is_repeated_when_its_claims_come_back(
+def test_a_token_in_progress_is_repeated_with_the_next_launch_of_its_claims(
     process, node_class, code
 ):
     """Though other machines would be chosen by then; twice in a row."""
@@ -128,7 +128,7 @@ def test_a_refusal_after_a_lost_reply_does_not_say_that_nothing_was_done(process
     assert len(instances(process)) == 1
 
 
-def test_a_refusal_of_a_first_try_is_still_told_as_one(process, node_class):
+def test_a_refusal_of_the_first_try_is_still_a_refusal(process, node_class):
     """Nothing was done, and the core may go on at once."""
     with process.cloud.fail(GROUP, code="Throttling.User", times=None):
         throttled = launch_one(process, node_class)
@@ -149,7 +149,7 @@ USED_UP = [
 
 @pytest.mark.parametrize("code", USED_UP)
 @pytest.mark.parametrize("api", [GROUP, RUN])
-def test_a_repetition_refused_for_what_the_first_try_used_up_buys_nothing_twice(
+def test_a_repetition_refused_by_the_quota_of_its_first_try_buys_once(
     cloud, clients, tmp_path, node_class, api, code
 ):
     """The first try's instances took the rest of the quota; they are found once ECS shows them."""

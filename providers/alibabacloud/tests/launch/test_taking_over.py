@@ -44,7 +44,7 @@ def kinds(outcomes):
     return {type(each) for each in outcomes if not isinstance(each, LaunchedInstance)}
 
 
-def test_claims_are_told_of_a_shortage_before_their_launch_times_out(answered_short, node_class):
+def test_a_shortage_is_reported_before_the_launch_times_out(answered_short, node_class):
     """The launch timeout is 5 minutes from the claim, which is older than any instance for it."""
     told = []
     for _ in range(5):
@@ -69,7 +69,7 @@ def test_claims_wait_for_no_more_instances_than_a_call_has_claims(process, resta
     assert len(process.cloud.held().instances) == 3
 
 
-def test_an_instance_that_ecs_tells_no_time_of_keeps_nobody_waiting(
+def test_an_instance_without_a_creation_time_delays_no_claim(
     answered_short, node_class, monkeypatch
 ):
     read = answered_short.reader.of_cluster

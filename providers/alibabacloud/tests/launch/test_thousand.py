@@ -100,7 +100,7 @@ def test_a_thousand_claims_get_an_instance_each_by_few_calls(
     assert not cloud.held().all
 
 
-def test_of_a_thousand_as_many_get_an_instance_as_there_are(process, node_class, claims):
+def test_a_thousand_launches_use_all_available_stock(process, node_class, claims):
     """The others are told of the lack; nothing is launched for nobody."""
     cloud = process.cloud
     for zone in cloud.world.zones:

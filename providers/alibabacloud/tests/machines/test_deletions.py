@@ -25,7 +25,7 @@ def hundred(world):
     return [*world.launch(*names(40)), *world.launch(*(f"m{each}" for each in range(60)))]
 
 
-def test_a_protected_instance_stays_and_the_others_of_the_batch_end(world, hundred):
+def test_a_protected_instance_does_not_keep_its_batch(world, hundred):
     kept = hundred[17]
     world.cloud.protect(kept)
 
@@ -68,7 +68,7 @@ def test_an_instance_whose_tags_forbid_it_is_found_by_few_calls(world, hundred):
     assert world.cloud.calls.count(DELETE) <= 30
 
 
-def test_what_was_refused_alone_is_not_asked_for_again_at_once(world, hundred):
+def test_a_refused_deletion_is_not_repeated_at_once(world, hundred):
     """Its claim is looked at every few seconds."""
     kept = hundred[3]
     denial = world.cloud.deny_about(DELETE, kept)

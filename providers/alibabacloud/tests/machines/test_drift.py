@@ -69,7 +69,7 @@ def with_labels(claim, **labels):
     return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"labels": kept})})
 
 
-def test_what_was_just_launched_has_not_drifted(world, detector, claim, node_class):
+def test_a_new_instance_has_not_drifted(world, detector, claim, node_class):
     """PC-055; many claims take one call."""
     world.cloud.calls.clear()
 
@@ -149,7 +149,7 @@ def test_the_first_reason_counts(claim, detect, node_class, scheduled):
 
 
 @pytest.mark.parametrize("field", ["images", "securityGroups", "vSwitches"])
-def test_a_node_class_that_has_found_nothing_is_an_error(claim, detect, node_class, field):
+def test_an_unresolved_node_class_is_an_error(claim, detect, node_class, field):
     found = detect(claim, with_status(node_class, **{field: []}))
 
     assert isinstance(found, CloudProviderError)
@@ -172,7 +172,7 @@ def test_a_claim_of_no_pool_has_not_drifted(world, claim, detect, node_class):
     assert not world.cloud.calls.all
 
 
-def test_what_is_gone_is_not_found_and_what_is_not_shown_yet_is_nothing(
+def test_a_missing_instance_is_not_found_and_a_pending_one_has_no_drift(
     world, claim, detect, node_class
 ):
     """PC-058."""

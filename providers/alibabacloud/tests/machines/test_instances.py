@@ -60,7 +60,7 @@ def test_instances_are_listed_with_their_claims_by_every_process(world):
         world.restart()
 
 
-def test_what_is_fetched_has_its_claim_also_after_a_restart(world):
+def test_a_fetched_instance_has_its_claim_after_a_restart(world):
     found = world.launch("web-one", "web-two")
     before = {i.provider_id: i.token for i in listed(world).values()}
     world.restart()
@@ -125,7 +125,7 @@ def test_a_listing_with_pages_missing_says_so(world, monkeypatch):
     assert world.listings == []
 
 
-def test_what_a_partial_listing_does_not_show_is_as_it_was(world):
+def test_a_partial_listing_removes_no_instance(world):
     """PC-043: neither ended nor forgotten, and whose it is stays known."""
     found = world.launch("web-one", "web-two", remembered=True)
     found += world.launch("of-another-process", "of-another-process-too")
@@ -149,7 +149,7 @@ def test_what_a_partial_listing_does_not_show_is_as_it_was(world):
     assert world.cloud.calls.count("DescribeInstances") == 1
 
 
-def test_what_cannot_be_asked_for_is_not_absent(world):
+def test_a_failed_query_is_no_absence(world):
     """Case 87, PC-085."""
     (found,) = world.launch("there")
     with world.cloud.cut_off():
@@ -174,7 +174,7 @@ def test_fifty_instances_are_fetched_by_one_call(world):
     assert world.cloud.calls.count("DescribeInstances") == 1
 
 
-def test_what_was_just_launched_is_not_gone_for_a_minute(world):
+def test_a_new_instance_is_not_missing_for_a_minute(world):
     """Case 82."""
     world.cloud.behaviour.invisible_seconds = 3600
     (found,) = world.launch("new", remembered=True)
@@ -193,7 +193,7 @@ def test_what_was_just_launched_is_not_gone_for_a_minute(world):
     assert listed(world) == {}
 
 
-def test_what_was_seen_once_is_gone_when_it_is_not_seen_again(world):
+def test_a_listed_instance_is_gone_once_missing(world):
     (found,) = world.launch("short", remembered=True)
     assert isinstance(world.instances.fetch([found])[0], Instance)
     world.cloud.terminate(found)
@@ -216,7 +216,7 @@ def test_a_claim_whose_instance_is_listed_no_more_is_remembered_as_ended(world):
     assert world.recent.get(name) is None
 
 
-def test_what_was_launched_and_seen_while_a_listing_went_on_is_not_gone(world, monkeypatch):
+def test_an_instance_launched_during_a_listing_is_not_missing(world, monkeypatch):
     asked, launched = world.reader.of_cluster, []
 
     def slow():
@@ -232,7 +232,7 @@ def test_what_was_launched_and_seen_while_a_listing_went_on_is_not_gone(world, m
     assert not world.recent.ended_instance("uid-of-meanwhile")
 
 
-def test_fetching_tells_what_is_there_and_what_is_not(world):
+def test_fetching_returns_instances_and_missing_ids(world):
     """PC-041 and PC-042; of other regions nothing can be said."""
     (found,) = world.launch("one")
 
@@ -248,7 +248,7 @@ def test_fetching_tells_what_is_there_and_what_is_not(world):
         assert not isinstance(error, NodeClaimNotFoundError)
 
 
-def test_an_instance_never_looks_older_than_it_is(world):
+def test_a_reported_creation_time_is_never_too_early(world):
     """Case 86: by its age it is collected, and ECS tells minutes only."""
     now = world.clock.now()
     (found,) = world.launch("young")
@@ -291,7 +291,7 @@ def test_termination_is_asked_for_once_and_ends_in_gone(world):
     assert listed(world) == {}
 
 
-def test_what_was_just_launched_and_is_ended_at_once_is_gone_when_it_is_not_seen_again(world):
+def test_a_new_instance_that_is_terminated_is_gone_once_missing(world):
     """Whoever deletes it has seen it."""
     (found,) = world.launch("short", remembered=True)
 
@@ -310,7 +310,7 @@ def test_throttled_deletions_are_not_made_one_by_one(world):
     assert world.instances.terminate(found) == [TerminationStatus.STARTED] * 4
 
 
-def test_one_that_does_not_go_is_asked_again_after_a_minute(world):
+def test_a_deletion_without_effect_is_repeated_after_a_minute(world):
     world.cloud.behaviour.releasing_seconds = 600
     (found,) = world.launch("slow")
     for _ in range(3):
@@ -351,7 +351,7 @@ def test_an_instance_that_is_being_made_is_deleted_once_it_runs(world):
 
 @pytest.mark.parametrize("names_it", [True, False])
 @pytest.mark.parametrize("code", ["InvalidInstanceId.NotFound", "IncorrectInstanceStatus"])
-def test_one_that_cannot_be_deleted_does_not_keep_the_others(world, names_it, code):
+def test_one_failed_deletion_does_not_keep_the_others(world, names_it, code):
     found = world.launch("web-one", "web-two", "web-three")
     name = parse_provider_id(found[1])[1]
     message = f"The specified InstanceId {name} …" if names_it else "refused"
@@ -383,7 +383,7 @@ def test_a_refusal_is_the_error_of_each(world):
     assert len(world.cloud.held().instances) == 2
 
 
-def test_a_private_pool_has_room_again_when_its_instance_is_gone(world):
+def test_a_terminated_instance_frees_its_place_in_the_private_pool(world):
     reservation = world.cloud.reservations.add(
         "paid", instance_type="ecs.g7.large", zone="cn-hangzhou-b", total=2
     )
@@ -400,7 +400,7 @@ def test_a_private_pool_has_room_again_when_its_instance_is_gone(world):
     assert world.reservation_counts.remaining(reservation.id) == 2
 
 
-def test_who_listens_is_told_all_but_what_was_asked_to_go(world):
+def test_listeners_get_all_instances_but_those_we_terminate(world):
     world.cloud.behaviour.releasing_seconds = 60
     stays, goes = world.launch("web-one", "web-two")
     world.instances.terminate([goes])
@@ -412,7 +412,7 @@ def test_who_listens_is_told_all_but_what_was_asked_to_go(world):
     ]
 
 
-def test_what_a_description_says_is_read(world):
+def test_an_instance_description_is_read(world):
     (spot,) = world.launch("cheap", **SPOT)
     world.cloud.reclaim_spot(spot)
 

@@ -80,7 +80,7 @@ def tagged(world):
     return Tagged(world)
 
 
-def test_what_is_missing_is_added_and_nothing_overwritten(tagged):
+def test_missing_tags_are_added_and_none_overwritten(tagged):
     """Case 89."""
     one, two = tagged.launch("web-one", "web-two")
     tagged.tags(one)["Name"] = "of somebody"
@@ -96,7 +96,7 @@ def test_what_is_missing_is_added_and_nothing_overwritten(tagged):
         }
 
 
-def test_what_has_all_its_tags_costs_no_call(tagged):
+def test_a_fully_tagged_instance_needs_no_call(tagged):
     (pair,) = tagged.launch("alone")
     tagged.sync(pair)
     tagged.world.cloud.calls.clear()
@@ -106,7 +106,7 @@ def test_what_has_all_its_tags_costs_no_call(tagged):
     assert not tagged.world.cloud.calls.all
 
 
-def test_what_was_listed_is_not_read_by_a_new_process(tagged):
+def test_listed_tags_are_not_read_again_by_a_new_process(tagged):
     pairs = tagged.launch("web-one", "web-two")
     tagged.sync(*pairs)
     tagged.restart()
@@ -161,7 +161,7 @@ def test_changes_are_made_once_a_second_in_the_order_in_which_they_were_asked_fo
     assert [("Name" in tagged.tags(pair)) for pair in pairs] == [True, True, False]
 
 
-def test_the_tags_of_the_node_class_are_brought_in_line(tagged):
+def test_changed_tags_of_the_node_class_are_updated(tagged):
     """Tags are no reason to replace a node (they are not in the hash)."""
     tagged.user_tags({"team": "blue", "cost": "1"})
     (pair,) = tagged.launch("alone", user_tags={"team": "blue", "cost": "1"})
@@ -188,7 +188,7 @@ def test_a_name_that_the_node_class_gives_is_kept(tagged):
     assert tagged.tags(pair)["Name"] == "worker"
 
 
-def test_claims_are_not_read_while_all_tags_have_room(tagged):
+def test_claims_are_not_read_while_all_tags_fit(tagged):
     """Each reading waits for the event loop; a change looks at all that wait."""
     pairs = tagged.launch(*(f"web-{n}" for n in range(8)))
 
@@ -199,7 +199,7 @@ def test_claims_are_not_read_while_all_tags_have_room(tagged):
     assert tagged.claims_read == 0
 
 
-def test_what_is_gone_needs_no_tags(tagged):
+def test_a_missing_instance_is_not_tagged(tagged):
     one, two = tagged.launch("web-one", "web-two")
     tagged.restart()
     tagged.world.cloud.terminate(one[0].status.provider_id)
@@ -209,7 +209,7 @@ def test_what_is_gone_needs_no_tags(tagged):
     assert tagged.count() == 1
 
 
-def test_one_that_goes_away_does_not_keep_the_others(tagged):
+def test_one_ended_instance_does_not_stop_tagging_others(tagged):
     pairs = tagged.launch("web-one", "web-two", "web-three")
     tagged.user_tags({})
     tagged.sync(*pairs)
@@ -234,7 +234,7 @@ def test_claims_without_a_node_or_that_are_going_are_not_tagged(tagged):
     assert not tagged.world.cloud.calls.all
 
 
-def test_a_refusal_is_told(tagged):
+def test_a_refusal_is_reported(tagged):
     (pair,) = tagged.launch("alone")
 
     with tagged.world.cloud.deny("TagResources"), pytest.raises(AuthError, match="TagResources"):
@@ -331,7 +331,7 @@ class TestRoomForTags:
         assert tagged.tags(wave[1]).items() >= USER_TAGS.items()
         assert tagged.claims_read == 2
 
-    def test_the_own_claim_stays_and_owners_are_as_before(self, tagged, wave):
+    def test_the_claim_tag_is_kept_and_owners_are_unchanged(self, tagged, wave):
         """Also for a process that knows nothing, while others have all claims in their tags."""
         tagged.user_tags(USER_TAGS)
         self.write_down(tagged, wave)
@@ -359,7 +359,7 @@ class TestRoomForTags:
         own = {claim.uid for claim in CLAIM_TAGS.claims_of(tagged.tags(wave[0]))}
         assert wave[0][0].uid in own
 
-    def test_what_does_not_fit_at_all_is_told_once(self, tagged, captured_logs):
+    def test_tags_that_never_fit_are_reported_once(self, tagged, captured_logs):
         (pair,) = tagged.launch("web-one")
         tagged.sync(pair)
         tags = tagged.tags(pair)
@@ -432,7 +432,7 @@ def test_throttling_says_nothing_of_an_instance(tagged):
     assert "Name" in tagged.tags(pair)
 
 
-def test_tags_that_somebody_takes_away_are_set_again_and_those_of_others_stay(tagged):
+def test_removed_tags_are_set_again_and_foreign_tags_are_kept(tagged):
     """ACK and policies of the account have tags of their own on our instances."""
     tagged.world.cloud.behaviour.tags_added = (("acs:tag:createdby", "sub:1:web"),)
     tagged.user_tags({"team": "search"})

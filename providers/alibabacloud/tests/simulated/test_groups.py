@@ -7,7 +7,7 @@ import pytest
 from karpenter_simulated_alibabacloud.pools import InstancePool
 
 
-def test_the_cheapest_pool_gives_the_machine(cloud, launch):
+def test_the_cheapest_pool_provides_the_instance(cloud, launch):
     cloud.prices.set_spot("ecs.g7.large", "cn-hangzhou-g", 0.01)
 
     group = launch.group("ecs.g7.large", "ecs.c7.large", spot=True, zones="bg")
@@ -16,7 +16,7 @@ def test_the_cheapest_pool_gives_the_machine(cloud, launch):
     assert group.results[0]["SpotStrategy"] == "SpotAsPriceGo"
 
 
-def test_a_pool_that_is_sold_out_is_told_and_the_next_gives_the_machine(cloud, launch):
+def test_a_sold_out_pool_is_reported_and_the_next_provides_the_instance(cloud, launch):
     cloud.capacity.sell_out(instance_type="ecs.c7.large", zone="cn-hangzhou-b")
 
     group = launch.group("ecs.c7.large", "ecs.g7.large", zones="b")
@@ -166,7 +166,7 @@ def test_a_lost_reply_is_of_a_group_that_was_made(cloud, launch):
          "MissingParameter.LaunchTemplateConfig.1.VSwitchId"),
     ],
 )  # fmt: skip
-def test_a_call_that_is_wrong_is_refused_and_makes_nothing(cloud, launch, code, more, expected):
+def test_an_invalid_call_is_refused_and_creates_nothing(cloud, launch, code, more, expected):
     assert code(launch.group, "ecs.g7.large", **more) == expected
     assert cloud.living() == []
 
@@ -206,7 +206,7 @@ def test_a_private_pool_gives_before_the_public_one_does(cloud, launch, clients)
     assert described["EcsCapacityReservationAttr"]["CapacityReservationId"] == pool.id
 
 
-def test_groups_can_be_looked_at_and_deleted_with_their_machines(cloud, launch, clients):
+def test_groups_can_be_described_and_deleted_with_their_instances(cloud, launch, clients):
     group = launch.group("ecs.g7.large", count=2, Tag=[{"Key": "made", "Value": "here"}])
     group_id = group.answer["AutoProvisioningGroupId"]
 

@@ -47,7 +47,7 @@ def test_faults_stock_and_time_are_changed_from_outside(cloud, remote, launch, c
     ("path", "body", "status"),
     [("none", {}, 404), ("advance", {}, 400), ("behaviour", {"colour": 1}, 400)],
 )
-def test_what_is_not_understood_is_refused(remote, path, body, status):
+def test_an_unknown_request_is_refused(remote, path, body, status):
     with pytest.raises(HTTPError) as caught:
         remote(path, body)
 
@@ -55,7 +55,7 @@ def test_what_is_not_understood_is_refused(remote, path, body, status):
         assert error.code == status
 
 
-def test_it_serves_as_a_process_of_its_own():
+def test_the_simulated_cloud_runs_as_its_own_process():
     with subprocess.Popen(
         [sys.executable, "-m", "karpenter_simulated_alibabacloud"],
         stdout=subprocess.PIPE,

@@ -71,7 +71,7 @@ def test_a_quota_of_one_zone_leaves_the_others_open(cloud, launch, code):
     assert launch.group("ecs.g7.large", count=2, zones="bg").places == {("ecs.g7.large", "g"): 2}
 
 
-def test_tags_come_and_go_by_somebody_elses_hand(cloud, launch):
+def test_tags_can_be_changed_by_other_callers(cloud, launch):
     cloud.behaviour.tags_added = (("acs:tag:createdby", "sub:1:web"),)
     (instance_id,) = launch.run()
 

@@ -91,7 +91,7 @@ def test_a_lost_reply_is_of_a_call_that_was_carried_out(cloud, launch):
     assert len(cloud.living()) == 1
 
 
-def test_a_silent_cloud_lets_the_caller_wait_for_its_own_limit(cloud, impatient, clients):
+def test_a_cloud_without_an_answer_ends_at_the_callers_time_limit(cloud, impatient, clients):
     with cloud.fall_silent("DescribeRegions"), pytest.raises(ApiError):
         impatient.ecs.call("DescribeRegions", {})
 
@@ -130,7 +130,7 @@ def test_the_rates_of_alibaba_cloud_itself_can_be_set(cloud):
     assert cloud.throttling.take("vpc:DescribeVSwitches", 360)
 
 
-def test_what_is_not_there_is_refused_by_name(cloud):
+def test_a_missing_resource_is_refused_by_name(cloud):
     def status(path, headers):
         request = Request(f"http://{cloud.endpoint}{path}", headers=headers, method="POST")
         try:
@@ -193,7 +193,7 @@ def test_a_request_without_a_signature_is_refused_when_there_must_be_one(cloud):
         signatures.check(Sent(method="POST", path="/", query="", headers={}))
 
 
-def test_a_machine_is_told_of_its_region_and_of_its_end(cloud, launch):
+def test_instance_metadata_has_the_region_and_the_termination_time(cloud, launch):
     (instance_id,) = launch.run(SpotStrategy="SpotAsPriceGo")
     cloud.metadata.instance_id = instance_id
 

@@ -57,7 +57,7 @@ def test_most_of_the_region_can_be_bought():
     assert len(available) > 0.9 * len(region().types)
 
 
-def test_what_was_learned_replaces_the_estimate_at_once():
+def test_learned_capacity_replaces_the_estimate_at_once():
     """Case 46."""
     world = World("m5.large", "m5.xlarge")
     before = world.list()
@@ -99,7 +99,7 @@ def test_only_a_node_with_the_image_of_today_teaches(image: str, expected: bool)
     assert (world.list(of)["m5.large"].capacity["memory"] == 7_600_000 * KIB) == expected
 
 
-def test_what_was_learned_of_other_images_does_not_count():
+def test_learned_capacity_of_other_images_does_not_count():
     """Case 46."""
     world = World("m5.large")
     world.learned.observe("m5.large", image_set(["ami-1"]), 7_600_000 * KIB, now=NOW)
@@ -109,7 +109,7 @@ def test_what_was_learned_of_other_images_does_not_count():
     assert found["m5.large"].capacity["memory"] == 7577 * MIB
 
 
-def test_what_was_learned_is_forgotten_after_60_days():
+def test_learned_capacity_is_forgotten_after_60_days():
     """Case 46."""
     world = World("m5.large")
     world.learned.observe("m5.large", image_set(["ami-1"]), 7_600_000 * KIB, now=NOW)
@@ -126,7 +126,7 @@ def test_a_node_class_without_subnets_has_no_list():
         World("m5.large").list(node_class(name="web", zones=[]))
 
 
-def test_a_kubelet_that_cannot_be_read_fails_the_list_until_it_is_mended():
+def test_an_unreadable_kubelet_fails_the_list_until_it_is_corrected():
     """Case 62."""
     world = World("m5.large")
     broken = node_class({"kubelet": {"podsPerCore": "many"}})
@@ -161,7 +161,7 @@ def test_numbers_and_capacity_agree():
     assert it.overhead.kube_reserved["memory"] == 672 * MIB
 
 
-def test_a_type_that_is_not_sold_has_no_numbers():
+def test_a_type_outside_the_region_has_no_numbers():
     sizing = World("m6g.large").catalogue.sizing(node_class(), CatalogueInputs(now=NOW))
 
     with pytest.raises(CloudProviderError, match=r'"m5\.large" is not sold in region us-east-1'):
@@ -187,7 +187,7 @@ def test_the_order_of_subnets_changes_nothing():
     assert world.list(back)["m5.large"] is world.list(there)["m5.large"]
 
 
-def test_node_classes_that_differ_elsewhere_share_their_types():
+def test_node_classes_with_equal_type_inputs_share_their_types():
     world = World("m5.large")
     web = node_class({"userData": "echo", "tags": {"team": "web"}}, name="web")
 
@@ -211,7 +211,7 @@ def test_node_classes_that_differ_elsewhere_share_their_types():
         {"amiFamily": "Windows2022"},
     ],
 )
-def test_what_types_depend_on_is_seen_at_once(spec: dict[str, Any]):
+def test_changed_inputs_of_types_take_effect_at_once(spec: dict[str, Any]):
     world = World("c4.large", "m8i.large", "p4d.24xlarge", "t3.large")
     before = world.list(node_class())
     after = world.list(node_class(spec))
@@ -282,7 +282,7 @@ def test_types_share_equal_requirements():
     )
 
 
-def test_what_nobody_asks_for_is_forgotten():
+def test_unused_catalogues_are_forgotten():
     world = World("m5.large")
     of = [node_class({"kubelet": {"maxPods": pods}}) for pods in range(1, 41)]
     for each in of:

@@ -117,7 +117,7 @@ def test_all_pages_are_read_with_the_filters():
         (described("m5.large"), [], "no instance types offerings found"),
     ],
 )
-def test_a_region_that_sells_nothing_is_an_error(types: Any, offerings: Any, said: str):
+def test_a_region_without_types_is_an_error(types: Any, offerings: Any, said: str):
     clients = StubbedClients()
     clients.page(TYPES, {"InstanceTypes": types}, types_request())
     clients.page(OFFERINGS, {"InstanceTypeOfferings": offerings}, offerings_request())
@@ -145,7 +145,7 @@ def test_the_region_is_read_once(tmp_path: Path):
     assert sorted(clients.called) == [OFFERINGS, TYPES]
 
 
-def test_a_new_process_reads_the_disk_and_asks_nobody(tmp_path: Path):
+def test_a_new_process_reads_the_disk_cache_and_makes_no_call(tmp_path: Path):
     known, _ = store(cloud("m5.large", "p4d.24xlarge", "inf2.xlarge"), tmp_path).current()
     nobody = StubbedClients()
 
@@ -224,7 +224,7 @@ def test_a_refresh_that_finds_more_is_a_new_revision(tmp_path: Path):
     assert len(found.types) == 2
 
 
-def test_a_refresh_right_after_the_first_reading_asks_nobody(tmp_path: Path):
+def test_a_refresh_right_after_the_first_reading_makes_no_call(tmp_path: Path):
     clients = cloud("m5.large")
     catalogue = store(clients, tmp_path)
     catalogue.current()
@@ -233,7 +233,7 @@ def test_a_refresh_right_after_the_first_reading_asks_nobody(tmp_path: Path):
     assert len(clients.called) == 2
 
 
-def test_a_refresh_that_fails_leaves_what_is_known(tmp_path: Path):
+def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
     clock = SetClock()
     clients = cloud("m5.large")
     catalogue = store(clients, tmp_path, clock)
@@ -247,9 +247,7 @@ def test_a_refresh_that_fails_leaves_what_is_known(tmp_path: Path):
     assert catalogue.current()[0] is known
 
 
-def test_who_comes_while_it_is_read_waits_for_the_same_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_concurrent_callers_share_one_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     begun, go, reads = Event(), Event(), list[int]()
 
     def slow(_: object) -> RegionTypes:

@@ -51,7 +51,7 @@ def test_prices_are_read_from_both_lists(
     assert prices.spot("m5.large", "us-east-1b") is None
 
 
-def test_a_refusal_is_told(clients: CloudClients, aws: SimulatedAws, tmp_path: Path):
+def test_a_refusal_is_reported(clients: CloudClients, aws: SimulatedAws, tmp_path: Path):
     catalogue = RegionTypeReader(clients, Now(), tmp_path)
 
     with aws.deny("DescribeInstanceTypes"), pytest.raises(AuthError, match="DescribeInstanceTypes"):

@@ -64,7 +64,7 @@ def test_a_star_is_no_value_but_the_key_alone():
     )
 
 
-def test_what_was_put_is_there_until_its_time_is_over():
+def test_a_stored_value_is_kept_until_it_expires():
     """To the second; a value put again starts anew."""
     clock = HandClock()
     cache = TtlCache(clock, timedelta(minutes=1))

@@ -44,7 +44,7 @@ def reserved_labels(reservation) -> dict[str, str]:
     }
 
 
-def test_what_runs_in_a_block_goes_forty_minutes_before_its_end(world: World):
+def test_instances_of_a_block_end_forty_minutes_before_it(world: World):
     reservation = block(world, ends_in_minutes=41)
     machine = launched_in(world, reservation)
     world.join(machine, **reserved_labels(reservation))
@@ -59,7 +59,7 @@ def test_what_runs_in_a_block_goes_forty_minutes_before_its_end(world: World):
     assert reservation.id in said.detail
 
 
-def test_it_is_announced_until_it_is_acknowledged_and_then_no_more(world: World):
+def test_a_block_end_is_announced_until_acknowledged(world: World):
     reservation = block(world, ends_in_minutes=20)
     world.join(launched_in(world, reservation), **reserved_labels(reservation))
     first, second = world.poll(), world.poll()
@@ -70,7 +70,7 @@ def test_it_is_announced_until_it_is_acknowledged_and_then_no_more(world: World)
     assert world.poll() == ()
 
 
-def test_machines_that_have_no_node_yet_go_too(world: World):
+def test_instances_without_a_node_are_interrupted_too(world: World):
     """A NodeClass selects the block; who is in it EC2 tells."""
     reservation = block(world, ends_in_minutes=20)
     machine = launched_in(world, reservation)
@@ -79,7 +79,7 @@ def test_machines_that_have_no_node_yet_go_too(world: World):
     assert [one.provider_id for one in world.poll()] == [machine]
 
 
-def test_other_reservations_and_their_machines_stay(world: World):
+def test_other_reservations_announce_no_interruption(world: World):
     """One that is on demand leaves its machines running."""
     reservation = block(world, ends_in_minutes=20, kind="default")
     world.join(launched_in(world, reservation), **reserved_labels(reservation))
@@ -119,7 +119,7 @@ def relabelled(world: World, *, gone=()):
     return nodes.patches
 
 
-def test_a_machine_whose_reservation_has_ended_is_labelled_on_demand(world: World):
+def test_an_instance_of_an_ended_reservation_is_labelled_on_demand(world: World):
     kept, ended = (block(world, ends_in_minutes=n, kind="default") for n in (90, 30))
     stays, goes = launched_in(world, kept), launched_in(world, ended)
     for machine, reservation in ((stays, kept), (goes, ended)):

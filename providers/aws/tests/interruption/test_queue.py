@@ -25,7 +25,7 @@ def test_a_spot_warning_names_the_instance_and_marks_its_pool(world: World):
     assert not world.is_marked("on-demand")
 
 
-def test_a_node_tells_whom_a_message_is_about_without_a_call(world: World):
+def test_a_message_about_a_known_node_needs_no_call(world: World):
     (spot,) = world.launch(spot=True)
     world.join(spot, **{CAPACITY_TYPE: "spot"})
     world.aws.messages.spot_interruption(world.aws.instance(spot))
@@ -53,7 +53,7 @@ def test_a_reservation_that_is_taken_back_has_nothing_left(world: World):
     assert not world.is_marked("reserved")
 
 
-def test_a_mark_is_not_renewed_by_hearing_the_same_message_again(world: World):
+def test_a_repeated_message_does_not_renew_the_mark(world: World):
     """Only what the cloud says anew is news: otherwise a mark would last as long as the message."""
     (spot,) = world.launch(spot=True)
     world.aws.messages.spot_interruption(world.aws.instance(spot))
@@ -66,7 +66,7 @@ def test_a_mark_is_not_renewed_by_hearing_the_same_message_again(world: World):
     assert not world.is_marked("spot")
 
 
-def test_an_announcement_comes_until_it_is_acknowledged(world: World):
+def test_an_announcement_is_repeated_until_acknowledged(world: World):
     (machine,) = world.launch()
     world.aws.messages.rebalance(world.aws.instance(machine))
 
@@ -79,7 +79,7 @@ def test_an_announcement_comes_until_it_is_acknowledged(world: World):
     assert world.left_in_queue() == 0
 
 
-def test_after_a_restart_what_was_not_acknowledged_comes_again(world: World):
+def test_after_a_restart_unacknowledged_messages_are_announced_again(world: World):
     """SQS shows a message again after twenty seconds; here it is made visible by hand."""
     (machine,) = world.launch()
     world.aws.messages.rebalance(world.aws.instance(machine))
@@ -92,7 +92,7 @@ def test_after_a_restart_what_was_not_acknowledged_comes_again(world: World):
     assert world.poll() == first
 
 
-def test_a_message_that_comes_again_is_deleted_by_its_new_receipt(world: World):
+def test_a_redelivered_message_is_deleted_by_its_new_receipt(world: World):
     (machine,) = world.launch()
     world.aws.messages.rebalance(world.aws.instance(machine))
     first = world.poll()
@@ -123,7 +123,7 @@ def test_changes_of_state_are_announced(world: World, state, kind):
     assert (said.kind, said.provider_id, said.detail) == (kind, machine, state.value)
 
 
-def test_an_instance_that_runs_is_no_news_but_its_message_goes(world: World):
+def test_a_running_state_is_not_announced_and_its_message_is_deleted(world: World):
     (machine,) = world.launch()
     world.aws.messages.state_change(world.aws.instance(machine), SimulatedInstanceState.RUNNING)
 
@@ -134,7 +134,7 @@ def test_an_instance_that_runs_is_no_news_but_its_message_goes(world: World):
     assert world.left_in_queue() == 0
 
 
-def test_a_text_that_is_no_message_is_announced_as_such_and_goes(world: World):
+def test_an_unreadable_text_is_announced_and_deleted(world: World):
     world.aws.messages.send_text("What is this?")
 
     said = world.poll()
@@ -145,7 +145,7 @@ def test_a_text_that_is_no_message_is_announced_as_such_and_goes(world: World):
     assert world.left_in_queue() == 0
 
 
-def test_instances_of_others_concern_nobody_and_are_looked_up_once(world: World):
+def test_foreign_instances_are_looked_up_once_and_ignored(world: World):
     """The queue brings those of the whole account."""
     foreign = world.aws.instance(world.aws.launch_foreign())
     world.aws.messages.spot_interruption(foreign)
@@ -167,7 +167,7 @@ def test_an_instance_of_ours_without_a_node_is_looked_up_once(world: World):
     assert world.aws.calls.count("DescribeInstances") == 1
 
 
-def test_an_instance_that_nobody_knows_is_told_until_somebody_does(world: World):
+def test_an_unknown_instance_is_announced_until_acknowledged(world: World):
     """One that was launched just now may not be described yet."""
     (machine,) = world.launch(spot=True)
     world.aws.behaviour.invisible_seconds = 30
@@ -183,7 +183,7 @@ def test_an_instance_that_nobody_knows_is_told_until_somebody_does(world: World)
     assert world.is_marked("spot")
 
 
-def test_a_message_about_several_goes_when_all_are_acknowledged(world: World):
+def test_a_message_about_several_is_deleted_once_all_are_acknowledged(world: World):
     machines = world.launch(count=3)
     instances = [world.aws.instance(each) for each in machines]
     foreign = world.aws.instance(world.aws.launch_foreign())
@@ -260,7 +260,7 @@ def test_a_queue_that_may_not_be_read_is_an_error_of_permissions(world: World, a
     assert refused.value.action == f"sqs:{action}"
 
 
-def test_a_message_that_may_not_be_deleted_is_an_error_and_comes_again(world: World):
+def test_a_message_with_a_denied_deletion_is_an_error_and_comes_again(world: World):
     (machine,) = world.launch()
     world.aws.messages.rebalance(world.aws.instance(machine))
     first = world.poll()

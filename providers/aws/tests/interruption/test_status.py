@@ -57,7 +57,7 @@ def test_both_at_once_are_two_announcements(world: World):
     assert [one.deadline is None for one in said if one.kind is Kind.INSTANCE_UNHEALTHY] == [False]
 
 
-def test_an_announcement_stands_as_it_was_and_is_made_until_acknowledged(world: World):
+def test_an_announcement_is_repeated_unchanged_until_acknowledged(world: World):
     (machine,) = world.launch()
     world.aws.impair(machine)
     world.clock.forward(121)
@@ -72,7 +72,7 @@ def test_an_announcement_stands_as_it_was_and_is_made_until_acknowledged(world: 
     assert world.unhealthy == ["InstanceStatus"]
 
 
-def test_after_a_recovery_it_is_news_again(world: World):
+def test_a_failure_after_a_recovery_is_announced_again(world: World):
     (machine,) = world.launch()
     world.aws.impair(machine)
     world.clock.forward(121)
@@ -102,7 +102,7 @@ def test_instances_of_others_and_checks_of_volumes_do_not_count(world: World):
     assert world.unhealthy == []
 
 
-def test_without_permission_status_is_asked_for_every_half_hour(world: World):
+def test_without_permission_status_is_polled_every_half_hour(world: World):
     (machine,) = world.launch()
     world.aws.schedule_event(machine, "instance-stop")
     with world.aws.deny("DescribeInstanceStatus"):
@@ -129,7 +129,7 @@ def test_refused_credentials_do_not_turn_the_health_of_instances_off(world: Worl
     assert [one.provider_id for one in world.poll()] == [machine]
 
 
-def test_a_failure_is_raised_and_leaves_what_stands(world: World):
+def test_a_failure_is_raised_and_keeps_announcements(world: World):
     (machine,) = world.launch()
     world.aws.schedule_event(machine, "instance-stop")
     first = world.poll()
@@ -178,7 +178,7 @@ def test_a_check_without_a_beginning_counts_from_when_it_was_first_seen(world: W
     assert seen == [0, 0, 1, 1]
 
 
-def test_checks_that_pass_or_have_too_little_data_are_no_ailment():
+def test_passing_and_insufficient_checks_are_no_impairment():
     details = [
         {"Name": "reachability", "Status": "passed"},
         {"Name": "reachability", "Status": "insufficient-data", "ImpairedSince": NOON},
@@ -187,7 +187,7 @@ def test_checks_that_pass_or_have_too_little_data_are_no_ailment():
     assert list(health_findings({"InstanceId": "i-1", "SystemStatus": {"Details": details}})) == []
 
 
-def test_an_ailment_says_since_when():
+def test_an_impairment_has_its_start_time():
     failed = {"Name": "reachability", "Status": "failed", "ImpairedSince": NOON}
 
     (one,) = health_findings({"InstanceId": "i-1", "InstanceStatus": {"Details": [failed]}})

@@ -39,9 +39,7 @@ def test_a_refused_fleet_gives_its_addresses_back(aws, process, node_class, in_a
     assert process.subnets.expected_addresses(in_a) == before
 
 
-def test_addresses_of_all_instances_are_kept_while_nobody_knows_what_came(
-    aws, process, node_class, in_a
-):
+def test_addresses_of_an_uncertain_launch_stay_reserved(aws, process, node_class, in_a):
     before = process.subnets.expected_addresses(in_a)
     assert before > 3 * PODS
     with aws.lose_replies("CreateFleet", times=None):
@@ -59,7 +57,7 @@ def test_a_subnet_that_ec2_finds_full_has_no_address_left(aws, process, node_cla
     assert process.subnets.expected_addresses(in_a) == 0
 
 
-def test_beside_a_mistake_no_other_subnet_is_tried(aws, clients, process):
+def test_a_launch_mistake_tries_no_other_subnet(aws, clients, process):
     """The mistake is what the claim is told; another fleet would meet it again."""
     sibling = clients.ec2.create_subnet(
         VpcId=aws.world.vpc_id, CidrBlock="10.0.240.0/24", AvailabilityZone=A

@@ -127,7 +127,7 @@ def test_capacity_is_that_of_the_type_where_the_offering_is_gone():
     assert found.allocatable["memory"] == TYPE.capacity["memory"] - 1
 
 
-def test_what_there_is_none_of_is_left_out():
+def test_absent_facts_are_left_out():
     found = launched()
     for amounts in (found.capacity, found.allocatable):
         assert "example.com/none" not in amounts
@@ -191,7 +191,7 @@ def test_labels_of_a_reservation_come_from_the_node_class():
     ) == (BLOCK, "capacity-block", "true")
 
 
-def test_of_a_reservation_that_the_node_class_no_longer_lists_the_id_is_known():
+def test_a_reservation_outside_the_node_class_has_its_id_only():
     found = launched(capacity_type=RESERVED, reservation_id="cr-gone").labels
     assert found[CAPACITY_RESERVATION_ID] == "cr-gone"
     assert CAPACITY_RESERVATION_TYPE not in found
@@ -199,7 +199,7 @@ def test_of_a_reservation_that_the_node_class_no_longer_lists_the_id_is_known():
     assert CAPACITY_RESERVATION_ID not in launched(reservation_id=BLOCK).labels
 
 
-def test_the_profile_is_noted_where_it_is_known():
+def test_the_profile_is_recorded_when_present():
     assert launched().annotations == {}
     of = node_class(profile="nodes")
     assert launched(of=of).annotations == {INSTANCE_PROFILE_ANNOTATION: "nodes"}

@@ -55,12 +55,12 @@ def test_a_pool_without_stock_is_marked_alone():
 
 
 @pytest.mark.parametrize("code", ["RequestLimitExceeded", "UnauthorizedOperation", "InternalError"])
-def test_what_is_no_shortage_marks_nothing(code):
+def test_an_error_without_a_shortage_marks_nothing(code):
     """Case 89."""
     assert marks(code) == LaunchShortages()
 
 
-def test_an_error_of_nothing_that_was_asked_for_marks_nothing():
+def test_an_error_about_an_unrequested_choice_marks_nothing():
     assert marks(ICE, of=None) == LaunchShortages()
 
 

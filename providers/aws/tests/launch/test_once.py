@@ -45,7 +45,7 @@ def test_equal_claims_share_a_fleet_and_each_has_an_instance(aws, process, node_
     }
 
 
-def test_claims_that_ask_for_something_else_have_other_fleets(aws, process, node_class):
+def test_claims_with_different_requests_have_separate_fleets(aws, process, node_class):
     one, other = claim_of("a", ON_DEMAND), claim_of("b", ON_DEMAND, pool="batch")
 
     process.launch(one, other, node_class=node_class)
@@ -53,7 +53,7 @@ def test_claims_that_ask_for_something_else_have_other_fleets(aws, process, node
     assert aws.calls.count("CreateFleet") == 2
 
 
-def test_another_process_deals_the_instances_alike(process, make_process, node_class):
+def test_another_process_assigns_the_instances_alike(process, make_process, node_class):
     outcomes = process.launch(*wave(5), node_class=node_class)
 
     assert owners(make_process()) == owners(process)
@@ -75,7 +75,7 @@ def test_a_fleet_that_brings_too_few_serves_some(aws, process, node_class):
     assert all(isinstance(outcome, InsufficientCapacityError) for outcome in left)
 
 
-def test_a_token_that_comes_again_launches_nothing(aws, process, make_process, node_class):
+def test_a_repeated_token_launches_nothing(aws, process, make_process, node_class):
     claim = claim_of("twice", ON_DEMAND)
 
     first = process.launch_one(claim, node_class)
@@ -85,7 +85,7 @@ def test_a_token_that_comes_again_launches_nothing(aws, process, make_process, n
     assert aws.calls.count("CreateFleet") == 1
 
 
-def test_a_token_that_comes_again_before_ec2_shows_its_instance(aws, process, node_class):
+def test_a_repeated_token_before_ec2_lists_its_instance(aws, process, node_class):
     aws.behaviour.invisible_seconds = 60
     claim = claim_of("unseen", ON_DEMAND)
 
@@ -116,9 +116,7 @@ def test_a_lost_reply_launches_nothing_twice(
     assert sorted(owners(after).values()) == sorted(claim.uid for claim in claims)
 
 
-def test_what_there_is_for_two_hundred_claims_is_found_by_one_call(
-    aws, process, make_process, node_class
-):
+def test_one_call_lists_instances_of_two_hundred_claims(aws, process, make_process, node_class):
     """By filters that are documented; a single claim takes one call as well."""
     claims = wave(200)
     outcomes = process.launch(*claims, node_class=node_class)
@@ -135,7 +133,7 @@ def test_what_there_is_for_two_hundred_claims_is_found_by_one_call(
     assert aws.calls.count("CreateFleet") == 0
 
 
-def test_claims_with_the_same_code_are_told_apart(aws, process, node_class, monkeypatch):
+def test_claims_with_the_same_code_are_distinguished(aws, process, node_class, monkeypatch):
     monkeypatch.setattr("karpenter_provider_aws.instance_tags._code", lambda _: "same")
     first = process.launch_one(claim_of("one", ON_DEMAND), node_class)
 
@@ -246,7 +244,7 @@ def test_a_node_class_with_many_tags_has_smaller_fleets(aws, clients, process):
     assert aws.calls.count("CreateFleet") > 1
 
 
-def test_the_gone_instance_of_one_claim_leaves_the_others_theirs(process, make_process, node_class):
+def test_a_lost_instance_of_one_claim_changes_no_other_claim(process, make_process, node_class):
     claims = wave(4)
     outcomes = process.launch(*claims, node_class=node_class)
     before = owners(process)
@@ -259,7 +257,9 @@ def test_the_gone_instance_of_one_claim_leaves_the_others_theirs(process, make_p
     assert after == {key: uid for key, uid in before.items() if key != gone}
 
 
-def test_an_instance_that_a_claim_names_is_nobody_elses(aws, process, make_process, node_class):
+def test_an_instance_of_a_provider_id_belongs_to_that_claim_alone(
+    aws, process, make_process, node_class
+):
     """The process died while it wrote down what it had launched, and EC2 shows only a part of it.
 
     By tags alone the instances that are shown would be dealt anew, in their order.
@@ -276,7 +276,7 @@ def test_an_instance_that_a_claim_names_is_nobody_elses(aws, process, make_proce
     assert len(aws.instances.all) == 3
 
 
-def test_a_second_instance_of_a_claim_is_nobodys(process, make_process, node_class):
+def test_a_second_instance_of_a_claim_is_surplus(process, make_process, node_class):
     """So that it is collected."""
     first, _ = claims = sorted(wave(2), key=lambda claim: claim.uid)
     outcomes = process.launch(*claims, node_class=node_class)
@@ -287,7 +287,7 @@ def test_a_second_instance_of_a_claim_is_nobodys(process, make_process, node_cla
     assert owners(restarted) == {ids(outcomes)[0]: first.uid, ids(outcomes)[1]: ""}
 
 
-def test_surplus_tells_the_claims_that_it_was_launched_for(process, make_process, node_class):
+def test_surplus_names_the_claims_of_its_launch(process, make_process, node_class):
     """It is nobody's, and is known as surplus of our own launch."""
     first, _ = claims = sorted(wave(2), key=lambda claim: claim.uid)
     used, surplus = process.launch(*claims, node_class=node_class)
@@ -301,7 +301,7 @@ def test_surplus_tells_the_claims_that_it_was_launched_for(process, make_process
     assert set(listed[surplus.provider_id].launched_for) == {claim.uid for claim in claims}
 
 
-def test_what_was_refused_for_good_is_asked_anew(aws, process, node_class):
+def test_a_definite_refusal_gets_a_new_token(aws, process, node_class):
     """PC-086: the token of the first call would bring its answer again."""
     claim = claim_of("later", ON_DEMAND)
     fault = aws.fail_overrides(code="InternalError")
@@ -323,7 +323,7 @@ def test_throttling_does_nothing_and_leaves_the_wait_to_the_core(aws, process, n
     assert isinstance(process.launch_one(claim, node_class), LaunchedInstance)
 
 
-def test_nothing_is_launched_while_nobody_can_say_what_there_is(aws, process, node_class):
+def test_nothing_is_launched_while_instances_cannot_be_listed(aws, process, node_class):
     with aws.cut_off("DescribeInstances"), pytest.raises(CloudProviderError):
         process.launch_one(claim_of("blind", ON_DEMAND), node_class)
 

@@ -36,7 +36,7 @@ def marked(process):
     return {(each.instance_type, each.zone, each.capacity_type) for each in offerings}
 
 
-def test_tags_of_others_stay_when_ours_are_added(aws, process, node_class):
+def test_foreign_tags_are_kept_when_ours_are_added(aws, process, node_class):
     claim = claim_of("web", ON_DEMAND)
     outcome = process.launch_one(claim, node_class)
     aws.tag(outcome.provider_id, {"Name": "theirs", "cost-center": "42"})
@@ -62,9 +62,7 @@ def test_a_tag_that_others_remove_is_added_again_once_it_was_read(aws, process, 
     assert tags(aws, outcome)["Name"] == "ip-10-0-0-1"
 
 
-def test_whose_an_instance_is_outlives_the_claim_tags_that_others_remove(
-    aws, process, make_process, node_class
-):
+def test_ownership_survives_removed_claim_tags(aws, process, make_process, node_class):
     """The claim's status names it."""
     claims = [claim_of(f"web-{number}", ON_DEMAND) for number in range(2)]
     outcomes = process.launch(*claims, node_class=node_class)
@@ -94,7 +92,9 @@ def test_an_instance_without_the_clusters_tag_is_listed_no_more_and_fetched_all_
     assert restarted.instances.terminate([outcome.provider_id]) == [TerminationStatus.STARTED]
 
 
-def test_protection_that_others_set_is_told_and_ends_with_it(aws, clients, process, node_class):
+def test_foreign_termination_protection_is_reported_until_removed(
+    aws, clients, process, node_class
+):
     outcome = process.launch_one(claim_of("kept", ON_DEMAND), node_class)
     _, instance_id = parse_provider_id(outcome.provider_id)
     protect = {"InstanceId": instance_id, "DisableApiTermination": {"Value": True}}
@@ -180,7 +180,7 @@ def test_a_quota_of_spot_vcpus_is_a_shortage_of_spot_and_on_demand_is_bought_nex
         },
     ],
 )
-def test_ec2_finds_no_mistake_in_the_templates_of_a_node_class(aws, clients, process, spec):
+def test_ec2_accepts_the_templates_of_a_node_class(aws, clients, process, spec):
     """Groups stand in the interfaces alone; volumes, devices and options are within the limits."""
     outcome = process.launch_one(
         claim_of("web", ON_DEMAND, M5), node_class_of(aws, clients, **spec)

@@ -70,7 +70,7 @@ def test_a_refusal_is_forgotten_with_the_instance_that_is_listed_no_more(aws, pr
     assert terminations(aws)[0] == "OperationNotPermitted", "asked for with the others again"
 
 
-def test_what_was_shown_stands_through_a_listing_with_pages_missing(aws, process, node_class):
+def test_a_partial_listing_keeps_listed_instances(aws, process, node_class):
     found = launched(process, node_class, 8)
     process.instances.list()
     with fail_later_pages(aws):

@@ -88,7 +88,7 @@ def choices(aws):
 
 
 @KINDS
-def test_a_machine_of_each_kind_is_what_was_asked_for(
+def test_each_kind_of_reservation_provides_its_instance(
     aws, process, reserve, class_of, kind, target, market, told
 ):
     """Cases 95, 99 and 132."""
@@ -116,7 +116,7 @@ def test_a_machine_of_each_kind_is_what_was_asked_for(
 
 
 @KINDS
-def test_another_process_knows_the_machine_for_reserved(
+def test_another_process_recognises_a_reserved_instance(
     aws, make_process, process, reserve, class_of, kind, target, market, told
 ):
     """Nothing about it is kept in the process that launched it."""
@@ -136,7 +136,7 @@ def test_another_process_knows_the_machine_for_reserved(
 
 
 @KINDS
-def test_a_machine_has_drifted_when_its_reservation_is_no_longer_selected(
+def test_an_instance_drifts_when_its_reservation_is_no_longer_selected(
     process, reserve, class_of, kind, target, market, told
 ):
     """Case 36."""
@@ -153,7 +153,7 @@ def test_a_machine_has_drifted_when_its_reservation_is_no_longer_selected(
 
 
 @KINDS
-def test_a_terminated_machine_leaves_its_place_to_the_next(
+def test_a_terminated_instance_frees_its_reserved_place(
     process, reserve, class_of, kind, target, market, told
 ):
     """Case 99, for each kind."""
@@ -172,7 +172,7 @@ def test_a_terminated_machine_leaves_its_place_to_the_next(
 
 
 @KINDS
-def test_what_somebody_else_took_is_not_asked_for_again(
+def test_capacity_taken_by_others_is_not_requested_again(
     aws, process, reserve, class_of, kind, target, market, told
 ):
     """Case 91, for each kind."""
@@ -212,9 +212,7 @@ def test_a_block_that_is_about_to_end_takes_nothing_more(aws, process, reserve, 
     assert aws.calls.count("CreateFleet") == 0
 
 
-def test_of_blocks_for_two_types_the_cheaper_one_is_asked_for_alone(
-    aws, process, reserve, class_of
-):
+def test_the_cheaper_of_two_capacity_blocks_is_requested_alone(aws, process, reserve, class_of):
     """Case 98."""
     cheap, dear = reserve("m5.large", **BLOCK), reserve("m5.xlarge", **BLOCK)
 
@@ -224,7 +222,7 @@ def test_of_blocks_for_two_types_the_cheaper_one_is_asked_for_alone(
     assert outcome.labels[CAPACITY_RESERVATION_ID] == cheap.id
 
 
-def test_of_two_reservations_in_a_zone_the_fuller_one_is_used(aws, process, reserve, class_of):
+def test_the_fuller_reservation_of_a_zone_is_used(aws, process, reserve, class_of):
     """Case 96."""
     scarce, ample = reserve(total=1), reserve(total=9)
     elsewhere = reserve(zone=B, total=3)

@@ -125,13 +125,13 @@ def test_a_fleet_that_brings_nothing_and_says_nothing_is_a_shortage_of_what_was_
     assert error.scope is ExhaustedScope.OFFERING
 
 
-def test_a_fleet_that_brings_too_few_and_says_nothing_tells_of_no_shortage():
+def test_an_unexplained_short_fleet_reports_no_shortage():
     answer = LaunchAnswer(instances=(NewInstance(id="i-1", target=TARGETS[0]),), failures=())
 
     assert type(unserved_outcome(answer, TARGETS)) is CloudProviderError
 
 
-def test_throttling_beside_a_shortage_is_a_reason_to_wait_and_a_mistake_beside_both_a_failure():
+def test_throttling_outranks_a_shortage_and_a_mistake_outranks_both():
     shortage = TargetFailure(code=ICE, message="none", target=TARGETS[0])
     throttled = TargetFailure(code="RequestLimitExceeded", message="slow", target=TARGETS[1])
     mistake = TargetFailure(code="InvalidAMIID.NotFound", message="gone", target=TARGETS[2])
@@ -148,7 +148,7 @@ def test_an_answer_without_anything_is_read_as_nothing_bought(answer):
 
 
 @pytest.mark.parametrize("place", [{"SubnetId": "subnet-b"}, {"AvailabilityZone": "b"}])
-def test_what_ec2_says_is_matched_by_subnet_or_by_zone(place):
+def test_fleet_errors_are_matched_by_subnet_or_by_zone(place):
     """EC2 repeats the overrides in part; each says of which choice it is."""
     overrides = {"InstanceType": "m5.xlarge", **place}
     of = {"LaunchTemplateAndOverrides": {"Overrides": overrides}}

@@ -138,7 +138,7 @@ def test_attempts_of_claims_that_are_not_asked_for_change_no_token():
     assert token(Wish(attempts=(("uid-9", 3),))) == token(Wish())
 
 
-def test_whatever_a_template_says_is_in_its_name_and_so_in_the_token():
+def test_every_template_field_changes_its_name_and_the_token():
     data = {
         "ImageId": "ami-1",
         "UserData": "c2NyaXB0",

@@ -141,9 +141,7 @@ def test_a_fleet_that_is_answered_after_minutes_is_launched_once(aws, process, n
     assert "IncorrectState" in [call.outcome for call in aws.calls.of("CreateFleet")]
 
 
-def test_instances_of_a_fleet_that_are_shown_late_are_dealt_as_they_were(
-    aws, process, make_process, node_class
-):
+def test_late_instances_of_a_fleet_are_assigned_as_before(aws, process, make_process, node_class):
     """A process that is started meanwhile sees a part of the fleet, and the claims of the others."""
     aws.behaviour.slow_share, aws.behaviour.slow_seconds = 0.5, 300
     claims = wave(4)
@@ -182,7 +180,7 @@ def test_a_mistake_in_a_first_call_is_a_failure(aws, process, node_class, code):
 
 
 @pytest.mark.parametrize(("code", "status"), SERVER_FAULTS)
-def test_a_fault_of_the_server_ends_no_instance_and_blames_none(
+def test_a_server_fault_ends_no_instance_and_is_no_error_of_one(
     aws, process, node_class, code, status
 ):
     found = [outcome.provider_id for outcome in process.launch(*wave(3), node_class=node_class)]

@@ -56,7 +56,7 @@ def test_another_process_finds_the_same(make_parts):
     assert make_parts().resolve(found) == found
 
 
-def test_without_the_gate_reservations_are_not_looked_for(make_parts, aws):
+def test_without_the_gate_reservations_are_not_queried(make_parts, aws):
     """And have no condition."""
     parts = make_parts(uses_reservations=False)
     node_class = parts.node_class(capacity_reservation_selector_terms=[{"id": "cr-1"}])
@@ -105,7 +105,7 @@ NOTHING_FOUND = [
 
 
 @pytest.mark.parametrize(("spec", "condition", "reason", "named", "listed"), NOTHING_FOUND)
-def test_what_finds_nothing_is_named_and_looked_for_again_in_a_minute(
+def test_an_empty_selector_is_named_and_resolved_again_in_a_minute(
     parts, spec, condition, reason, named, listed
 ):
     """Case 134: the list that was there is emptied; `Ready` says why."""
@@ -235,7 +235,7 @@ def test_a_role_that_does_not_exist_is_named(parts):
     assert not parts.aws.held().instance_profiles
 
 
-def test_what_ec2_encodes_for_itself_is_in_no_message(parts, aws):
+def test_encoded_ec2_text_is_in_no_message(parts, aws):
     """It differs each time: the condition would never rest."""
     with aws.fail(
         "DescribeSubnets",
@@ -257,7 +257,7 @@ def test_without_any_answer_nothing_is_found(parts, aws):
         parts.resolver.resolve(good)
 
 
-def test_a_service_that_does_not_answer_leaves_what_it_told_before(parts, aws):
+def test_a_service_without_an_answer_keeps_its_last_status(parts, aws):
     """Here IAM: the others are looked at, and `Ready` does not change."""
     good = parts.resolve(parts.node_class())
     parts.clock.forward(minutes=20)
@@ -270,7 +270,7 @@ def test_a_service_that_does_not_answer_leaves_what_it_told_before(parts, aws):
     assert resolution.retry_after == timedelta(minutes=1)
 
 
-def test_what_was_told_of_another_spec_does_not_stand(parts, aws):
+def test_status_of_another_spec_is_not_kept(parts, aws):
     """The role was changed, and nobody can say whether there is a profile for it."""
     good = parts.resolve(parts.node_class())
     changed = parts.node_class(generation=2, role="other").model_copy(
@@ -287,7 +287,7 @@ def test_what_was_told_of_another_spec_does_not_stand(parts, aws):
     assert found.status.instance_profile == good.status.instance_profile
 
 
-def test_a_silent_service_holds_up_no_other(parts, aws):
+def test_a_hanging_service_delays_no_other(parts, aws):
     """All are asked at once; here two are silent until both are known to be asked."""
     with (
         aws.fall_silent("ssm:*") as ssm,
@@ -368,6 +368,6 @@ def test_a_changed_role_gets_another_profile(parts, aws, clients):
     assert parts.resolver.profiles_in_use() == {new}
 
 
-def test_the_next_look_is_due_in_a_minute_because_of_free_addresses(parts):
+def test_free_addresses_are_resolved_again_in_a_minute(parts):
     """Whatever else was found."""
     assert parts.resolver.resolve(parts.node_class()).retry_after == timedelta(minutes=1)

@@ -50,7 +50,7 @@ def test_a_template_is_made_and_both_calls_are_tried_out(parts, aws):
     assert not aws.held().instances
 
 
-def test_what_passed_is_not_tried_again_for_half_an_hour(parts, aws):
+def test_a_successful_trial_is_valid_for_half_an_hour(parts, aws):
     """Unless an annotation changes, or anything else."""
     found = parts.resolve(parts.node_class())
     for _ in range(3):
@@ -131,7 +131,9 @@ def test_a_template_that_vanished_meanwhile_is_made_anew(parts, aws):
         ("with an explicit deny in a service control policy", "service control policy"),
     ],
 )
-def test_a_missing_permission_is_told_and_remembered(parts, aws, action, reason, because, named):
+def test_a_missing_permission_is_reported_and_remembered(
+    parts, aws, action, reason, because, named
+):
     """Case 136: for half an hour, or until an annotation changes."""
     with aws.fail(
         action,
@@ -157,9 +159,7 @@ def test_a_missing_permission_is_told_and_remembered(parts, aws, action, reason,
     ("code", "status"), [("RequestLimitExceeded", 503), ("InternalError", 500)]
 )
 @pytest.mark.parametrize("action", ["CreateFleet", "RunInstances", "CreateLaunchTemplate"])
-def test_trouble_of_aws_changes_nothing_and_is_followed_by_another_try(
-    parts, aws, monkeypatch, action, code, status
-):
+def test_an_aws_fault_changes_nothing_and_is_retried(parts, aws, monkeypatch, action, code, status):
     """Case 137: a condition that is there stands; dry runs are not repeated by the SDK."""
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _seconds: None)
     good = parts.resolve(parts.node_class())
@@ -179,7 +179,7 @@ def test_trouble_of_aws_changes_nothing_and_is_followed_by_another_try(
     assert aws.calls.count(action) == expected[action]
 
 
-def test_trouble_before_anything_is_known_is_unknown(parts, aws):
+def test_a_fault_before_the_first_answer_is_unknown(parts, aws):
     """With its cause."""
     with aws.fail("CreateFleet", code="RequestLimitExceeded", status=503, times=None):
         found = parts.resolve(parts.node_class())
@@ -210,7 +210,7 @@ def test_an_instance_profile_that_is_missing_is_named(parts, aws):
     assert told(parts.resolve(found)).status == "True"
 
 
-def test_what_ec2_would_refuse_is_told_with_its_code(parts, aws):
+def test_a_refused_trial_is_reported_with_its_code(parts, aws):
     """Not remembered: it may be mended in AWS alone."""
     with aws.fail(
         "RunInstances", code="InvalidBlockDeviceMapping", message="too small", times=None
@@ -222,7 +222,7 @@ def test_what_ec2_would_refuse_is_told_with_its_code(parts, aws):
     assert told(parts.resolve(found)).status == "True"
 
 
-def test_user_data_beyond_the_limit_is_told(parts):
+def test_user_data_beyond_the_limit_is_reported(parts):
     """EC2 says so itself."""
     found = parts.resolve(parts.node_class(user_data="#!/bin/sh\n" + "#" * 20_000))
 
@@ -230,7 +230,7 @@ def test_user_data_beyond_the_limit_is_told(parts):
     assert "spec.userData" in told(found).message
 
 
-def test_user_data_that_cannot_be_merged_is_told_without_any_call(make_parts, aws):
+def test_unmergeable_user_data_is_reported_without_a_call(make_parts, aws):
     """Also when nothing is tried out."""
     parts = make_parts(disable_dry_run=True)
     found = parts.resolve(
@@ -280,7 +280,7 @@ def test_expressions_wait_for_the_catalogue(make_parts):
     assert (condition.status, condition.reason) == ("Unknown", "CloudUnreachable")
 
 
-def test_kubelet_settings_that_the_catalogue_cannot_use_are_told(parts):
+def test_unusable_kubelet_settings_are_reported(parts):
     """Though no check had found them."""
     parts.catalogue.error = BadInputError('EC2NodeClass "default": spec.kubelet.maxPods: no')
     found = parts.resolve(parts.node_class())
@@ -325,14 +325,14 @@ def test_al2023_needs_the_cidr_of_services(parts, aws):
     assert aws.calls.count("DescribeCluster") == 1
 
 
-def test_trouble_of_eks_changes_nothing(parts, aws, monkeypatch):
+def test_an_eks_fault_changes_nothing(parts, aws, monkeypatch):
     """It is asked again the next time."""
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _seconds: None)
     with aws.fail("DescribeCluster", code="ServerException", status=500, times=None):
         assert told(parts.resolve(parts.node_class())).status == "Unknown"
 
 
-def test_a_cidr_that_is_known_is_not_asked_for(make_parts, aws):
+def test_a_known_cidr_is_not_queried(make_parts, aws):
     """The core may know it."""
     parts = make_parts(cidrs=["10.100.0.0/16"])
     assert told(parts.resolve(parts.node_class())).status == "True"
@@ -342,7 +342,7 @@ def test_a_cidr_that_is_known_is_not_asked_for(make_parts, aws):
 # -- Node pools ---------------------------------------------------------------------------------
 
 
-def test_what_node_pools_ask_for_is_tried_out(parts, aws):
+def test_trials_use_requirements_of_node_pools(parts, aws):
     """Dedicated tenancy too, which needs more permissions."""
     parts.catalogue.pools = (
         node_pool("a", ("node.kubernetes.io/instance-type", "c5.large")),
@@ -399,7 +399,7 @@ def test_the_cheapest_ordinary_type_of_the_catalogue_is_tried_out(parts, aws, al
     assert aws.images.get(image_id).architecture == "arm64"
 
 
-def test_an_expression_that_fails_for_a_type_is_told_with_that_type(make_parts):
+def test_a_failing_expression_is_reported_with_its_type(make_parts):
     """Every type of the region is tried."""
     types = RealTypes()
     parts = make_parts(gates=frozenset({"NodeClassCEL"}), infos=types.infos)

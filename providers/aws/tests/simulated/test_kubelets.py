@@ -118,7 +118,7 @@ def _amounts(node, which):
     return {name: parse_quantity(text) for name, text in node["status"][which].items()}
 
 
-def test_a_running_machine_registers_the_node_of_its_user_data(aws, launch):
+def test_a_running_instance_registers_the_node_of_its_user_data(aws, launch):
     instance_id = _machine(launch)
     node = aws.node(instance_id)
     labels = node["metadata"]["labels"]
@@ -153,7 +153,7 @@ def test_without_a_number_of_pods_the_image_works_it_out_from_the_interfaces(aws
     assert _amounts(node, "capacity")["pods"] == 29
 
 
-def test_a_machine_that_is_not_running_or_fails_to_boot_registers_nothing(aws, launch):
+def test_an_instance_that_does_not_boot_registers_no_node(aws, launch):
     instance_id = _machine(launch)
     aws.kubelets.failing = lambda instance: instance.id == instance_id
     failing = aws.node(instance_id)
@@ -165,7 +165,7 @@ def test_a_machine_that_is_not_running_or_fails_to_boot_registers_nothing(aws, l
     assert up is not None
 
 
-def test_a_node_registers_after_the_machine_has_booted(aws, launch):
+def test_a_node_registers_after_its_instance_has_booted(aws, launch):
     aws.behaviour.pending_seconds = 10
     aws.behaviour.boot_seconds = 30
     instance_id = _machine(launch)
@@ -177,7 +177,7 @@ def test_a_node_registers_after_the_machine_has_booted(aws, launch):
     assert seen == [False, False, True]
 
 
-def test_a_machine_without_an_instance_profile_does_not_join(aws, launch):
+def test_an_instance_without_a_profile_does_not_register(aws, launch):
     (instance_id,) = launch.fleet("m5.large").ids
 
     assert aws.node(instance_id) is None

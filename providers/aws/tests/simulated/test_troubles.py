@@ -76,7 +76,7 @@ def test_a_lost_reply_is_of_a_call_that_was_carried_out(aws, clients):
     assert len(clients.ec2.describe_placement_groups()["PlacementGroups"]) == 1
 
 
-def test_a_silent_cloud_lets_the_caller_wait_for_its_own_limit(aws, clients):
+def test_a_cloud_without_an_answer_ends_at_the_callers_time_limit(aws, clients):
     impatient = CloudClients(limits=ClientLimits(read_seconds=0.2, attempts=1))
     with aws.fall_silent("DescribeSubnets"), pytest.raises(HTTPClientError):
         impatient.ec2.describe_subnets()
@@ -153,7 +153,7 @@ def test_a_world_that_another_test_took_away_from_moto_is_built_again(aws, clien
     assert len(found) == 3
 
 
-def test_dry_runs_are_told_apart_in_the_log(aws, clients, code):
+def test_dry_runs_are_marked_in_the_log(aws, clients, code):
     code(clients.ec2.describe_subnets, DryRun=True)
 
     (call,) = aws.calls.of("DescribeSubnets", outcome="DryRunOperation")
