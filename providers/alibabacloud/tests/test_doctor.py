@@ -13,7 +13,7 @@ from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
 from karpenter_provider_alibabacloud.doctor import ProviderDoctor
 from karpenter_provider_alibabacloud.sdk import CloudClients
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
-from providers.alibabacloud.tests.hand_clock import HandClock
+from providers.alibabacloud.tests.manual_clock import HandClock
 
 POLICY = Path(__file__).parents[1] / "ram" / "controller.json"
 READS = (

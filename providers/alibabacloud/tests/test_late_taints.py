@@ -12,7 +12,7 @@ from karpenter_core.api.records import NodeConditionView, NodeView, Taint
 from karpenter_core.errors import ApiError, ConflictError
 from karpenter_provider_alibabacloud.labels import NODE_CLASS
 from karpenter_provider_alibabacloud.late_taints import LateTaintRemover
-from providers.alibabacloud.tests.hand_clock import NOON, HandClock
+from providers.alibabacloud.tests.manual_clock import NOON, HandClock
 
 LATE = Taint(key="karpenter.sh/unregistered", effect="NoExecute")
 OTHER = Taint(key="dedicated", value="gpu", effect="NoSchedule", time_added="2026-03-01T11:00:00Z")

@@ -22,7 +22,7 @@ from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
 from karpenter_provider_alibabacloud.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
 from karpenter_provider_alibabacloud.sdk import CloudClients
-from providers.alibabacloud.tests.hand_clock import HandClock
+from providers.alibabacloud.tests.manual_clock import HandClock
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 OURS = "karpenter_alibabacloud_"

@@ -21,9 +21,9 @@ from karpenter_core.testing.provider_world import FakeNodes, node_pool_for
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
 from karpenter_provider_alibabacloud.settings import SETTINGS
 from karpenter_simulated_alibabacloud.testing import node_class_for
-from providers.alibabacloud.tests.hand_clock import NOON, HandClock
+from providers.alibabacloud.tests.instances.cluster_world import SPOT, TYPE, ZONE_B, World
 from providers.alibabacloud.tests.launch.processes import class_of
-from providers.alibabacloud.tests.machines.cluster_world import SPOT, TYPE, ZONE_B, World
+from providers.alibabacloud.tests.manual_clock import NOON, HandClock
 
 NOBODY = "http://127.0.0.1:9"
 

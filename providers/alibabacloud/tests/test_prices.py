@@ -21,7 +21,7 @@ from karpenter_provider_alibabacloud.prices import (
     UserPrices,
     quote_of,
 )
-from providers.alibabacloud.tests.catalogue.shelf import NOW, REGION, A, B, C, info
+from providers.alibabacloud.tests.catalogue.instance_type_data import NOW, REGION, A, B, C, info
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_provider_alibabacloud.bootstrap.registrations import PendingRegistrations
-from providers.alibabacloud.tests.hand_clock import HandClock
+from providers.alibabacloud.tests.manual_clock import HandClock
 
 
 class Scripts:

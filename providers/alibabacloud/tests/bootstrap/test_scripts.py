@@ -17,7 +17,7 @@ from karpenter_provider_alibabacloud.bootstrap.scripts import (
 from karpenter_provider_alibabacloud.bootstrap.user_data_builder import UserDataBuilder
 from karpenter_simulated_alibabacloud.clusters import AckNodePool
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
-from providers.alibabacloud.tests.hand_clock import NOON, HandClock
+from providers.alibabacloud.tests.manual_clock import NOON, HandClock
 
 ASKED = "DescribeClusterAttachScripts"
 

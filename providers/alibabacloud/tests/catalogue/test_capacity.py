@@ -12,7 +12,7 @@ from karpenter_provider_alibabacloud.catalogue.overhead import (
     reserved_memory_mib,
 )
 from karpenter_provider_alibabacloud.discovery.cluster import CUSTOM_CLUSTER, ClusterDetails, Cni
-from providers.alibabacloud.tests.catalogue.shelf import (
+from providers.alibabacloud.tests.catalogue.instance_type_data import (
     FLANNEL,
     GIB,
     MIB,

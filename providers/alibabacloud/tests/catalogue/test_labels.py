@@ -17,8 +17,8 @@ from karpenter_provider_alibabacloud.catalogue.requirements import (
     requirements_of,
     zone_values,
 )
-from providers.alibabacloud.tests.catalogue.shelf import REGION as HERE
-from providers.alibabacloud.tests.catalogue.shelf import (
+from providers.alibabacloud.tests.catalogue.instance_type_data import REGION as HERE
+from providers.alibabacloud.tests.catalogue.instance_type_data import (
     World,
     info,
     item,

@@ -11,7 +11,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.prices import SpotQuote, quote_of
-from providers.alibabacloud.tests.catalogue.shelf import (
+from providers.alibabacloud.tests.catalogue.instance_type_data import (
     NOW,
     ZONES,
     A,

@@ -14,8 +14,8 @@ from karpenter_provider_alibabacloud.catalogue.stock import (
     read_listing,
 )
 from karpenter_provider_alibabacloud.codes import ApiError
-from providers.alibabacloud.tests.catalogue.answering import AnsweringClients, zones
-from providers.alibabacloud.tests.catalogue.shelf import A, B, SetClock
+from providers.alibabacloud.tests.catalogue.instance_type_data import A, B, SetClock
+from providers.alibabacloud.tests.catalogue.stubbed_clients import AnsweringClients, zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

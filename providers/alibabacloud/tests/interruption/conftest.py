@@ -13,7 +13,7 @@ from karpenter_core.provider.kit.unavailable_offerings import (
 from karpenter_provider_alibabacloud.instances import ClusterInstances
 from karpenter_provider_alibabacloud.interruption.sources import InterruptionSources
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
-from providers.alibabacloud.tests.machines.cluster_world import TYPE, ZONE_B, World
+from providers.alibabacloud.tests.instances.cluster_world import TYPE, ZONE_B, World
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -36,8 +36,8 @@ from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCal
 from karpenter_provider_alibabacloud.launch.executor import LaunchExecutor
 from karpenter_provider_alibabacloud.launch.launcher import CloudInstanceLauncher
 from karpenter_provider_alibabacloud.prices import RegionPrices, SpotQuote
-from providers.alibabacloud.tests.catalogue.shelf import Forgetful
-from providers.alibabacloud.tests.hand_clock import NOON
+from providers.alibabacloud.tests.catalogue.instance_type_data import Forgetful
+from providers.alibabacloud.tests.manual_clock import NOON
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -16,7 +16,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import Instance, TerminationStatus
 from karpenter_provider_alibabacloud.described_instances import parse_provider_id, read_instance
-from providers.alibabacloud.tests.machines.cluster_world import SPOT
+from providers.alibabacloud.tests.instances.cluster_world import SPOT
 
 STRANGER = "cn-hangzhou.i-0000000000000000000"
 

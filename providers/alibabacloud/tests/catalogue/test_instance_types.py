@@ -14,7 +14,7 @@ from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferin
 from karpenter_provider_alibabacloud.catalogue.instance_types import CatalogueInputs
 from karpenter_provider_alibabacloud.discovery.cluster import CUSTOM_CLUSTER
 from karpenter_provider_alibabacloud.prices import SpotQuote, quote_of
-from providers.alibabacloud.tests.catalogue.shelf import (
+from providers.alibabacloud.tests.catalogue.instance_type_data import (
     FLANNEL,
     MIB,
     NOW,

@@ -16,8 +16,8 @@ from karpenter_provider_alibabacloud.catalogue.region_types import (
     refresh_period,
 )
 from karpenter_provider_alibabacloud.codes import ApiError
-from providers.alibabacloud.tests.catalogue.answering import AnsweringClients
-from providers.alibabacloud.tests.catalogue.shelf import SIZES, SetClock, info, item
+from providers.alibabacloud.tests.catalogue.instance_type_data import SIZES, SetClock, info, item
+from providers.alibabacloud.tests.catalogue.stubbed_clients import AnsweringClients
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,8 +18,8 @@ from karpenter_provider_alibabacloud.price_queries import (
 )
 from karpenter_provider_alibabacloud.price_reader import MOST_CALLS, PriceReader
 from karpenter_provider_alibabacloud.prices import DISK_VERSION, RegionPrices, SpotAdvice
-from providers.alibabacloud.tests.catalogue.answering import AnsweringClients
-from providers.alibabacloud.tests.catalogue.shelf import REGION, A, B, SetClock, info
+from providers.alibabacloud.tests.catalogue.instance_type_data import REGION, A, B, SetClock, info
+from providers.alibabacloud.tests.catalogue.stubbed_clients import AnsweringClients
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

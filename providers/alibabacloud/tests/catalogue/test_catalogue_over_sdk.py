@@ -24,7 +24,7 @@ from karpenter_provider_alibabacloud.prices import DISK_VERSION, RegionPrices
 from karpenter_provider_alibabacloud.sdk import CloudClients
 from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 from karpenter_simulated_alibabacloud.types import generated_types
-from providers.alibabacloud.tests.catalogue.shelf import (
+from providers.alibabacloud.tests.catalogue.instance_type_data import (
     NOW,
     TERWAY,
     Forgetful,
@@ -141,7 +141,7 @@ def test_system_disks_are_those_of_the_cloud(cloud: SimulatedAlibabaCloud, clien
 
 
 def test_calls_reach_configured_endpoints_only(cloud: SimulatedAlibabaCloud, tmp_path: Path):
-    """Case 46; that of all hooks is in `test_whole`."""
+    """Case 46; that of all hooks is in `test_provider_hooks`."""
     clients = CloudClients(region="cn-hangzhou", endpoint_ecs=cloud.endpoint, protocol="http")
     with hosts_reached() as reached, clients:
         parts = Parts(clients, tmp_path)

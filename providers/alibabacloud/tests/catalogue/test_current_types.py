@@ -9,7 +9,7 @@ import pytest
 from karpenter_core.api.nodepool import NodePool
 from karpenter_provider_alibabacloud.catalogue.current_types import CurrentInstanceTypes, launchable
 from karpenter_provider_alibabacloud.labels import GROUP
-from providers.alibabacloud.tests.catalogue.shelf import (
+from providers.alibabacloud.tests.catalogue.instance_type_data import (
     MIB,
     TERWAY,
     SetClock,

@@ -18,7 +18,7 @@ from karpenter_provider_alibabacloud.interruption.system_events import (
     is_due,
 )
 from karpenter_simulated_alibabacloud.events import EventCycle
-from providers.alibabacloud.tests.machines.cluster_world import SPOT
+from providers.alibabacloud.tests.instances.cluster_world import SPOT
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

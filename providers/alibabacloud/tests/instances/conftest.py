@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from providers.alibabacloud.tests.machines.cluster_world import World
+from providers.alibabacloud.tests.instances.cluster_world import World
 
 if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.sdk import CloudClients
