@@ -14,7 +14,7 @@ from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_aws.prices import RegionPrices, read_products, read_spot_history
 from karpenter_provider_aws.sdk import pricing_region
-from providers.aws.tests.stubbed import StubbedClients
+from providers.aws.tests.stubbed_clients import StubbedClients
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 METAL = "bare metal"

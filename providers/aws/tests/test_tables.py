@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from karpenter_provider_aws.data import NetworkLimits, network_limits, shipped_on_demand_prices
-from providers.aws.tests.catalogue.dump import raw_types
+from providers.aws.tests.catalogue.recorded_region import raw_types
 from providers.aws.tools.make_network_limits import limits_of
 from providers.aws.tools.make_static_prices import prices_of
 

@@ -12,7 +12,7 @@ from karpenter_core.provider.catalogue import Requirement
 from karpenter_provider_aws import labels
 from karpenter_provider_aws.catalogue.requirements import instance_labels
 from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
-from providers.aws.tests.catalogue.dump import info, labels_of, node_class, resolve
+from providers.aws.tests.catalogue.recorded_region import info, labels_of, node_class, resolve
 
 RESERVATION = {
     "id": "cr-1",

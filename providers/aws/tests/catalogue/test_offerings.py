@@ -12,7 +12,15 @@ from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferin
 from karpenter_provider_aws import labels
 from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
 from karpenter_provider_aws.type_compatibility import incompatibility
-from providers.aws.tests.catalogue.dump import NOW, ZONES, World, bought, info, node_class, region
+from providers.aws.tests.catalogue.recorded_region import (
+    NOW,
+    ZONES,
+    World,
+    bought,
+    info,
+    node_class,
+    region,
+)
 
 PRIMARY = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
 SPREAD = DescribedPlacementGroup(id="pg-1", name="apart", strategy="spread")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from karpenter_core.errors import BadInputError
-from providers.aws.tests.catalogue.dump import GIB, MIB, node_class, resolve
+from providers.aws.tests.catalogue.recorded_region import GIB, MIB, node_class, resolve
 
 STORAGE = "ephemeral-storage"
 

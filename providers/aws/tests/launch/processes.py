@@ -36,7 +36,7 @@ from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
 from karpenter_provider_aws.prices import RegionPrices
 from karpenter_provider_aws.settings import AwsSettings
 from karpenter_provider_aws.zonal_shift import NO_SHIFTS
-from providers.aws.tests.catalogue.dump import Forgetful, small_region
+from providers.aws.tests.catalogue.recorded_region import Forgetful, small_region
 
 TYPES = ("m5.large", "m5.xlarge", "c5.large", "t3.large", "m5.metal", "g4dn.xlarge")
 

@@ -13,7 +13,7 @@ from karpenter_provider_aws.launch.answers import merged_shortage
 from karpenter_provider_aws.launch.filters import LaunchCandidate
 from karpenter_provider_aws.launch.fleet import MAX_CONFIGS, MAX_OVERRIDES, targets_of
 from karpenter_provider_aws.launch.template_groups import LaunchTemplate
-from providers.aws.tests.catalogue.dump import region
+from providers.aws.tests.catalogue.recorded_region import region
 from providers.aws.tests.launch.processes import claim_of, node_class_of
 
 RESERVED = (CAPACITY_TYPE, "reserved")

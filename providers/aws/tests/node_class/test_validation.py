@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_provider_aws.catalogue.instance_types import CatalogueInputs
-from providers.aws.tests.catalogue.dump import NOW, World
+from providers.aws.tests.catalogue.recorded_region import NOW, World
 from providers.aws.tests.node_class.resolvers import (
     conditions,
     node_pool,

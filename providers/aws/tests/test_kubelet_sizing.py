@@ -15,7 +15,7 @@ from karpenter_provider_aws.kubelet.sizing import (
     read_kubelet_options,
     reserved_quantity,
 )
-from providers.aws.tests.catalogue.dump import info, node_class
+from providers.aws.tests.catalogue.recorded_region import info, node_class
 
 
 def sizing(kubelet: dict[str, Any], *, name: str = "m5.large", gate: bool = True) -> KubeletSizing:

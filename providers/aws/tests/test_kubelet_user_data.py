@@ -25,7 +25,7 @@ from karpenter_provider_aws.launch.template_groups import (
     TemplateRequest,
     templates_for,
 )
-from providers.aws.tests.catalogue.dump import info
+from providers.aws.tests.catalogue.recorded_region import info
 
 CLUSTER = ClusterDetails(
     name="test", endpoint="https://test", region="us-east-1", service_cidr="10.100.0.0/16"

@@ -19,8 +19,8 @@ from karpenter_provider_aws.catalogue.region_types import (
     fetch_region_types,
 )
 from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, read_instance_type
-from providers.aws.tests.catalogue.dump import NOW, raw_types, region, small_region
-from providers.aws.tests.stubbed import StubbedClients
+from providers.aws.tests.catalogue.recorded_region import NOW, raw_types, region, small_region
+from providers.aws.tests.stubbed_clients import StubbedClients
 
 TYPES = "describe_instance_types"
 OFFERINGS = "describe_instance_type_offerings"

@@ -11,7 +11,7 @@ from karpenter_core.errors import AuthError
 from karpenter_core.provider.catalogue import Price
 from karpenter_provider_aws.catalogue.region_types import RegionTypeReader, fetch_region_types
 from karpenter_provider_aws.prices import RegionPrices
-from providers.aws.tests.catalogue.dump import region
+from providers.aws.tests.catalogue.recorded_region import region
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from karpenter_core.provider.kit.learned_memory import image_set
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws.catalogue.instance_types import CatalogueInputs
 from karpenter_provider_aws.kubelet.expressions import evaluate
-from providers.aws.tests.catalogue.dump import (
+from providers.aws.tests.catalogue.recorded_region import (
     MIB,
     NOW,
     World,
