@@ -11,7 +11,7 @@ from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.kubelets import KubeletTimes
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
-from tests.controllers.test_adversity import WITHOUT_ELECTION, At, faults_file
+from tests.controllers.test_crash_recovery import WITHOUT_ELECTION, At, faults_file
 
 NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 TOLD = ("patch", "Pod", "status")

@@ -1,6 +1,6 @@
 """Claims go from creation to initialised nodes (acceptance cases 29-60).
 
-What each look decides is tested with the pure steps: launching in `tests/lifecycle/test_launch.py`
+What each look decides is tested with the pure steps: launching in `tests/lifecycle/nodeclaim/test_launch.py`
 (29-32, 55), registration, initialisation and liveness in `test_progress.py` (33-59), the health of
 pools in `tests/lifecycle/nodepool/test_registration_health.py` (39, 60). Gates on devices (case 54) are not there yet.
 """

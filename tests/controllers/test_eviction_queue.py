@@ -1,6 +1,6 @@
 """The eviction queue at work (acceptance cases 97-107, and 108-111 where it speaks of protection).
 
-What one entry and one answer mean is tested in `tests/lifecycle/test_node_termination.py`
+What one entry and one answer mean is tested in `tests/lifecycle/node/test_termination.py`
 (`TestEvictionQueue`), what annotations come to in `tests/state/test_pod_rules.py` and
 `tests/disruption/test_candidates.py` (108-113).
 """

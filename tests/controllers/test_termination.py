@@ -1,8 +1,8 @@
 """The end of claims and nodes, by whole controllers (acceptance cases 61-68, 72-76, 82-86, 88-96).
 
-What each look decides is tested with the pure steps, in `tests/lifecycle/test_termination.py`
-(61-70), `test_node_termination.py` (72-107) and `test_out_of_service.py`; every write on the way is
-failed in `test_every_write.py`, and the process is killed on the way in `test_adversity.py`.
+The decision of each pass is tested with the pure steps, in `tests/lifecycle/nodeclaim/test_termination.py`
+(61-70), `node/test_termination.py` (72-107) and `test_out_of_service.py`; every write on the way is
+failed in `test_every_write.py`, and the process is killed on the way in `test_crash_recovery.py`.
 """
 
 from __future__ import annotations

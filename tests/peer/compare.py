@@ -7,7 +7,7 @@ packings, and solved several times by the reference (needs `go`; ties are broken
 Reported is every pod that only one of both leaves pending. A difference is made small and kept as
 `<seed>.json` with `--keep FOLDER`; `--seed N --clusters 1 --show` prints it.
 
-Exit code 1: there are differences that `explained.py` does not know, or no reference to ask.
+Exit code 1: there are differences that `intended_differences.py` does not know, or no reference to ask.
 """
 
 # ruff: noqa: T201 - a program that reports
@@ -24,8 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.peer.draw import random_cluster
-from tests.peer.explained import THEY_LEAVE, WE_LEAVE, explanation, size_of, specs_of
-from tests.peer.ours import plan
+from tests.peer.intended_differences import THEY_LEAVE, WE_LEAVE, explanation, size_of, specs_of
+from tests.peer.our_plans import plan
 from tests.peer.reference import Reference
 from tests.peer.shrink import shrunk
 

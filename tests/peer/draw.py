@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from tests.peer import draw_machines, draw_pods
+from tests.peer import draw_capacity, draw_pods
 from tests.peer.choices import Choices
 
 FEATURES = (
@@ -23,8 +23,8 @@ def random_cluster(seed, without=()):
     generator = random.Random(seed)
     features = {name for name in FEATURES if generator.random() < 0.6}
     choices = Choices(generator, features - set(without))
-    types = draw_machines.instance_types(choices)
-    pools = draw_machines.node_pools(choices, types)
+    types = draw_capacity.instance_types(choices)
+    pools = draw_capacity.node_pools(choices, types)
     cluster = {"nodePools": pools, "nodes": [], "nodeClaims": [], "boundPods": []}
     cluster |= draw_pods.storage(choices)
     templates = [draw_pods.template(choices) for _ in range(choices.number(1, 5))]
@@ -33,7 +33,7 @@ def random_cluster(seed, without=()):
             draw_pods.daemon(choices, f"agent-{number}") for number in range(choices.number(1, 3))
         ]
     if choices.has("nodes"):
-        machines = draw_machines.machines(choices, pools, types)
+        machines = draw_capacity.machines(choices, pools, types)
         cluster["nodes"], cluster["nodeClaims"], cluster["csiNodes"] = machines
     cluster["namespaces"] = draw_pods.namespaces()
     if choices.has("bound"):

@@ -6,8 +6,8 @@ import pytest
 
 from tests.peer import golden
 from tests.peer.draw import random_cluster
-from tests.peer.explained import THEY_LEAVE, WE_LEAVE
-from tests.peer.ours import plan
+from tests.peer.intended_differences import THEY_LEAVE, WE_LEAVE
+from tests.peer.our_plans import plan
 
 
 class ScriptedReference:

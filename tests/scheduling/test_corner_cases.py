@@ -31,7 +31,7 @@ from karpenter_core.testing.builders import (
     preferred_node_term,
     problem,
 )
-from tests.scheduling.hand_made import DB, pod, spread, term
+from tests.scheduling.handmade_plans import DB, pod, spread, term
 from tests.verifier import violations
 
 RACK = "example.com/rack"

@@ -9,7 +9,7 @@ from karpenter_core.api.records import LabelSelector
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import catalogue, instance_type, problem
-from tests.scheduling.hand_made import DB, pod, spread
+from tests.scheduling.handmade_plans import DB, pod, spread
 from tests.verifier import violations
 
 ZONES = ("zone-a", "zone-b", "zone-c")

@@ -19,7 +19,7 @@ from karpenter_core.testing.builders import (
     problem,
     requirement_spec,
 )
-from tests.scheduling.hand_made import WEB, pod, spread
+from tests.scheduling.handmade_plans import WEB, pod, spread
 from tests.verifier import violations
 
 

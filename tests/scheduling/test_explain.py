@@ -34,7 +34,7 @@ from karpenter_core.testing.builders import (
     requirement_spec,
 )
 from karpenter_core.testing.builders import pod as make_pod
-from tests.scheduling.hand_made import DB, WEB, pod, spread, term
+from tests.scheduling.handmade_plans import DB, WEB, pod, spread, term
 from tests.scheduling.plan_checks import FIRST_FIT
 
 CATALOGUE = catalogue(instance_type("large", cpu="16", memory="64Gi", price=1.0))

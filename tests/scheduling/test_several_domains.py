@@ -8,7 +8,7 @@ from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import catalogue, existing_node, instance_type, problem
-from tests.scheduling.hand_made import DB, pod, spread, term
+from tests.scheduling.handmade_plans import DB, pod, spread, term
 from tests.verifier import violations
 
 ZONES = ("zone-a", "zone-b", "zone-c")

@@ -24,8 +24,8 @@ from karpenter_core.testing.builders import (
     problem,
     requirement_spec,
 )
-from tests.scheduling.hand_made import TYPE, WEB, claim, judged, term
-from tests.scheduling.hand_made import pod as by_hand
+from tests.scheduling.handmade_plans import TYPE, WEB, claim, judged, term
+from tests.scheduling.handmade_plans import pod as by_hand
 from tests.verifier import hosts_alone, leftovers, violations
 
 RESERVATION = "example.com/reservation-id"

@@ -11,7 +11,7 @@ from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ON_DEMAND, 
 from karpenter_core.api.records import LabelSelector, LabelSelectorRequirement, WeightedAffinityTerm
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.testing.builders import EPOCH, existing_node, node_pool, node_term
-from tests.scheduling.hand_made import DB, WEB, claim, judged, pod, spread, term
+from tests.scheduling.handmade_plans import DB, WEB, claim, judged, pod, spread, term
 
 TEAMS = {"default": {}, "shop": {"team": "a"}, "lab": {"team": "b"}}
 RACK = "example.com/rack"

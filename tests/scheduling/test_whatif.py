@@ -25,7 +25,7 @@ from karpenter_core.testing.builders import (
     problem,
 )
 from tests.properties import examples, with_examples
-from tests.scheduling.hand_made import DB, WEB, spread, term
+from tests.scheduling.handmade_plans import DB, WEB, spread, term
 from tests.scheduling.whatif_cases import OPTIONS, asked, drawn_cluster, movable, plan_of, told
 from tests.verifier import violations
 

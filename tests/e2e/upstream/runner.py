@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 
-from tests.e2e.upstream.ground import LOGS, Ground
+from tests.e2e.upstream.environment import LOGS, Ground
 from tests.e2e.upstream.suite import LIMIT_SECONDS, Result, play
 
 

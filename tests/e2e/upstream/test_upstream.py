@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
+from tests.e2e.upstream.environment import COLLECTION_SECONDS
 from tests.e2e.upstream.expected import EXPECTED, NOT_YET
-from tests.e2e.upstream.ground import COLLECTION_SECONDS
 from tests.e2e.upstream.runner import Player
 from tests.e2e.upstream.suite import LIMIT_SECONDS, scenarios
 

@@ -24,8 +24,8 @@ from karpenter_core.testing.scenarios import (
     ScenarioDeployment,
     ScenarioNodePool,
 )
+from tests.e2e.hanging_proxy import SilentProxy, Trouble
 from tests.e2e.kwok import KwokCloud
-from tests.e2e.silent_proxy import SilentProxy, Trouble
 from tests.support.gateway import Gateway
 from tests.support.processes import wait_until
 from tests.support.runner import ScenarioWorld
@@ -105,7 +105,7 @@ async def test_no_node_ends_whose_pods_are_not_shown(
         controller = world.add_controller(
             kubeconfig=proxy.kubeconfig,
             options={"providers": "kwok", "disable-leader-election": "true"},
-            command=(sys.executable, "-m", "tests.e2e.impatient"),
+            command=(sys.executable, "-m", "tests.e2e.short_freshness"),
             environment={**os.environ, "CONTACT_TIMES": TIMES},
         )
         await controller.start()

@@ -11,7 +11,7 @@ from msgspec.structs import replace as replaced
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif.what_if import WhatIf
 from tests.properties import with_examples
-from tests.scheduling.odd_pods import odd_pods
+from tests.scheduling.unusual_pods import odd_pods
 from tests.scheduling.whatif_cases import FEATURES, OPTIONS, drawn_cluster, movable
 from tests.support.strategies import problems
 

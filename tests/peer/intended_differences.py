@@ -6,7 +6,7 @@ import copy
 import json
 
 from tests.peer.choices import ARCH, CAPACITY_TYPE, LEVEL, RACK, TEAM, ZONE
-from tests.peer.ours import faults, plan
+from tests.peer.our_plans import faults, plan
 
 WE_LEAVE = "we leave a pod"
 THEY_LEAVE = "the reference leaves a pod"

@@ -22,7 +22,7 @@ from karpenter_core.lifecycle.nodeclaim.termination import (
 from karpenter_core.state.events import LaunchCallFinished, LaunchCallStarted
 from karpenter_core.testing.builders import EPOCH
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
-from tests.lifecycle.test_launch import Launched
+from tests.lifecycle.nodeclaim.test_launch import Launched
 
 LATER = EPOCH + timedelta(seconds=30)
 
