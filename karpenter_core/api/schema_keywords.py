@@ -88,8 +88,8 @@ def _type_error(schema: Json, value: object, path: str) -> FieldError | None:
     if not expected or found in _ACCEPTED_TYPES.get(expected, {expected}):
         return None
     if expected == "integer" and isinstance(value, float):
-        wanted: str = schema.get("format", expected)
-        return None if value.is_integer() else errors.wrong_type(path, "float64", wanted)
+        expected_format: str = schema.get("format", expected)
+        return None if value.is_integer() else errors.wrong_type(path, "float64", expected_format)
     return errors.wrong_type(path, found, expected)
 
 
@@ -102,13 +102,13 @@ def _check_number(schema: Json, value: float, path: str) -> Iterator[FieldError]
     if maximum is not None:
         is_open = schema.get("exclusiveMaximum", False)
         if value > maximum or (is_open and value == maximum):
-            wanted = "less than" if is_open else "less than or equal to"
-            yield errors.invalid(path, value, f"{path} in body should be {wanted} {maximum}")
+            comparison = "less than" if is_open else "less than or equal to"
+            yield errors.invalid(path, value, f"{path} in body should be {comparison} {maximum}")
     if minimum is not None:
         is_open = schema.get("exclusiveMinimum", False)
         if value < minimum or (is_open and value == minimum):
-            wanted = "greater than" if is_open else "greater than or equal to"
-            yield errors.invalid(path, value, f"{path} in body should be {wanted} {minimum}")
+            comparison = "greater than" if is_open else "greater than or equal to"
+            yield errors.invalid(path, value, f"{path} in body should be {comparison} {minimum}")
     step = schema.get("multipleOf")
     if step and value % step:
         yield errors.invalid(path, value, f"{path} in body should be a multiple of {step}")

@@ -142,9 +142,9 @@ def decoding_error(message: str, manifest: Mapping[str, Any]) -> str:
     types = _TYPES.match(text)
     if not types:
         return f"{path}: {text}"
-    wanted = types["wanted"].removesuffix(" | null")
-    named = _named(path, manifest) if wanted == "str" else path
-    return f"{named}: must be {_words(wanted)}, not {_words(types['got'])}"
+    expected_type = types["wanted"].removesuffix(" | null")
+    named = _named(path, manifest) if expected_type == "str" else path
+    return f"{named}: must be {_words(expected_type)}, not {_words(types['got'])}"
 
 
 def _words(decoded: str) -> str:

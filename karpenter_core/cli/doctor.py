@@ -53,10 +53,10 @@ def _doctor(
     """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`)."""
     found = asyncio.run(_run_checks(context.args, offline=offline))
     if output is Output.JSON:
-        print(json.dumps([_as_json(told) for told in found], indent=2))
+        print(json.dumps([_as_json(checked) for checked in found], indent=2))
     else:
         _print(found)
-    if any(told.finding.severity.value == "error" for told in found):
+    if any(checked.finding.severity.value == "error" for checked in found):
         raise typer.Exit(1)
 
 
@@ -200,7 +200,7 @@ def _as_json(result: _CheckResult) -> dict[str, str]:
 
 
 def _print(found: Sequence[_CheckResult]) -> None:
-    width = max(len(told.about) for told in found)
+    width = max(len(checked.about) for checked in found)
     for about, finding in found:
         print(f"{_MARKS[finding.severity.value]}  {about:{width}}  {finding.message}")
         if finding.remedy:

@@ -229,7 +229,7 @@ async def check_definitions(
 
 
 def _definition_findings(
-    name: str, stored: dict[str, Any], wanted: dict[str, Any], remedy: str
+    name: str, stored: dict[str, Any], rendered: dict[str, Any], remedy: str
 ) -> list[Finding]:
     """Return what is wrong with a definition that is there."""
     conditions = {c["type"]: c for c in stored.get("status", {}).get("conditions", ())}
@@ -237,7 +237,7 @@ def _definition_findings(
     if established != "True":
         return [_error(f"the CustomResourceDefinition {name} is not established", remedy)]
     served = {v["name"]: v for v in stored["spec"]["versions"] if v.get("served")}
-    for version in wanted["spec"]["versions"]:
+    for version in rendered["spec"]["versions"]:
         found = served.get(version["name"])
         if found is None:
             versions = ", ".join(sorted(served))

@@ -79,11 +79,11 @@ class ObjectReader:
         Raises:
             BadInputError: one cannot be used; names file, object and field.
         """
-        known = [entry for entry in entries if self._is_read(entry)]
-        _refuse_duplicates(known)
+        read_entries = [entry for entry in entries if self._is_read(entry)]
+        _refuse_duplicates(read_entries)
         placed = [
             LocatedObject(entry.where, self._read(entry), entry.is_implied)
-            for entry in complete_entries(known)
+            for entry in complete_entries(read_entries)
         ]
         _refuse_shared_uids(placed)
         return placed
@@ -217,11 +217,11 @@ def _as_written(text: str, entry: ManifestEntry) -> str:
 def _dropped(given: Any, kept: Any, path: str) -> Iterator[str]:
     """Name the fields that were given and are not known."""
     if isinstance(given, dict) and isinstance(kept, dict):
-        known = cast("dict[str, Any]", kept)
+        kept_fields = cast("dict[str, Any]", kept)
         for name, value in cast("dict[str, Any]", given).items():
             inner = f"{path}.{name}" if path else name
-            if name in known:
-                yield from _dropped(value, known[name], inner)
+            if name in kept_fields:
+                yield from _dropped(value, kept_fields[name], inner)
             elif value is not None:
                 yield inner
     elif isinstance(given, list) and isinstance(kept, list):

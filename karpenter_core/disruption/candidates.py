@@ -183,9 +183,9 @@ def evaluate_nodes(
     )
     candidates: list[Candidate] = []
     blocked: list[BlockedNode] = []
-    known = {} if graceful is None else graceful.by_state_node
+    verdicts = {} if graceful is None else graceful.by_state_node
     for state_node in snapshot.state_nodes:
-        verdict = known.get(state_node)
+        verdict = verdicts.get(state_node)
         if verdict is None or (
             isinstance(verdict, BlockedNode) and verdict.obstacle in _POD_OBSTACLES
         ):

@@ -142,7 +142,9 @@ class DisruptionPass:
         found = self._candidates.get(disruption_class)
         if found is None:
             is_graceful = disruption_class is DisruptionClass.GRACEFUL
-            known = None if is_graceful else self._candidates.get(DisruptionClass.GRACEFUL)
+            graceful_candidates = (
+                None if is_graceful else self._candidates.get(DisruptionClass.GRACEFUL)
+            )
             found = self._candidates[disruption_class] = evaluate_nodes(
                 self.snapshot,
                 now=self.now,
@@ -150,7 +152,7 @@ class DisruptionPass:
                 queued=self.queued,
                 nomination_window=self.options.problem_settings.nomination_window,
                 paused=self.options.paused,
-                graceful=known,
+                graceful=graceful_candidates,
                 failed=self.failed,
             )
         return found

@@ -112,15 +112,19 @@ class NodePrices:
         return self.convert(found)
 
     def _listed_price_of(self, state_node: StateNode) -> Price | None:
-        known = self._types_of_pool(state_node.pool).get(state_node.labels.get(INSTANCE_TYPE, ""))
+        instance_type = self._types_of_pool(state_node.pool).get(
+            state_node.labels.get(INSTANCE_TYPE, "")
+        )
         return _listed_price(
-            known, state_node.labels.get(ZONE, ""), state_node.labels.get(CAPACITY_TYPE, "")
+            instance_type, state_node.labels.get(ZONE, ""), state_node.labels.get(CAPACITY_TYPE, "")
         )
 
     def types_of(self, planned: PlannedNodeClaim) -> tuple[InstanceType, ...]:
         """Return the types that a replacement lists, in its order."""
-        known = self._types_of_pool(planned.pool)
-        return tuple(known[name] for name in planned.instance_types if name in known)
+        types_by_name = self._types_of_pool(planned.pool)
+        return tuple(
+            types_by_name[name] for name in planned.instance_types if name in types_by_name
+        )
 
     def is_spot_possible(self, planned: PlannedNodeClaim) -> bool:
         """Tell whether a replacement may be launched as spot."""

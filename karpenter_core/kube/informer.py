@@ -175,8 +175,8 @@ class Informer:
     def _apply_ahead_of_watch(self, found: StateObject) -> None:
         """Pass on an object that a list has shown before the watch."""
         uid = uid_of(found)
-        known = self._store.get(uid) or self._written.get(uid)
-        if known is not None and version_of(known) >= version_of(found):
+        stored = self._store.get(uid) or self._written.get(uid)
+        if stored is not None and version_of(stored) >= version_of(found):
             return
         if uid not in self._store and uid not in self._invalid:
             self._written[uid] = found  # like what we wrote: a later listing may not show it
@@ -419,9 +419,9 @@ class Informer:
             self._store.pop(uid, None)
             self._emit(ObjectRemoved(event.object))
         else:
-            known = self._store.get(uid)
+            stored = self._store.get(uid)
             self._store[uid] = event.object
-            if known is None or version_of(known) != version_of(event.object):
+            if stored is None or version_of(stored) != version_of(event.object):
                 self._emit(ObjectObserved(event.object))
         self._count()
 
@@ -433,9 +433,9 @@ class Informer:
             self._invalid[found.uid] = found
         else:
             self._invalid.pop(found.uid, None)
-            known = self._store.pop(found.uid, written)
-            if known is not None:
-                self._emit(ObjectRemoved(known))
+            stored = self._store.pop(found.uid, written)
+            if stored is not None:
+                self._emit(ObjectRemoved(stored))
         self._count()
 
     def _emit(self, change: ObjectObserved | ObjectRemoved) -> None:
@@ -446,8 +446,8 @@ class Informer:
             _log.exception("a handler failed", kind=self.kind.kind, uid=uid_of(change.object))
 
     def _report(self, found: InvalidObject) -> None:
-        known = self._invalid.get(found.uid)
-        if known is None or known.resource_version != found.resource_version:
+        reported = self._invalid.get(found.uid)
+        if reported is None or reported.resource_version != found.resource_version:
             self._on_invalid(found)
 
     def _note_refusal(self, error: ApiError) -> None:

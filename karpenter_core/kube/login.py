@@ -279,9 +279,11 @@ def _check_files(paths: str, context: str | None) -> None:
         contexts.update(str(entry.get("name")) for entry in document.get("contexts") or ())
     if not found:
         raise SettingsError(f"kubeconfig {paths}: no such file")
-    wanted = context or current
-    if not wanted:
+    context_name = context or current
+    if not context_name:
         raise SettingsError(f"kubeconfig {paths}: no current-context, and no context given")
-    if wanted not in contexts:
-        known = ", ".join(sorted(contexts)) or "none"
-        raise SettingsError(f'kubeconfig {paths}: no context "{wanted}"; there are: {known}')
+    if context_name not in contexts:
+        context_names = ", ".join(sorted(contexts)) or "none"
+        raise SettingsError(
+            f'kubeconfig {paths}: no context "{context_name}"; there are: {context_names}'
+        )

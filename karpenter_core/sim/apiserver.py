@@ -186,11 +186,11 @@ class ApiServer:
     def _create(self, target: _RequestTarget, request: ApiRequest) -> Json:
         obj = _decode(request)
         kind = target.served.kind
-        for field, wanted in (("kind", kind.kind), ("apiVersion", kind.api_version)):
-            given = obj.get(field) or ("" if target.served.custom else wanted)
-            if given != wanted:
+        for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
+            given = obj.get(field) or ("" if target.served.custom else expected)
+            if given != expected:
                 raise status.bad_request(
-                    f'the {field} in the data ("{given}") does not match the expected "{wanted}"'
+                    f'the {field} in the data ("{given}") does not match the expected "{expected}"'
                 )
         if target.namespace is None:
             raise status.bad_request("an empty namespace may not be set during creation")

@@ -160,8 +160,8 @@ class Scheduler(SimulatedController):
         node, refusals = self._choose(pod)
         if node is None:
             if pod["status"].get("nominatedNodeName"):
-                lost: Json = {"status": {"nominatedNodeName": None}}
-                self.registry.patch(PODS, lost, key[1], key[0], part="status")
+                cleared_nomination: Json = {"status": {"nominatedNodeName": None}}
+                self.registry.patch(PODS, cleared_nomination, key[1], key[0], part="status")
             self._report(key, pod, "Unschedulable", self._explain(refusals))
             return
         binding: Json = {"target": {"kind": "Node", "name": node}}
@@ -191,8 +191,8 @@ class Scheduler(SimulatedController):
         info = self._view.nodes.get(name)
         if info is None or static_refusal(pod, info.node) or _capacity_refusal(kept, info):
             return None
-        looks = self._view.has_anti_affinity or depends_on_other_pods(pod)
-        return None if looks and name in self._view.surrounding_refusals(pod) else name
+        is_checked = self._view.has_anti_affinity or depends_on_other_pods(pod)
+        return None if is_checked and name in self._view.surrounding_refusals(pod) else name
 
     def _choose_by_pod_group(self, pod: Json, kept: _PodGroup) -> str | None:
         """Take the best node off a heap, and check again what other pods have taken of it."""

@@ -71,9 +71,9 @@ class DefaultSpread:
         shape = pod.shape
         labels: dict[str, str] = {}
         for service in self._services.get(shape.namespace, ()):
-            wanted = service.selector or {}
-            if all(shape.labels.get(key) == value for key, value in wanted.items()):
-                labels.update(wanted)
+            service_labels = service.selector or {}
+            if all(shape.labels.get(key) == value for key, value in service_labels.items()):
+                labels.update(service_labels)
         expressions: tuple[LabelSelectorRequirement, ...] = ()
         owner = (shape.owner_api_version, shape.owner_kind)
         if shape.owner_controls and owner in {_REPLICATION_CONTROLLER, *_WITH_SELECTOR}:

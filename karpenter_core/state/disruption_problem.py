@@ -67,8 +67,8 @@ def build_disruption_problem(
                 if not budgets.is_reschedulable_now(pod, now):
                     continue
                 leaving[pod.uid] = spread.apply(pod)
-                if (wanted := volumes.pod_volumes(pod)) is not None:
-                    wishes[pod.uid] = wanted
+                if (pod_volumes := volumes.pod_volumes(pod)) is not None:
+                    wishes[pod.uid] = pod_volumes
             movable[node.name] = frozenset(leaving)
         if node.name not in movable:
             nodes.append(node)

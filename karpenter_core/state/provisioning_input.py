@@ -169,17 +169,17 @@ def _with_defaults(
 ) -> tuple[tuple[PodView, ...], dict[str, PodVolumes]]:
     """Return pods with the default spread, and what their volumes require, by UID."""
     pods: list[PodView] = []
-    asked: dict[str, PodVolumes] = {}
+    volumes_by_pod: dict[str, PodVolumes] = {}
     for pod in unplaced:
         try:
-            completed, wanted = spread.apply(pod), volumes.pod_volumes(pod)
+            completed, pod_volumes = spread.apply(pod), volumes.pod_volumes(pod)
         except Exception as error:
             ignored.append(_unevaluated(pod, error))
             continue
         pods.append(completed)
-        if wanted is not None:
-            asked[pod.uid] = wanted
-    return tuple(pods), asked
+        if pod_volumes is not None:
+            volumes_by_pod[pod.uid] = pod_volumes
+    return tuple(pods), volumes_by_pod
 
 
 def _unevaluated(pod: PodView, error: Exception) -> IgnoredPod:
@@ -266,7 +266,7 @@ def _nominated(
 
     The latter are by UID. Pods that go to a Node without state node are in neither group.
     """
-    going: dict[StateNode, list[PodView]] = {}
+    pods_by_node: dict[StateNode, list[PodView]] = {}
     stranded: dict[str, PodView] = {}
     for uid, pod in sorted(snapshot.nominated_pods.items()):
         if not is_nomination_valid(snapshot, pod, now=now, window=nomination_window):
@@ -274,8 +274,8 @@ def _nominated(
             continue
         state_node = snapshot.state_nodes_by_node.get(pod.nominated_node_name)
         if state_node is not None:
-            going.setdefault(state_node, []).append(pod)
-    return going, stranded
+            pods_by_node.setdefault(state_node, []).append(pod)
+    return pods_by_node, stranded
 
 
 def _split_ignored(

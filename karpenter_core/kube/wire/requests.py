@@ -47,12 +47,12 @@ def pod_requests(
     resized = statuses or {}
 
     def of_container(container: RawContainer) -> dict[str, int]:
-        wanted = _requests_of(container)
+        container_requests = _requests_of(container)
         status = resized.get(container.name)
         if status is None or status.resources is None:
-            return wanted
+            return container_requests
         held = _maximum(amounts(status.resources.requests), amounts(status.allocated_resources))
-        return held if resize_infeasible else _maximum(wanted, held)
+        return held if resize_infeasible else _maximum(container_requests, held)
 
     total = _over_containers(spec, of_container, _requests_of)
     if spec.resources is not None:
@@ -126,10 +126,10 @@ def _amount(name: str, value: Amount) -> int:
 
 
 def _differs(status: RawContainerStatus, container: RawContainer) -> bool:
-    wanted = (container.resources.requests if container.resources else None) or {}
+    container_requests = (container.resources.requests if container.resources else None) or {}
     held = (status.resources.requests if status.resources else None) or {}
     allocated = status.allocated_resources
-    return held != wanted or bool(allocated and allocated != wanted)
+    return held != container_requests or bool(allocated and allocated != container_requests)
 
 
 def _requests_of(container: RawContainer) -> dict[str, int]:

@@ -151,8 +151,8 @@ class Plugins:
             result[name] = self._ask(ADD_SETTINGS, name, NoArguments()) or ()
             for spec in result[name]:
                 for word in (spec.flag, spec.env):
-                    other, known = taken.setdefault(word, (name, spec))
-                    if _setting_shape(known) != _setting_shape(spec):
+                    other, declared = taken.setdefault(word, (name, spec))
+                    if _setting_shape(declared) != _setting_shape(spec):
                         raise PluginError(
                             f'setting "{word}" is declared by {self._sources[other]} '
                             f"and, differently, by {self._sources[name]}"
@@ -245,12 +245,14 @@ def _installed(
 ) -> Iterable[_PluginSource]:
     points = sorted(found, key=lambda point: (point.name, _origin(point)))
     if selected is not None:
-        wanted = set(selected)
-        unknown = sorted(wanted - {point.name for point in points})
+        selected_names = set(selected)
+        unknown = sorted(selected_names - {point.name for point in points})
         if unknown:
-            known = ", ".join(sorted({point.name for point in points})) or "none"
-            raise PluginError(f'plug-in "{unknown[0]}" is not installed (installed: {known})')
-        points = [point for point in points if point.name in wanted]
+            installed_names = ", ".join(sorted({point.name for point in points})) or "none"
+            raise PluginError(
+                f'plug-in "{unknown[0]}" is not installed (installed: {installed_names})'
+            )
+        points = [point for point in points if point.name in selected_names]
     for point in points:
         yield _PluginSource(name=point.name, origin=_origin(point), plugin=_load(point))
 
@@ -272,9 +274,9 @@ def _origin(point: importlib.metadata.EntryPoint) -> str:
 
 
 def _check_names(sources: Iterable[_PluginSource]) -> None:
-    known: dict[str, _PluginSource] = {}
+    source_by_name: dict[str, _PluginSource] = {}
     for source in sources:
-        first = known.setdefault(source.name, source)
+        first = source_by_name.setdefault(source.name, source)
         if first is not source:
             raise PluginError(
                 f'two plug-ins are named "{source.name}": {first.origin} and {source.origin}'
@@ -314,9 +316,9 @@ def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
         )
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
-    known = {hook.name for hook in HOOKS}
-    for hook in sorted(set(info.batch_limits) - known):
-        meant = did_you_mean(hook, known)
+    hook_names = {hook.name for hook in HOOKS}
+    for hook in sorted(set(info.batch_limits) - hook_names):
+        meant = did_you_mean(hook, hook_names)
         raise PluginError(f'{source}: batch_limits name the unknown hook "{hook}"{meant}')
 
 

@@ -40,10 +40,10 @@ def status_problems(
     if not status:
         return ()
     model = type(node_class.status)
-    known = node_class.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    status_now = node_class.status.model_dump(mode="json", by_alias=True, exclude_none=True)
     given = {key: value for key, value in status.items() if value is not None}
     try:
-        read = model.model_validate({**known, **given})
+        read = model.model_validate({**status_now, **given})
     except ValidationError as error:
         return (_described(error),)
     taken = read.model_dump(mode="json", by_alias=True, exclude_unset=True)

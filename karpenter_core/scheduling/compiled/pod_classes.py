@@ -178,9 +178,9 @@ class PodClassIndex:
         None when there is no such class; then the pass has to be compiled again, since the pod may
         bring topology groups that were not counted.
         """
-        known = len(self.groups.all)
+        group_count = len(self.groups.all)
         constraints = self._reader.constraints_reader.read(shape)
-        if len(self.groups.all) != known:
+        if len(self.groups.all) != group_count:
             return None
         key: object = self._reader.key(shape, constraints)
         if volumes is not None:
@@ -233,12 +233,12 @@ class _PodClassReader:
         selecting = self.groups.selecting(shape)
         avoided_by = tuple([group for group in selecting if group.kind is TopologyKind.INVERSE])
         key = (constraints.number, avoided_by, _ports(shape), volumes.alternatives)
-        known = self._relaxation_steps.get(key)
-        if known is None:
-            known = self._relaxation_steps[key] = self._make_relaxation_steps(
+        cached_steps = self._relaxation_steps.get(key)
+        if cached_steps is None:
+            cached_steps = self._relaxation_steps[key] = self._make_relaxation_steps(
                 shape, constraints, volumes, avoided_by
             )
-        relaxation_steps, last = known
+        relaxation_steps, last = cached_steps
         return PodClass(
             shape=shape,
             requests={
@@ -299,16 +299,16 @@ class _PodClassReader:
                 )
             )
         key = (alternatives, step.tolerations, ports, step.present)
-        known = self._asks.get(key)
-        if known is None:
-            known = self._asks[key] = NodeConstraints(
+        node_constraints = self._asks.get(key)
+        if node_constraints is None:
+            node_constraints = self._asks[key] = NodeConstraints(
                 index=len(self._asks),
                 alternatives=alternatives,
                 tolerations=step.tolerations,
                 host_ports=ports,
                 present=step.present,
             )
-        return known
+        return node_constraints
 
 
 def _ports(shape: PodShape) -> tuple[HostPort, ...]:

@@ -97,12 +97,12 @@ class CompiledProblem:
 
     def placement_task(self, index: int, relaxation_step: int) -> PlacementTask:
         """Return the task of placing a class at one relaxation step."""
-        known = self._tasks.get((index, relaxation_step))
-        if known is None:
+        task = self._tasks.get((index, relaxation_step))
+        if task is None:
             pod_class, request = self.classes[index], self.requests[:, index]
             amounts: list[int] = request.tolist()
             asked = tuple([pair for pair in enumerate(amounts) if pair[1]])
-            known = self._tasks[index, relaxation_step] = PlacementTask(
+            task = self._tasks[index, relaxation_step] = PlacementTask(
                 index=index,
                 pod_class=pod_class,
                 relaxation_step=pod_class.relaxation_steps[relaxation_step],
@@ -111,7 +111,7 @@ class CompiledProblem:
                 requested_lines=asked,
                 lines=[line for line, _ in asked],
             )
-        return known
+        return task
 
 
 def compile_steps(
@@ -244,12 +244,12 @@ class ExistingNodeReader:
         labels = tuple([pair for pair in node.labels.items() if pair[0] in self._names])
         name = node.name if HOSTNAME in self._names else ""
         key = (labels, name, node.taints, host_ports)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = NodeSignature(
+        node_signature = self._known.get(key)
+        if node_signature is None:
+            node_signature = self._known[key] = NodeSignature(
                 requirements=self._requirements(node), taints=node.taints, host_ports=host_ports
             )
-        return known
+        return node_signature
 
     def _requirements(self, node: ExistingNode) -> Requirements:
         labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}

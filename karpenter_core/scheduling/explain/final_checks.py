@@ -48,14 +48,14 @@ def _claims(
         number = explanation.claim(option)
         choices = explanation.engine.holdings.choices(number, explanation.request)
         claim = signatures.claim(number)
-        wanted = claim.reservations(claim.fitting(explanation.request))
+        claim_reservations = claim.reservations(claim.fitting(explanation.request))
         found = [choice.signature for choice in choices.reserved]
         if choices.plain != NO_MATCH:
             plain = signatures.claim(choices.plain)
             if plain.fitting(explanation.request).any():
                 found.append(choices.plain)
         if not found:
-            taken.update(dict.fromkeys(sorted(wanted)))
+            taken.update(dict.fromkeys(sorted(claim_reservations)))
         claims += found
     return tuple(claims), taken
 

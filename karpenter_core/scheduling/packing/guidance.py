@@ -123,5 +123,5 @@ def _unit_price(capacity: Amounts, usable: Mask, counts: Floats, duals: Floats) 
     """Weigh the duals of all shares by where the mix has its capacity."""
     bought = capacity * counts
     total = bought.sum(axis=1)
-    worth = (bought * (usable.T @ duals).T).sum(axis=1)
-    return np.divide(worth, total, out=np.zeros_like(worth), where=total > 0)
+    dual_values = (bought * (usable.T @ duals).T).sum(axis=1)
+    return np.divide(dual_values, total, out=np.zeros_like(dual_values), where=total > 0)

@@ -103,11 +103,11 @@ class HeuristicFills:
         count = len(density)
         shapes = np.arange(count, dtype=np.intp) % self.shapes
         free = [line[shapes] for line in self._capacity]
-        wanted = np.where(worth > 0, left, 0.0)
+        demand = np.where(worth > 0, left, 0.0)
         content = np.zeros((count, self.sizes))
         every = np.arange(count)
         for turn, sizes in enumerate(order, start=1):
-            taken = np.minimum(self._fitting(sizes, free), wanted[sizes])
+            taken = np.minimum(self._fitting(sizes, free), demand[sizes])
             for line in self._lines:
                 free[line] -= taken * self._request[line][sizes]
             content[every, sizes] = taken

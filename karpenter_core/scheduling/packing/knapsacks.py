@@ -172,11 +172,11 @@ class KnapsackSolver:
         content = np.zeros(len(values))
         row, cell = int(self._place[0][shape]), int(self._place[1][shape])
         sizes = np.flatnonzero((values > 0) & self.is_exact_for)
-        down, across, worth = self._size[0][sizes], self._size[1][sizes], values[sizes]
+        down, across, size_values = self._size[0][sizes], self._size[1][sizes], values[sizes]
         while table[row, cell] > 0:
             enough = table[row, cell] * (1 - _SURELY)
             fits = (down <= row) & (across <= cell)
-            rest = table[row - down[fits], cell - across[fits]] + worth[fits]
+            rest = table[row - down[fits], cell - across[fits]] + size_values[fits]
             best = int(rest.argmax()) if len(rest) else -1
             if best >= 0 and rest[best] >= enough:
                 taken = int(np.flatnonzero(fits)[best])

@@ -252,38 +252,44 @@ class _PatternPlanner:
             yield work_units(
                 _CALLS_PER_SOLVE, _ELEMENTS_PER_PIVOT * solution.iterations * len(self._shapes)
             )
-            worth = np.zeros(len(self._left))
-            worth[rows] = solution.duals
+            size_values = np.zeros(len(self._left))
+            size_values[rows] = solution.duals
             stalled = stalled + 1 if solution.cost > best * (1 - _PROGRESS[later]) else 0
             best = min(best, solution.cost)
             if self._budget <= 0:
                 break
-            mean = worth if mean is None else _SMOOTHING * mean + (1 - _SMOOTHING) * worth
+            mean = (
+                size_values if mean is None else _SMOOTHING * mean + (1 - _SMOOTHING) * size_values
+            )
             contents, shapes = self._none
             if stalled < _PATIENCE[later]:
-                contents, shapes = yield from self._better(worth, mean, steps[0])
+                contents, shapes = yield from self._better(size_values, mean, steps[0])
             while not len(shapes) and len(steps) > 1:
-                steps, mean, stalled = steps[1:], worth, 0
-                contents, shapes = yield from self._better(worth, mean, steps[0])
+                steps, mean, stalled = steps[1:], size_values, 0
+                contents, shapes = yield from self._better(size_values, mean, steps[0])
             if not len(shapes):
                 break
             program.add(contents[rows], self._price[shapes], np.full(len(shapes), np.inf))
             self._contents = np.concatenate((self._contents, contents), axis=1)
             self._shapes = np.concatenate((self._shapes, shapes))
-        return solution.amounts, worth, solution.cost
+        return solution.amounts, size_values, solution.cost
 
     def _better(
-        self, worth: Floats, mean: Floats, step: float
+        self, size_values: Floats, mean: Floats, step: float
     ) -> Generator[int, None, tuple[Floats, Columns]]:
         """Look for patterns that are worth more than they cost."""
-        contents, shapes = yield from self._fills.ordered(worth, self._left)
-        gain = (worth @ contents - self._price[shapes]).reshape(-1, self._fills.shapes).max(axis=0)
+        contents, shapes = yield from self._fills.ordered(size_values, self._left)
+        gain = (
+            (size_values @ contents - self._price[shapes])
+            .reshape(-1, self._fills.shapes)
+            .max(axis=0)
+        )
         few = min(_BALANCED_SHAPES, max(8, _BALANCED_ELEMENTS // self._fills.sizes))
         chosen = np.argsort(-gain / np.maximum(self._price, _TINY), kind="stable")[:few]
         more = yield from self._fills.balanced(mean, self._left, chosen, step=step)
         contents = np.concatenate((contents, more), axis=1)
         shapes = np.concatenate((shapes, chosen))
-        gain = worth @ contents - self._price[shapes]
+        gain = size_values @ contents - self._price[shapes]
         good = np.flatnonzero(gain > _GAIN * self._price[shapes])
         relative = gain[good] / np.maximum(self._price[shapes[good]], _TINY)
         good = good[np.argsort(-relative, kind="stable")][:_COLUMNS_PER_ROUND]
@@ -291,7 +297,7 @@ class _PatternPlanner:
 
     # -- from fractions to nodes -----------------------------------------------------------------
 
-    def _buy(self, amounts: Floats, worth: Floats, cost: float) -> None:
+    def _buy(self, amounts: Floats, size_values: Floats, cost: float) -> None:
         """Buy the whole nodes of a program; some of the others when these are few."""
         if self._buy_the_rest(cost):
             return
@@ -309,7 +315,7 @@ class _PatternPlanner:
             if extra <= 0:
                 break
             content = np.minimum(self._contents[:, number], self._left)
-            is_worth_it = worth @ content >= _STILL_WORTH * self._price[self._shapes[number]]
+            is_worth_it = size_values @ content >= _STILL_WORTH * self._price[self._shapes[number]]
             is_fraction = amounts[number] - whole[number] > _NONE
             if (is_fraction and is_worth_it) or len(self._bought) == before:
                 self._take(int(number), 1)

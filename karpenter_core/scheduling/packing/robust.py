@@ -51,8 +51,8 @@ def nth_cheapest(counted: Mask, prices: Floats, ranks: Sequence[int]) -> list[Fl
         else:
             few = np.uint16 if len(order) < 1 << 16 else np.uint32  # narrow ones are faster
             reached = np.cumsum(ordered, axis=1, dtype=few)
-            wanted = np.minimum(reached[:, -1], rank).astype(few)
-            position = (reached >= wanted[:, None]).argmax(axis=1)
+            nth_rank = np.minimum(reached[:, -1], rank).astype(few)
+            position = (reached >= nth_rank[:, None]).argmax(axis=1)
         found.append(np.where(ordered.any(axis=1), ranked[position], np.inf))
     return found
 

@@ -39,16 +39,18 @@ def pending_pods_by_zone(
     """
     counts = TopologyCounts(compiled)
     found: dict[str, int] = {}
-    known: dict[tuple[ClassTopology, ...], str] = {}
+    zone_by_topologies: dict[tuple[ClassTopology, ...], str] = {}
     for pod_class, topology in zip(compiled.classes, compiled.topologies, strict=True):
         waiting = sum([pod.phase == "Pending" for pod in pod_class.members])
         if waiting:
             volumes = problem.volumes.get(pod_class.members[0].uid)
-            zone = None if volumes else known.get(topology)
+            zone = None if volumes else zone_by_topologies.get(topology)
             if zone is None:
                 zone = _zone(pod_class, topology, volumes, counts, compiled)
                 if not volumes:
-                    known[topology] = zone  # classes that share ties ask the same of zones
+                    zone_by_topologies[topology] = (
+                        zone  # classes that share ties ask the same of zones
+                    )
             found[zone] = found.get(zone, 0) + waiting
     return dict(sorted(found.items()))
 
@@ -65,9 +67,9 @@ def _zone(
     asked = pod_class.relaxation_steps[0].strict.get(ZONE)
     mounted = None if volumes is None else _zones_of_volumes(volumes)
     around = _zones_by_topology(pod_class, topology[0], counts, compiled)
-    told = asked.values if asked.operator == "In" else None
+    required_zones = asked.values if asked.operator == "In" else None
     zones: frozenset[str] | None = None
-    for tied in (told, mounted, around):
+    for tied in (required_zones, mounted, around):
         if tied is not None:
             zones = tied if zones is None else zones & tied
     if zones is None:

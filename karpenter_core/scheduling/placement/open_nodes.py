@@ -104,29 +104,29 @@ class OpenNodes:
     ) -> None:
         """Put pods of one class on nodes."""
         self.log.append((pod_class, columns, counts))
-        worth = self._weighed(pod_class, request)
+        pod_value = self._weighed(pod_class, request)
         if len(columns) == 1:  # the usual case, at a third of the time
             column, count = columns[0], counts[0]
             amount = request if count == 1 else request * count
             self._free[:, column] -= amount
             self._used[:, column] += amount
-            if worth is not None:
-                self._worth[column] -= worth * count
+            if pod_value is not None:
+                self._worth[column] -= pod_value * count
             return
         given = np.array(counts)
         amounts = request[:, None] * given[None, :]
         self._free[:, columns] -= amounts
         self._used[:, columns] += amounts
-        if worth is not None:
-            self._worth[columns] -= worth * given
+        if pod_value is not None:
+            self._worth[columns] -= pod_value * given
 
     def _weighed(self, pod_class: int, request: Amounts) -> float | None:
         if self._weights is None:
             return None
-        worth = self._worth_of.get(pod_class)
-        if worth is None:
-            worth = self._worth_of[pod_class] = float(self._weights @ request)
-        return worth
+        pod_value = self._worth_of.get(pod_class)
+        if pod_value is None:
+            pod_value = self._worth_of[pod_class] = float(self._weights @ request)
+        return pod_value
 
     def set_signature(
         self, columns: Columns | list[int], signature: int, limit: Amounts | None

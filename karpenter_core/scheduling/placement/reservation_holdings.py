@@ -108,15 +108,17 @@ class ReservationHoldings:
         claim = self._signatures.claim(signature)
         if not claim.pool.reservations:
             return ReservationChoices(plain=signature)
-        wanted = sorted(claim.reservations(claim.fitting(request)))
+        claim_reservations = sorted(claim.reservations(claim.fitting(request)))
         plain = self._signatures.holding(signature, NO_RESERVATIONS)
-        if not wanted:
+        if not claim_reservations:
             return ReservationChoices(plain=plain)
-        there = [reservation for reservation in wanted if self.available((reservation,))]
+        there = [
+            reservation for reservation in claim_reservations if self.available((reservation,))
+        ]
         if not there:
             if not self._is_strict:
                 return ReservationChoices(plain=plain)
-            return ReservationChoices(plain=NO_MATCH, taken=tuple(wanted))
+            return ReservationChoices(plain=NO_MATCH, taken=tuple(claim_reservations))
         sets = [frozenset(there)] if self._pessimistic else [frozenset({one}) for one in there]
         only = self._is_strict or not self._pessimistic or claim.has_min_values
         choices = (

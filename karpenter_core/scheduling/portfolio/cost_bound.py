@@ -103,8 +103,8 @@ class CostBound:
         """Return the two resources whose demand is worth most."""
         counts = np.array([self.demands[index] for index in indices.tolist()])
         demand = self.compiled.requests[:, indices] @ counts
-        worth = self.guidance.unit_price * demand
-        return sorted(np.lexsort((-demand, -worth))[:2].tolist())
+        demand_value = self.guidance.unit_price * demand
+        return sorted(np.lexsort((-demand, -demand_value))[:2].tolist())
 
 
 def find_cost_bound(compiled: CompiledProblem, first_fit: PlacementEngine) -> CostBound | None:

@@ -92,19 +92,21 @@ def finish_steps(engine: PlacementEngine) -> Generator[int, None, FinishedPlan]:
     """Right-size and price the planned claims of a filled table."""
     nodes, signatures = engine.nodes, engine.compiled.signatures
     plan = FinishedPlan(engine=engine, left=dict(engine.left))
-    known: dict[tuple[int, bytes], SizedClaim | None] = {}
+    sized_claims: dict[tuple[int, bytes], SizedClaim | None] = {}
     is_filled: Mask = np.any(nodes.used[:, nodes.existing :], axis=0)
     filled = np.flatnonzero(is_filled) + nodes.existing
     for column in filled.tolist():
         signature, used = int(nodes.signature[column]), nodes.used[:, column]
         key = (signature, used.tobytes())
-        if key not in known:
-            known[key] = _sized_claim(signatures.claim(signature), used.copy(), engine.compiled)
-            if len(known) % _CLAIMS_PER_STEP == 0:
+        if key not in sized_claims:
+            sized_claims[key] = _sized_claim(
+                signatures.claim(signature), used.copy(), engine.compiled
+            )
+            if len(sized_claims) % _CLAIMS_PER_STEP == 0:
                 yield _CLAIMS_PER_STEP // 16
         if column % _COLUMNS_PER_STEP == 0:
             yield 1
-        sized_claim = known[key]
+        sized_claim = sized_claims[key]
         if sized_claim is None:
             plan.dropped.add(column)
         else:

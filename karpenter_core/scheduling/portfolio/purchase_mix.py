@@ -144,9 +144,9 @@ def find_purchase_mix(compiled: CompiledProblem, first_fit: PlacementEngine) -> 
         load[1:] = _load(compiled, demands, int(problem.nodes[0]))
         guidance = solve_guidance(replace(problem, load=load), bounded=False) or guidance
     total = problem.demand[0]
-    worth = float((guidance.unit_price * total).sum())
+    demand_value = float((guidance.unit_price * total).sum())
     used = np.count_nonzero(total)
-    blind = np.where(total > 0, _BLIND_SHARE * worth / used / np.maximum(total, 1), 0.0)
+    blind = np.where(total > 0, _BLIND_SHARE * demand_value / used / np.maximum(total, 1), 0.0)
     return PurchaseMix(
         compiled=compiled,
         pool_shapes=all_pool_shapes,

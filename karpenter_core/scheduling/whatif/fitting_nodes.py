@@ -275,10 +275,10 @@ class FittingNodes:
 
     def fitting_slots(self, key: FittingNodesKey) -> array[int]:
         """Return the slots that take one more pod of a class (in a domain), in their order."""
-        known = self._lists.get(key)
-        if known is None:
-            known = self._lists[key] = self._scan(*key)
-        return known
+        slots = self._lists.get(key)
+        if slots is None:
+            slots = self._lists[key] = self._scan(*key)
+        return slots
 
     def _scan(self, number: int, axis: int, domains: int) -> array[int]:
         plan, slots = self._plans[number], self._open_slots()

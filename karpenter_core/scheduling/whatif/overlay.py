@@ -167,15 +167,17 @@ class ClusterOverlay:
 
     def signature(self, slot: int) -> int:
         """Return the signature of a node."""
-        known = self.signatures.get(slot)
-        return self.base.base_nodes[slot].signature if known is None else known
+        changed_signature = self.signatures.get(slot)
+        return (
+            self.base.base_nodes[slot].signature if changed_signature is None else changed_signature
+        )
 
     def is_known(self, cell: int) -> bool:
         """Whether the domain of a cell is known to its group."""
-        known = self.known.get(cell)
-        if known is None:
-            known = bool(self.base.made[cell]) or self.base.witnesses.get(cell, 0) > 0
-        return known
+        is_known = self.known.get(cell)
+        if is_known is None:
+            is_known = bool(self.base.made[cell]) or self.base.witnesses.get(cell, 0) > 0
+        return is_known
 
     def usable(self, start: int, size: int) -> tuple[bool, ...]:
         """Return which domains are known to the group whose cells start there."""

@@ -282,9 +282,9 @@ _LAUNCH_REASONS_BY_CODE: Final = {
 
 def launch_reason(code: str, message: str = "", *, status: int = 0) -> str:
     """Return the reason (CamelCase) that the condition `Launched` has for a launch that failed so."""
-    known = _LAUNCH_REASONS_BY_CODE.get(code)
-    if known is not None:
-        return known
+    reason = _LAUNCH_REASONS_BY_CODE.get(code)
+    if reason is not None:
+        return reason
     return _LAUNCH_REASONS.get(classify(code, status=status, message=message), "LaunchFailed")
 
 

@@ -168,7 +168,7 @@ class ProviderDoctor:
         """Return by permission the call that tries it out."""
         region = {"RegionId": self._clients.region}
         of_type = {**region, "InstanceType": _PROBED_TYPE}
-        asked: dict[str, Mapping[str, object]] = {
+        parameters_by_action: dict[str, Mapping[str, object]] = {
             "DescribeAvailableResource": {**of_type, "DestinationResource": "SystemDisk"},
             "DescribeImages": {**region, "PageSize": 1, "PageNumber": 1},
             "DescribeInstanceHistoryEvents": {**region, "MaxResults": 10},
@@ -180,10 +180,10 @@ class ProviderDoctor:
             "DescribeSpotPriceHistory": {**of_type, "NetworkType": "vpc"},
         }
         if self._uses_reservations:
-            asked["DescribeCapacityReservations"] = {**region, "MaxResults": 10}
+            parameters_by_action["DescribeCapacityReservations"] = {**region, "MaxResults": 10}
         tries: dict[str, Callable[[], object]] = {
             f"ecs:{action}": partial(self._clients.ecs.call, action, parameters)
-            for action, parameters in asked.items()
+            for action, parameters in parameters_by_action.items()
         }
         tries["vpc:DescribeVSwitches"] = lambda: self._clients.vpc.call(
             "DescribeVSwitches", {**region, "PageSize": 1}

@@ -109,8 +109,8 @@ class DriftDetector:
         claims = [claim for claim in node_claims if NODE_POOL in claim.metadata.labels]
         ids = {claim.name: _instance_id(claim) for claim in claims}
         asked_at = self._clock.monotonic()
-        wanted = [name for name in ids.values() if name]
-        instances = self._reader.of_ids(wanted) if wanted else {}
+        instance_ids = [name for name in ids.values() if name]
+        instances = self._reader.of_ids(instance_ids) if instance_ids else {}
         scheduled = self._scheduled()
 
         def outcome(claim: NodeClaim) -> DriftOutcome:

@@ -172,8 +172,12 @@ class InstanceTagger:
         claims = cache(self._read_claims)
 
         def is_settled(claim: ClaimRef) -> bool:
-            known = claims().get(claim.name)
-            return known is None or known.uid != claim.uid or bool(known.status.provider_id)
+            node_claim = claims().get(claim.name)
+            return (
+                node_claim is None
+                or node_claim.uid != claim.uid
+                or bool(node_claim.status.provider_id)
+            )
 
         return is_settled
 
@@ -232,9 +236,9 @@ class InstanceTagger:
 
     def _tags_of(self, name: str) -> Mapping[str, str] | None:
         """Return the tags of an instance; None when they are to be read."""
-        known = self._read.get(name)
-        if known is not None:
-            return known
+        tags = self._read.get(name)
+        if tags is not None:
+            return tags
         listed = self._last_listed().get(name)
         return None if listed is None else listed.tags
 

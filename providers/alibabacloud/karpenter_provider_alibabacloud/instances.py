@@ -92,9 +92,9 @@ class ClusterInstances:
             CloudProviderError: ECS refused or did not answer.
         """
         parsed = [self._parse_id(text) for text in provider_ids]
-        asked = [key for key in parsed if isinstance(key, str)]
+        instance_ids = [key for key in parsed if isinstance(key, str)]
         asked_at = self._clock.monotonic()
-        found = self._reader.of_ids(asked) if asked else {}
+        found = self._reader.of_ids(instance_ids) if instance_ids else {}
         self._note_seen(found.values())
         owners = self._owners_among(found)
         outcomes: list[FetchOutcome] = []

@@ -201,12 +201,12 @@ def request_model(
 def unknown_names(given: object, known: object, path: str = "") -> Iterator[str]:
     """Yield the names in `given` that got lost in `known`; entries of lists are counted from 1."""
     if isinstance(given, dict):
-        kept = cast("dict[str, object]", known) if isinstance(known, dict) else {}
+        known_values = cast("dict[str, object]", known) if isinstance(known, dict) else {}
         for name, value in cast("dict[str, object]", given).items():
-            if name not in kept:
+            if name not in known_values:
                 yield f"{path}{name}"
             else:
-                yield from unknown_names(value, kept[name], f"{path}{name}.")
+                yield from unknown_names(value, known_values[name], f"{path}{name}.")
     elif isinstance(given, list) and isinstance(known, list):
         entries = zip(cast("list[object]", given), cast("list[object]", known), strict=False)
         for position, (entry, kept_entry) in enumerate(entries, start=1):

@@ -177,9 +177,9 @@ class ClusterReader:
             CloudProviderError: EKS refused or did not answer, and never did.
         """
         name = self._settings.cluster_name
-        known = self._fresh.get(name)
-        if known is not None:
-            return known
+        cluster = self._fresh.get(name)
+        if cluster is not None:
+            return cluster
         try:
             with core_errors_of("eks:DescribeCluster"):
                 answer = self._clients.eks.describe_cluster(name=name)
@@ -193,9 +193,9 @@ class ClusterReader:
             )
             self._fresh.put(name, self._last, ttl=_ASKED_AGAIN_AFTER)
             return self._last
-        known = self._last = _read(answer["cluster"])
-        self._fresh.put(name, known)
-        return known
+        cluster = self._last = _read(answer["cluster"])
+        self._fresh.put(name, cluster)
+        return cluster
 
 
 def _read(cluster: ClusterTypeDef) -> _EksCluster:

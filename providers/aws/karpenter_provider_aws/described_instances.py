@@ -201,15 +201,15 @@ class InstanceReader:
 
         Terminated ones are among them, and so are the instances of others in these fleets.
         """
-        wanted = frozenset(uids)
+        claim_uids = frozenset(uids)
         found: dict[str, DescribedInstance] = {}
-        for chunk in _chunks(sorted({index_pattern(uid) for uid in wanted})):
+        for chunk in _chunks(sorted({index_pattern(uid) for uid in claim_uids})):
             filters: list[FilterTypeDef] = [
                 {"Name": f"tag:{EKS_CLUSTER_NAME_TAG}", "Values": [self._cluster]},
                 {"Name": f"tag:{INDEX_TAG}", "Values": chunk},
             ]
             for instance in self._describe(filters):
-                if any(claim.uid in wanted for claim in CLAIM_TAGS.claims_of(instance.tags)):
+                if any(claim.uid in claim_uids for claim in CLAIM_TAGS.claims_of(instance.tags)):
                     found[instance.id] = instance
         return tuple(found[key] for key in sorted(found))
 
@@ -260,10 +260,10 @@ def _capacity_type(item: InstanceTypeDef, *, uses_reservations: bool) -> str:
         return SPOT
     if not uses_reservations or not item.get("CapacityReservationId"):
         return ON_DEMAND
-    wanted = item.get("CapacityReservationSpecification", {})
+    reservation_specification = item.get("CapacityReservationSpecification", {})
     is_reserved = (
         lifecycle in _RESERVED_MARKETS
-        or wanted.get("CapacityReservationPreference", "") == _RESERVED_ONLY
+        or reservation_specification.get("CapacityReservationPreference", "") == _RESERVED_ONLY
     )
     return RESERVED if is_reserved else ON_DEMAND
 

@@ -98,12 +98,12 @@ class ClusterInstances:
         parsed = [_parse_ids(text) for text in provider_ids]
         shifted = self._shifts()
         kept = self._not_terminated(shifted)
-        asked = [
+        instance_ids = [
             key[1]
             for key in parsed
             if not isinstance(key, CloudProviderError) and key[1] not in kept
         ]
-        found = self._reader.of_ids(asked) if asked else {}
+        found = self._reader.of_ids(instance_ids) if instance_ids else {}
         shown = kept | self._shown(found.values())
         outcomes: list[FetchOutcome] = []
         for key in parsed:
@@ -114,7 +114,7 @@ class ClusterInstances:
             outcomes.append(instance or NodeClaimNotFoundError(f"instance {key[1]} does not exist"))
         with self._lock:
             self._seen |= shown
-            for name in asked:
+            for name in instance_ids:
                 if name not in shown:
                     self._seen.pop(name, None)
         return outcomes

@@ -208,16 +208,16 @@ class CloudClients:
         from botocore.utils import IMDSRegionProvider
 
         with self._lock:
-            found = self._made_session().region_name
-        if not found:
+            region = self._made_session().region_name
+        if not region:
             # A read of the metadata may wait for its time limit: not under the lock.
-            machine = botocore.session.get_session()
-            found = cast("str | None", IMDSRegionProvider(machine).provide())
-        if not found:
+            session = botocore.session.get_session()
+            region = cast("str | None", IMDSRegionProvider(session).provide())
+        if not region:
             raise SettingsError(
                 "the AWS region is not known: set AWS_REGION (the instance's metadata has none)"
             )
-        return found
+        return region
 
 
 def _core_session() -> CoreSession:

@@ -271,8 +271,8 @@ def _requirements(place: _FilePosition, value: object) -> Requirements:
             raise place.error(value, f"must name values of {key} (operator In)")
     for capacity_type in sorted(requirements.get(CAPACITY_TYPE).values):
         if capacity_type not in CAPACITY_TYPES:
-            wanted = f"{CAPACITY_TYPE} must be one of {', '.join(CAPACITY_TYPES)}"
-            raise place.error(capacity_type, wanted)
+            problem = f"{CAPACITY_TYPE} must be one of {', '.join(CAPACITY_TYPES)}"
+            raise place.error(capacity_type, problem)
     return requirements
 
 

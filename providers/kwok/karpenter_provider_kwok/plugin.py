@@ -287,12 +287,16 @@ class _StartedProvider:
 
     def _registration_delay(self, request: LaunchRequest) -> timedelta:
         node_class = request.node_class
-        asked = (
+        annotated_delay = (
             node_class.spec.node_registration_delay
             if isinstance(node_class, KWOKNodeClass)
             else None
         )
-        return self.settings.registration_delay if asked is None else asked.timedelta
+        return (
+            self.settings.registration_delay
+            if annotated_delay is None
+            else annotated_delay.timedelta
+        )
 
 
 def _catalogue(settings: KwokSettings) -> tuple[InstanceType, ...]:

@@ -84,8 +84,8 @@ def with_runtime(script: str, runtime: ContainerRuntime | None) -> str:
     """Return the script for a container runtime; as it is when none is known, or it names none."""
     if runtime is None:
         return script
-    wanted = f" --runtime {runtime.name} --runtime-version {runtime.version}"
-    return _RUNTIME.sub(lambda _: wanted, script)
+    runtime_arguments = f" --runtime {runtime.name} --runtime-version {runtime.version}"
+    return _RUNTIME.sub(lambda _: runtime_arguments, script)
 
 
 @final

@@ -296,10 +296,10 @@ class InstanceTypeCatalogue:
         }
         amounts = tuple((image, tuple(sorted(of.items()))) for image, of in sorted(seen.items()))
         key = (types_revision, stock_revision, amounts)
-        known = entry.resolved
-        if known is not None and known[0] == key:
-            return known
-        before = dict[str, ResolvedType]() if known is None else known[1]
+        cached = entry.resolved
+        if cached is not None and cached[0] == key:
+            return cached
+        before = dict[str, ResolvedType]() if cached is None else cached[1]
         found: dict[str, ResolvedType] = {}
         for name, info in types.items():
             if not entry.resolver.is_sold(info, stock):
@@ -340,9 +340,17 @@ def _list(
     listed: dict[str, _ListedType] = {}
     for name, item in resolved.items():
         rows = offering_rows(item.sold, market)
-        known = before.get(name)
-        if known is not None and known.rows == rows and known.resolved.is_like(item):
-            listed[name] = known if known.resolved is item else known._replace(resolved=item)
+        listed_before = before.get(name)
+        if (
+            listed_before is not None
+            and listed_before.rows == rows
+            and listed_before.resolved.is_like(item)
+        ):
+            listed[name] = (
+                listed_before
+                if listed_before.resolved is item
+                else listed_before._replace(resolved=item)
+            )
         else:
             listed[name] = _ListedType(item, rows, _instance_type(item, rows))
     return listed

@@ -110,7 +110,7 @@ def zone_values(
 
 @lru_cache(maxsize=4096)
 def _type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement, ...]:
-    told = instance_labels(info)
+    type_labels = instance_labels(info)
     return (
         is_any_of(INSTANCE_TYPE, info.name),
         is_any_of(ARCH, *((info.architecture,) if info.architecture else ())),
@@ -118,7 +118,7 @@ def _type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement
         is_any_of(WINDOWS_BUILD),
         is_any_of(REGION, region),
         *(
-            is_any_of(key, told[key]) if key in told else is_any_of(key)
+            is_any_of(key, type_labels[key]) if key in type_labels else is_any_of(key)
             for key in sorted(labels.INSTANCE_LABELS)
         ),
     )

@@ -211,8 +211,8 @@ class TypeResolver:
         return next(
             (
                 image
-                for image, wanted in self._images
-                if requirements.compatible(wanted, allow_undefined=_KNOWN_LABELS)
+                for image, image_requirements in self._images
+                if requirements.compatible(image_requirements, allow_undefined=_KNOWN_LABELS)
             ),
             "",
         )

@@ -128,8 +128,8 @@ class SystemDiskReader:
         now = self._clock.now()
         with self._lock:
             self._used_at.update(dict.fromkeys(names, now))
-        known = {name: self._answers.get(name) for name in names}
-        self._ask([name for name, answer in known.items() if answer is None])
+        disks_by_type = {name: self._answers.get(name) for name in names}
+        self._ask([name for name, answer in disks_by_type.items() if answer is None])
         short = self._shortages.items()
         return {name: self._without_shortages(name, short) for name in names}
 

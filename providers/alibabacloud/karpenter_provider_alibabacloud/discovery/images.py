@@ -200,15 +200,15 @@ class ImageReader:
 
     def _described(self, query: DiscoveryQuery) -> tuple[DescribedImage, ...]:
         """Return the newest first; an image that is named by its id may be an expired one."""
-        asked = query.to_api()
+        parameters = query.to_api()
         with core_errors_of():
             pages = self._clients.ecs.pages(
                 "DescribeImages",
                 {
                     "RegionId": self._clients.region,
                     "PageSize": PAGE_SIZE,
-                    "ShowExpired": True if "ImageId" in asked else None,
-                    **asked,
+                    "ShowExpired": True if "ImageId" in parameters else None,
+                    **parameters,
                 },
                 items="Images.Image",
             )

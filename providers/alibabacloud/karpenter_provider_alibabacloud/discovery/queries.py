@@ -48,7 +48,7 @@ class DiscoveryQuery:
         """Return how those terms are named that an answer with these ids has nothing for."""
         found = set(ids)
         return tuple(
-            name for name, wanted in self.terms if not found or (wanted and wanted not in found)
+            name for name, pattern in self.terms if not found or (pattern and pattern not in found)
         )
 
 

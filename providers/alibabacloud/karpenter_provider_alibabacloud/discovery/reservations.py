@@ -171,8 +171,8 @@ class ReservationReader:
         return answer
 
     def _described(self, query: DiscoveryQuery) -> tuple[DescribedReservation, ...]:
-        asked = query.to_api()
-        ids = asked.pop("Ids", None)
+        parameters = query.to_api()
+        ids = parameters.pop("Ids", None)
         with core_errors_of():
             pages = self._clients.ecs.pages(
                 "DescribeCapacityReservations",
@@ -181,7 +181,7 @@ class ReservationReader:
                     "Status": ACTIVE,
                     "MaxResults": PAGE_SIZE,
                     "PrivatePoolOptions": None if ids is None else {"Ids": ids},
-                    **asked,
+                    **parameters,
                 },
                 items="CapacityReservationSet.CapacityReservationItem",
             )

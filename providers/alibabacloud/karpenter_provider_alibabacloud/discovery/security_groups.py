@@ -60,7 +60,7 @@ def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[Discover
         if given:
             queries.append(DiscoveryQuery(given, ((text, ""),)))
     if named:
-        ids = json.dumps(sorted({wanted for _, wanted in named}))
+        ids = json.dumps(sorted({group_id for _, group_id in named}))
         queries.append(DiscoveryQuery((("SecurityGroupIds", ids),), tuple(named)))
     return tuple(queries)
 

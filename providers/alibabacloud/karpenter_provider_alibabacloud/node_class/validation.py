@@ -126,9 +126,9 @@ class NodeClassValidator:
         if self._dry_runs is None or self._launch is None:
             return None
         key = (node_class.name, _digest(node_class))
-        known = self._results.get(key)
-        if known is not None:
-            return known
+        cached_outcome = self._results.get(key)
+        if cached_outcome is not None:
+            return cached_outcome
         try:
             request = self._launch.request(node_class, user_data)
         except LaunchFailedError as error:

@@ -278,11 +278,11 @@ def _list(entry: _CacheEntry, market: MarketState, shared: Hashable) -> dict[str
             market.shortages.sequence(name),
             tuple(market.reserved_left(r.id) for r in item.sold.reservations),
         )
-        known = before.get(name)
-        if known is None or known.state != state:
+        listed_before = before.get(name)
+        if listed_before is None or listed_before.state != state:
             offerings = _resolve(RESOLVERS, item.sold, (), market)
-            known = _ListedType(state, _instance_type(item, offerings))
-        listed[name] = known
+            listed_before = _ListedType(state, _instance_type(item, offerings))
+        listed[name] = listed_before
     return listed
 
 

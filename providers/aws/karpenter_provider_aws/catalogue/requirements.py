@@ -128,14 +128,14 @@ def _accelerator_labels(info: InstanceTypeInfo) -> dict[str, str]:
 
 def type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement, ...]:
     """Return what follows from an instance type and its region, whatever the NodeClass."""
-    told = instance_labels(info)
+    type_labels = instance_labels(info)
     return (
         is_any_of(INSTANCE_TYPE, info.name),
         is_any_of(ARCH, *_one(info.architecture)),
         is_any_of(REGION, region),
         is_any_of(labels.INSTANCE_TENANCY, labels.TENANCY_DEFAULT, labels.TENANCY_DEDICATED),
         *(
-            is_any_of(key, told[key]) if key in told else is_any_of(key)
+            is_any_of(key, type_labels[key]) if key in type_labels else is_any_of(key)
             for key in sorted(labels.INSTANCE_LABELS)
         ),
     )
@@ -210,16 +210,18 @@ class TypeRequirements:
     def find(self, info: InstanceTypeInfo, values: Values) -> Requirements:
         """Return what nodes of a type have, `values` by their NodeClass and the rest by the type."""
         key = (info.name, values)
-        known = self._sets.get(key)
-        if known is None:
+        requirements = self._sets.get(key)
+        if requirements is None:
             fixed = self._fixed.get(info.name)
             if fixed is None:
                 fixed = self._fixed[info.name] = type_requirements(info, self._region)
-            known = Requirements((*fixed, *(is_any_of(key, *texts) for key, texts in values)))
+            requirements = Requirements(
+                (*fixed, *(is_any_of(key, *texts) for key, texts in values))
+            )
             if len(self._sets) >= _MOST_SETS:
                 self._sets.clear()
-            self._sets[key] = known
-        return known
+            self._sets[key] = requirements
+        return requirements
 
 
 def interruptible_text(reservation: CapacityReservation) -> str:

@@ -151,11 +151,11 @@ def read_reservation(item: CapacityReservationTypeDef) -> DescribedReservation:
     """
     criteria = item.get("InstanceMatchCriteria", "")
     kind = item.get("ReservationType") or ON_DEMAND
-    for name, value, known in (
+    for name, value, known_values in (
         ("InstanceMatchCriteria", criteria, _CRITERIA),
         ("ReservationType", kind, _TYPES),
     ):
-        if value not in known:
+        if value not in known_values:
             message = f'{item.get("CapacityReservationId", "")}: unknown {name} "{value}"'
             raise ValueError(message)
     return DescribedReservation(

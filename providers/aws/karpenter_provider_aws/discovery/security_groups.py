@@ -48,9 +48,9 @@ def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[Discover
             queries.append(DiscoveryQuery(filters=tag_filters(term.tags), terms=(part,)))
     for filter_name, parts in (("group-id", ids), ("group-name", names)):
         if parts:
-            wanted = tuple(dict.fromkeys(part.pattern for part in parts))
+            patterns = tuple(dict.fromkeys(part.pattern for part in parts))
             queries.append(
-                DiscoveryQuery(filters=(DescribeFilter(filter_name, wanted),), terms=tuple(parts))
+                DiscoveryQuery(filters=(DescribeFilter(filter_name, patterns),), terms=tuple(parts))
             )
     return tuple(queries)
 

@@ -197,10 +197,10 @@ class InstanceStatusPoll:
     def _describe(self) -> Iterator[InstanceStatusTypeDef]:
         seen: set[str] = set()
         for name, values in _QUERIES:
-            wanted: FilterTypeDef = {"Name": name, "Values": values}
+            instance_filter: FilterTypeDef = {"Name": name, "Values": values}
             with core_errors_of("ec2:DescribeInstanceStatus"):
                 pages = self._clients.ec2.get_paginator("describe_instance_status").paginate(
-                    Filters=[wanted], PaginationConfig={"PageSize": _PAGE_SIZE}
+                    Filters=[instance_filter], PaginationConfig={"PageSize": _PAGE_SIZE}
                 )
                 statuses = [item for page in pages for item in page["InstanceStatuses"]]
             for status in statuses:
@@ -242,7 +242,7 @@ def _since(one: HealthFinding, moment: datetime) -> HealthFinding:
     )
 
 
-def _announcement(one: HealthFinding, known: OwnedInstance, now: datetime) -> Interruption:
+def _announcement(one: HealthFinding, owned_instance: OwnedInstance, now: datetime) -> Interruption:
     """Say it as the core knows it: failed checks leave pods no time, events do."""
     is_event = one.category is UnhealthyCategory.EVENT
     return Interruption(
@@ -250,7 +250,7 @@ def _announcement(one: HealthFinding, known: OwnedInstance, now: datetime) -> In
         kind=InterruptionKind.SCHEDULED_MAINTENANCE
         if is_event
         else InterruptionKind.INSTANCE_UNHEALTHY,
-        provider_id=known.provider_id,
+        provider_id=owned_instance.provider_id,
         deadline=None if is_event else now,
         detail=one.detail,
         announced_at=None if is_event else one.since,

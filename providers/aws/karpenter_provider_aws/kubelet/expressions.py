@@ -129,8 +129,8 @@ def expression_error(expression: str) -> str:
         program = _compiled(expression)
     except ExpressionError as error:
         return str(error)
-    known = {*VARIABLES, *_MACRO.findall(expression)}
-    unknown = [name for name in program.variables() if name not in known]
+    known_names = {*VARIABLES, *_MACRO.findall(expression)}
+    unknown = [name for name in program.variables() if name not in known_names]
     unknown += [
         f"{name}()"
         for name in program.functions()

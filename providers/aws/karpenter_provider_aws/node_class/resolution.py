@@ -121,8 +121,8 @@ class NodeClassResolver:
         status = {name: value for part in found for name, value in part.status.items()}
         resolved = _with_status(node_class, status)
         self._note_profiles(node_class, resolved.status.instance_profile)
-        known = [_known(part, node_class)[0] for part in found]
-        needs = [condition for condition in known if condition.type in LAUNCH_NEEDS]
+        conditions = [_known(part, node_class)[0] for part in found]
+        needs = [condition for condition in conditions if condition.type in LAUNCH_NEEDS]
         validated = self._validation.validate(resolved, needs)
         return resolution_of(node_class, [*found, validated])
 

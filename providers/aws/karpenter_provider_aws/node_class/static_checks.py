@@ -81,10 +81,10 @@ def late_checks(
     def expressions(node_class: EC2NodeClass) -> ConditionFinding | None:
         if not enabled or not node_class.spec.kubelet:
             return None
-        known = tuple(infos())
-        if not known:
+        type_infos = tuple(infos())
+        if not type_infos:
             raise CloudProviderError("no instance types are known yet")
-        return evaluation_finding(node_class, known, reserved_enis=settings.reserved_enis)
+        return evaluation_finding(node_class, type_infos, reserved_enis=settings.reserved_enis)
 
     return expressions, tag_finding
 

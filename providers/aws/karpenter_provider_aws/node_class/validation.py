@@ -156,9 +156,9 @@ class NodeClassValidator:
 
     def _dry_run_outcome(self, node_class: EC2NodeClass, dry_runs: LaunchDryRuns) -> DryRunOutcome:
         key = (node_class.name, _digest(node_class))
-        known = self._results.get(key)
-        if known is not None:
-            return known
+        cached_outcome = self._results.get(key)
+        if cached_outcome is not None:
+            return cached_outcome
         try:
             types = self._catalogue.instance_types(node_class)
         except BadInputError as error:
