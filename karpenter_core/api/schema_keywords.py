@@ -77,20 +77,20 @@ def check_keywords(schema: Json, value: Any, path: str) -> Iterator[FieldError]:
 
 
 def _type_error(schema: Json, value: object, path: str) -> FieldError | None:
-    found = json_type(value)
-    if found == "null" and schema.get("nullable"):
+    type_name = json_type(value)
+    if type_name == "null" and schema.get("nullable"):
         return None
     if is_int_or_string(schema):
-        if found in {"integer", "string"}:
+        if type_name in {"integer", "string"}:
             return None
-        return errors.wrong_type(path, found, "integer,string")
+        return errors.wrong_type(path, type_name, "integer,string")
     expected: str = schema.get("type", "")
-    if not expected or found in _ACCEPTED_TYPES.get(expected, {expected}):
+    if not expected or type_name in _ACCEPTED_TYPES.get(expected, {expected}):
         return None
     if expected == "integer" and isinstance(value, float):
         expected_format: str = schema.get("format", expected)
         return None if value.is_integer() else errors.wrong_type(path, "float64", expected_format)
-    return errors.wrong_type(path, found, expected)
+    return errors.wrong_type(path, type_name, expected)
 
 
 def _check_number(schema: Json, value: float, path: str) -> Iterator[FieldError]:

@@ -156,10 +156,10 @@ def _named(path: str, manifest: Mapping[str, Any]) -> str:
     """Put the key into a path that ends with any value of a map of texts."""
     if not path.endswith(_ANY_VALUE):
         return path
-    found: Any = manifest
+    value_at: Any = manifest
     for name, index in _STEP.findall(path.removesuffix(_ANY_VALUE)):
-        found = found[int(index)] if index else found[name]
-    for key, value in cast("dict[str, Any]", found).items():
+        value_at = value_at[int(index)] if index else value_at[name]
+    for key, value in cast("dict[str, Any]", value_at).items():
         if not isinstance(value, str):
             return f'{path.removesuffix(_ANY_VALUE)}["{key}"]'
     return path

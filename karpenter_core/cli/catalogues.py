@@ -180,7 +180,12 @@ class CatalogueSource:
         from karpenter_core.scheduling.problem import Catalogue
 
         given_classes = {
-            (found.resource.group, found.resource.kind, found.name): found for found in node_classes
+            (
+                node_class_found.resource.group,
+                node_class_found.resource.kind,
+                node_class_found.name,
+            ): node_class_found
+            for node_class_found in node_classes
         }
         listed: dict[tuple[str, str, str], Catalogue] = {}
         catalogues: dict[str, Catalogue] = {}

@@ -238,11 +238,11 @@ def _definition_findings(
         return [_error(f"the CustomResourceDefinition {name} is not established", remedy)]
     served = {v["name"]: v for v in stored["spec"]["versions"] if v.get("served")}
     for version in rendered["spec"]["versions"]:
-        found = served.get(version["name"])
-        if found is None:
+        served_version = served.get(version["name"])
+        if served_version is None:
             versions = ", ".join(sorted(served))
             return [_error(f"{name} serves {versions}, not {version['name']}", remedy)]
-        if found.get("schema") != version["schema"]:
+        if served_version.get("schema") != version["schema"]:
             return [
                 Finding(
                     severity=Severity.WARNING,

@@ -85,7 +85,7 @@ class _EntryCompleter:
             for owner in (entry.name, *_daemon_set_owners(entry))
         }
         self._claims: Final = {_key(entry) for entry in _of(entries, "", "PersistentVolumeClaim")}
-        self._machines: Final = _ProviderIds(entries)
+        self._provider_ids: Final = _ProviderIds(entries)
         self._node_class_refs: Final = {
             entry.name: _template_spec(entry).get("nodeClassRef")
             for entry in _of(entries, "karpenter.sh", "NodePool")
@@ -103,9 +103,9 @@ class _EntryCompleter:
             case "", "Pod":
                 return self._pod(entry)
             case "", "Node":
-                return self._machines.joined(_node(entry))
+                return self._provider_ids.joined(_node(entry))
             case "karpenter.sh", "NodeClaim":
-                return self._machines.joined(self._node_claim(entry))
+                return self._provider_ids.joined(self._node_claim(entry))
             case "", "PersistentVolumeClaim":
                 return self._volume_claim(entry)
             case "", "Namespace":

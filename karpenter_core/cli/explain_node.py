@@ -92,9 +92,9 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
         BadInputError: there is none; names those that are spelled nearly so.
     """
     snapshot = cluster.snapshot
-    found = snapshot.state_nodes_by_node.get(name) or snapshot.state_nodes_by_claim.get(name)
-    if found is not None:
-        return found
+    state_node = snapshot.state_nodes_by_node.get(name) or snapshot.state_nodes_by_claim.get(name)
+    if state_node is not None:
+        return state_node
     if name in snapshot.nodes:
         raise BadInputError(
             f'node "{name}" is of a NodePool and has no provider id, or that of another node:'

@@ -216,11 +216,11 @@ def _expected_state_nodes(
     try:
         return expected_state_nodes(snapshot, pods, now=now, window=window)
     except Exception:
-        found: set[StateNode] = set()
+        expected: set[StateNode] = set()
         for pod in pods:
             with failed.judging(pod_ref(pod), EVALUATION_STEP):
-                found |= expected_state_nodes(snapshot, (pod,), now=now, window=window)
-        return frozenset(found)
+                expected |= expected_state_nodes(snapshot, (pod,), now=now, window=window)
+        return frozenset(expected)
 
 
 def is_recent(state_node: StateNode, now: datetime) -> bool:

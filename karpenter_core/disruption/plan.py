@@ -101,18 +101,18 @@ def plan_steps(
     reports: list[MethodReport] = []
     reported_classes: set[DisruptionClass | DisruptionReason] = set()
     for method in methods:
-        found = disruption_pass.candidates(method.disruption_class)
+        candidate_lists = disruption_pass.candidates(method.disruption_class)
         if (
             method.disruption_class not in reported_classes
         ):  # methods of one class are blocked alike
             reported_classes.add(method.disruption_class)
-            notices.extend(found.notices)
-            for blocked in found.blocked:
+            notices.extend(candidate_lists.notices)
+            for blocked in candidate_lists.blocked:
                 notices.extend(blocked_notices(blocked))
         yield 5
         verdicts = [
             (candidate, accept_or_set_aside(disruption_pass, method, candidate))
-            for candidate in found.candidates
+            for candidate in candidate_lists.candidates
         ]
         notices.extend(
             notice
@@ -146,7 +146,7 @@ def plan_steps(
                     outcome.commands
                     or outcome.is_cut_short
                     or disruption_pass.failed.found
-                    or any(blocked.is_expected for blocked in found.blocked)
+                    or any(blocked.is_expected for blocked in candidate_lists.blocked)
                 ),
                 remaining_budgets=room,
                 unexamined_pools=outcome.unexamined_pools,

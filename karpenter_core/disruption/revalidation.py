@@ -44,18 +44,18 @@ def revalidate_steps(
     """
     asked = len(command.candidates)
     alive = accepted_candidates(method, command, disruption_pass)
-    kept, _ = split_by_budgets(alive, disruption_pass.budgets(method.reason))
+    remaining, _ = split_by_budgets(alive, disruption_pass.budgets(method.reason))
     is_large = asked >= SMALLEST_SHORTENED
     least = 2 if is_large else asked
     if len(alive) < least:
         return ValidationVerdict(rejection=CommandRejection.CHURN, failed_candidates=asked)
-    if len(kept) < least:
+    if len(remaining) < least:
         return ValidationVerdict(rejection=CommandRejection.BUDGET, failed_candidates=asked)
     yield from disruption_pass.simulation.prepare_steps(avoid_unsettled=True)
     move = yield from (
-        _reduced_command_steps(command, disruption_pass, kept)
+        _reduced_command_steps(command, disruption_pass, remaining)
         if is_large
-        else _full_command_steps(command, disruption_pass, kept)
+        else _full_command_steps(command, disruption_pass, remaining)
     )
     if move is None:
         return ValidationVerdict(rejection=CommandRejection.SCHEDULING, failed_candidates=asked)
@@ -66,21 +66,25 @@ def revalidate_steps(
 
 
 def _full_command_steps(
-    command: Command, disruption_pass: DisruptionPass, kept: Sequence[Candidate]
+    command: Command, disruption_pass: DisruptionPass, remaining: Sequence[Candidate]
 ) -> WorkSteps[DisruptionMove | None]:
     """Return the new move if it is equivalent to the command."""
-    move = evaluate_move(disruption_pass, kept, max_claims=_most_claims(command, len(kept)))
+    move = evaluate_move(
+        disruption_pass, remaining, max_claims=_most_claims(command, len(remaining))
+    )
     yield UNITS_PER_QUESTION
     return move if isinstance(move, DisruptionMove) and _is_equivalent(command, move) else None
 
 
 def _reduced_command_steps(
-    command: Command, disruption_pass: DisruptionPass, kept: Sequence[Candidate]
+    command: Command, disruption_pass: DisruptionPass, remaining: Sequence[Candidate]
 ) -> WorkSteps[DisruptionMove | None]:
     """Return the new move of as many candidates as need no more replacements than planned."""
-    count = len(kept)
+    count = len(remaining)
     while count >= 2:  # noqa: PLR2004 - one is for the method that takes single machines
-        move = evaluate_move(disruption_pass, kept[:count], max_claims=_most_claims(command, count))
+        move = evaluate_move(
+            disruption_pass, remaining[:count], max_claims=_most_claims(command, count)
+        )
         yield UNITS_PER_QUESTION
         if (
             isinstance(move, DisruptionMove)

@@ -130,15 +130,17 @@ class DisruptionSimulation:
             yield from _settled_steps(made)
             return made
 
-        found = yield from isolate_steps(
+        isolated = yield from isolate_steps(
             replace(problem, pods=(*problem.pods, *leaving)), solving, error
         )
-        for item in found.failed:
+        for item in isolated.failed:
             self._failed.add(item)
-        gone = {node.name for node in problem.nodes} - {node.name for node in found.problem.nodes}
+        gone = {node.name for node in problem.nodes} - {
+            node.name for node in isolated.problem.nodes
+        }
         odd = {
             pod.uid: failure_message(SIMULATION_STEP, text)
-            for pod, text in zip(found.pods, found.errors, strict=True)
+            for pod, text in zip(isolated.pods, isolated.errors, strict=True)
         }
         for node in problem.nodes:
             texts = [odd[pod.uid] for pod in node.pods if pod.uid in odd]
@@ -148,7 +150,7 @@ class DisruptionSimulation:
                 self._unevaluated_nodes.setdefault(
                     node.name, "set aside, since it could not be judged"
                 )
-        return found.result
+        return isolated.result
 
     def _reject_unevaluated(self, names: Iterable[str]) -> None:
         for name in names:

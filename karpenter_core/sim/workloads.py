@@ -72,8 +72,8 @@ class _OwnerController(SimulatedController):
 
     def owned(self, owner: Json) -> list[Json]:
         """Return what an owner owns."""
-        found = self.registry.store.dependents(owner["metadata"]["uid"])
-        return [stored.obj for stored in found if stored.kind == self.dependents]
+        dependents = self.registry.store.dependents(owner["metadata"]["uid"])
+        return [stored.obj for stored in dependents if stored.kind == self.dependents]
 
     def write_status(self, owner: Json, status: Json) -> None:
         """Write an owner's status; a status that has not changed is no write."""

@@ -322,7 +322,7 @@ def _keep_placements(
     The scheduler may have filled a node with other pods than planned: of those placed there, as
     many stay as fit. Nominated pods always stay: for some the scheduler still preempts others.
     """
-    kept = {state_node: list(pods) for state_node, pods in nominated.items()}
+    pods_by_node = {state_node: list(pods) for state_node, pods in nominated.items()}
     wished: dict[StateNode, list[PodView]] = {}
     unplaced: list[PodView] = []
     for pod in candidates:
@@ -332,9 +332,9 @@ def _keep_placements(
         else:
             wished.setdefault(target, []).append(pod)
     for state_node, pods in wished.items():
-        settled = kept.get(state_node, [])
-        taken, refused = capacity.split_fitting(state_node, settled, pods)
+        settled = pods_by_node.get(state_node, [])
+        fitting, refused = capacity.split_fitting(state_node, settled, pods)
         unplaced.extend(refused)
-        if taken:
-            kept[state_node] = [*settled, *taken]
-    return kept, unplaced
+        if fitting:
+            pods_by_node[state_node] = [*settled, *fitting]
+    return pods_by_node, unplaced

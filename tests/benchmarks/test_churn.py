@@ -65,7 +65,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def moved(number, *, at, gone="old", before=1.0, launches=1):
-    """A consolidation of one machine."""
+    """A consolidation of one node."""
     machine = DecisionCandidate(
         node=gone, node_claim=gone, node_pool="general", price_per_hour=Price(before), pods=2
     )
@@ -88,7 +88,7 @@ def moved(number, *, at, gone="old", before=1.0, launches=1):
 
 
 def judged(*decisions, claims=(), changes=(), floor="0%"):
-    """What is counted of decisions; claims are (name, decision, created, price)."""
+    """Count decisions; claims are (name, decision, created, price)."""
     outcome = ChurnOutcome(load="", policy="", hours=1)
     known = {
         name: ObservedClaim(created=created, decision=decision, name=name, price_per_hour=price)

@@ -1,4 +1,4 @@
-"""What benchmarks report is what happened; gates fail when they should."""
+"""Benchmarks report what they measured, and gates fail below their figures."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the benchmark of provider start-ups reports is what was measured; its gate fails when it should."""
+"""The benchmark of provider start-ups reports its measurements and fails its gate."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_json_documents_may_follow_one_another(program, tmp_path, types_file):
 
 
 def test_dates_in_yaml_are_texts(program, tmp_path, types_file):
-    """A label that looks like a date is a label, a creation time may be unquoted."""
+    """A label like a date is a text, a creation time may be unquoted."""
     file = tmp_path / "pods.yaml"
     write(file, POOL)
     file.write_text(
@@ -191,7 +191,7 @@ items:
 
 
 def test_every_pod_without_a_node_has_an_outcome(plan):
-    """Placed, or left with a reason; what has ended or is ending is nobody's any more."""
+    """Placed, or pending with a reason; ended and ending pods are ignored."""
     ended = {**pod("ended"), "status": {"phase": "Succeeded"}}
     ending = pod("ending", metadata={"deletionTimestamp": "2024-01-31T12:00:00Z"})
     nominated = {**pod("nominated"), "status": {"nominatedNodeName": "old"}}
@@ -217,7 +217,7 @@ def test_every_pod_without_a_node_has_an_outcome(plan):
 
 @pytest.mark.parametrize("amount", ["1e16", "1e99", "9223372036854775807"])
 def test_a_request_beyond_every_node_is_insufficient_resources(plan, amount):
-    """Whoever asks for it stays pending, whatever number holds it; nobody else is touched."""
+    """Its pod stays pending, in any number format; no other pod is affected."""
     containers = [
         {"name": n, "resources": {"requests": {"cpu": amount, "memory": amount}}} for n in "ab"
     ]
@@ -372,7 +372,7 @@ def test_unknown_fields_of_our_kinds_are_said_to_be_ignored(plan):
 
 
 def test_nodes_need_neither_provider_id_nor_labels(plan):
-    """What a file calls a Node takes pods; of capacity and allocatable one is enough."""
+    """Nodes of a file take pods; capacity or allocatable is enough."""
     short = node("short", provider_id="", cpu="2")
     del short["status"]["capacity"]
     found, _ = plan(
@@ -431,7 +431,7 @@ def test_a_claim_that_names_its_node_is_that_node(plan):
 
 
 def test_a_claim_may_be_as_short_as_its_pool_allows(plan):
-    """What has no Node yet has room for what its types hold, or what its status says."""
+    """A claim without a Node has the resources of its types, or of its status."""
     claim = {
         "metadata": {"name": "general-1", "labels": {"karpenter.sh/nodepool": "general"}},
         "status": {
@@ -447,7 +447,7 @@ def test_a_claim_may_be_as_short_as_its_pool_allows(plan):
 
 
 def test_a_claim_without_a_pool_must_be_whole(refusal):
-    """Nobody else knows its NodeClass."""
+    """Its NodeClass is in no other object."""
     claim = {"metadata": {"name": "stray"}, "spec": {}}
 
     said = refusal(nodePools=[POOL], nodeClaims=[claim])
@@ -494,7 +494,7 @@ def test_pods_of_nodes_that_go_are_planned_for(plan):
 
 
 def test_a_probable_mistake_is_mentioned(plan):
-    """Pods on nodes nobody described, a node that takes no pod, kinds that are not read."""
+    """Pods on undescribed nodes, a node that takes no pod, kinds that are not read."""
     silent = node("silent")
     del silent["status"]["allocatable"]["pods"]
     _, said = plan(
@@ -517,7 +517,7 @@ def test_a_probable_mistake_is_mentioned(plan):
 
 
 def test_daemon_set_pods_stand_for_their_daemon_set(plan):
-    """Of a DaemonSet and a pod of it, the pod tells what it asks for; nothing counts twice."""
+    """Of a DaemonSet and its pod, the pod has the requests; nothing counts twice."""
     daemon_set = {
         "metadata": {"name": "agent", "namespace": "shop"},
         "spec": {"template": {"spec": bare(pod("x", cpu="1500m"))["spec"]}},
@@ -533,7 +533,7 @@ def test_daemon_set_pods_stand_for_their_daemon_set(plan):
 
 
 def test_daemon_sets_take_their_part_of_every_new_node(plan):
-    """Where they may run: one that wants another architecture takes nothing."""
+    """A daemon of another architecture takes nothing."""
     arm = {"kubernetes.io/arch": "arm64"}
     daemon_sets = [
         {
@@ -562,7 +562,7 @@ def test_running_daemons_keep_their_reserved_resources(plan):
 
 @pytest.mark.parametrize("provider", ["kwok", "nobody"])
 def test_a_pool_of_an_unknown_provider_needs_a_catalogue(program, tmp_path, provider):
-    """Nobody can say what it may buy; the refusal says how to."""
+    """Its types are unknown; the refusal names the option."""
     ref = {"group": f"karpenter.{provider}.sh", "kind": "KWOKNodeClass", "name": "default"}
     file = write(tmp_path / "all.yaml", pool(template={"nodeClassRef": ref}), pod("a"))
 

@@ -98,7 +98,7 @@ def test_a_pod_that_fits_nowhere_has_a_reason_in_every_pool(answer):
 
 
 def test_a_pod_that_needs_a_launch_shows_its_node_and_the_other_pools(answer):
-    """Which pool takes it, and why no heavier one does."""
+    """The answer names the pool, and why no heavier one takes the pod."""
     found = answer("shop/new")
 
     assert found["state"] == "launch"

@@ -25,7 +25,7 @@ SETTLED_LONG_AGO = (condition("Consolidatable", SETTLED),)
 
 
 def machine(name, *, of="general", conditions=SETTLED_LONG_AGO, deleted=None, **metadata):
-    """A NodeClaim of a large machine that was initialised long ago, and its Node."""
+    """A NodeClaim of a large node that was initialised long ago, and its Node."""
     labels = {
         "karpenter.sh/nodepool": of,
         "karpenter.sh/registered": "true",

@@ -71,7 +71,7 @@ async def serving(door):
 
 
 class World:
-    """An embedded cluster in a thread of its own, seen through a door that lets nobody write."""
+    """An embedded cluster in a thread of its own, seen through a read-only proxy."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -205,7 +205,7 @@ def test_a_live_plan_sends_only_lists(ask, two_waiting):
 
 
 def test_files_override_objects_of_the_cluster(ask, two_waiting, tmp_path):
-    """What a change would do is shown beside what holds now; the cluster stays as it is."""
+    """The plan shows the effect of a change; the cluster is not changed."""
     limited = write(tmp_path / "limited.yaml", pool(limits={"cpu": "1"}), pod("b", cpu="1"))
 
     shown = ask("plan", limited).out
@@ -299,7 +299,7 @@ def test_a_cluster_that_does_not_answer_is_named(program, tmp_path):
 
 
 def test_a_cluster_without_our_kinds_is_planned_with_those_of_files(program, tmp_path, types_file):
-    """What would happen if it were installed."""
+    """The plan is that of an installed controller."""
     file = write(tmp_path / "pool.yaml", POOL, pod("a"))
     with World(tmp_path).open() as bare:
         shown = program(

@@ -1,4 +1,4 @@
-"""What people are told beside a plan."""
+"""Notes that are printed with a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`karpenter plugin`: a new provider passes at once, and what is wrong with a plug-in is told."""
+"""`karpenter plugin`: a new provider passes at once, and faults of plug-ins are reported."""
 
 from __future__ import annotations
 

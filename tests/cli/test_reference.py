@@ -95,7 +95,7 @@ def test_the_list_of_constraints_is_closed():
 
 
 def test_the_role_names_every_kind_that_is_listed():
-    """And lets nobody do anything else."""
+    """And it permits nothing else."""
     (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     role = yaml.safe_load(text)
 

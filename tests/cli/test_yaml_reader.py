@@ -58,7 +58,7 @@ def test_values_are_those_that_kubernetes_reads(text, value):
 
 
 def test_anchors_end_with_their_document():
-    """What one document names, no other knows."""
+    """Anchors of one document are unknown in the next."""
     with pytest.raises(UnsupportedYamlError):
         list(load_all("a: &x 1\n---\nb: *x\n"))
 

@@ -76,7 +76,7 @@ class History:
     """One cluster, and what happens to it."""
 
     def __init__(self, scene, folder, seed, *, clock, watch, verbose=False):
-        """`clock` is the controller's, `watch` looks at every change."""
+        """`clock` is the controller's, `watch` checks every change."""
         self.scene, self.cluster, self.clock = scene, scene.cluster, scene.cluster.clock
         self.rng = random.Random(seed)
         self.folder = folder
@@ -218,7 +218,7 @@ class History:
             self.cluster.delete(POD_DISRUPTION_BUDGETS, name, namespace="default")
 
     def relabel(self):
-        """Edit a template, so that the machines of the pool drift."""
+        """Edit a template, so that the nodes of the pool drift."""
         labels = {"example.com/edition": str(self.rng.randint(1, 9))}
         for name in self.obstacles.some(NODE_POOLS, 1):
             self._edit(name, {"template": {"metadata": {"labels": labels}}})
@@ -348,7 +348,7 @@ class History:
             self._end_stillborn()
 
     def _end_stillborn(self):
-        """Delete claims whose Nodes never become whole: nobody but NodeRepair does it for users."""
+        """Delete claims whose Nodes never become whole: only NodeRepair does it for users."""
         now = self.clock.monotonic()
         self._stillborn = {
             claim["metadata"]["name"]: self._stillborn.get(claim["metadata"]["name"], now)
@@ -364,7 +364,7 @@ class History:
                 self.cluster.delete(NODE_CLAIMS, name)
 
     async def _pass(self, seconds):
-        """Let time pass, and look now and then what is apart that belongs together."""
+        """Let time pass, and check now and then that instances, claims and Nodes match."""
         until = self.clock.monotonic() + seconds
         while (left := until - self.clock.monotonic()) > 0:
             await self.clock.sleep(min(left, LOOK_SECONDS))

@@ -39,7 +39,7 @@ ZONES = [f"test-zone-{letter}" for letter in "abc"]
 
 
 class ControllerClock:
-    """A clock whose wall time somebody sets; its monotonic time goes on."""
+    """A clock whose wall time is set; its monotonic time goes on."""
 
     def __init__(self, clock):
         self._clock = clock
@@ -56,7 +56,7 @@ class ControllerClock:
 
 
 class Obstacles:
-    """What goes wrong with one cluster; each method makes one thing go wrong."""
+    """Faults of one cluster; each method causes one."""
 
     def __init__(self, scene, folder, rng, *, clock, watch):
         self.scene, self.cluster = scene, scene.cluster
@@ -84,7 +84,7 @@ class Obstacles:
             self.clock.lead = timedelta(minutes=self.rng.choice(CLOCK_MINUTES))
 
     def loses_reply(self):
-        """Tell whether the next reply is lost."""
+        """Return whether the next reply is lost."""
         return self.loses_replies and self._losing.random() < LOST_SHARE
 
     def _is_lost_write(self, request):
@@ -168,7 +168,7 @@ class Obstacles:
         self._put_for(self.rng.randint(600, 7200), fault)
 
     def keep_token_in_progress(self):
-        """Lose the reply of a launch, and refuse its token while nobody knows of the instance."""
+        """Lose the reply of a launch, and refuse its token while the instance is unknown."""
         times = self.rng.randint(1, 6)
         self._put(
             [
@@ -184,13 +184,13 @@ class Obstacles:
         self._put([*self._cloud_faults, fault])
 
     def protect_instance(self):
-        """Let nobody terminate an instance for a while."""
+        """Refuse terminations of an instance for a while."""
         for name in self.some(NODE_CLAIMS, 2):
             fault = {"fault": "protected", "nodeClaims": [name]}
             self._put_for(self.rng.randint(60, 3600), fault)
 
     def lose(self):
-        """The cloud loses machines without a word."""
+        """The cloud loses instances without a message."""
         for name in self.some(NODE_CLAIMS, 2):
             self.watch.excuse(f"kwok://{name}")
             self._change_instances(
@@ -207,7 +207,7 @@ class Obstacles:
             self._put([*self._cloud_faults, fault])
 
     def tag(self):
-        """Somebody else labels Nodes and tags instances."""
+        """Other clients label Nodes and tag instances."""
         owner = self.rng.choice(["finance", "research"])
         for name in self.some(NODES, 3):
             marks = {"labels": {"example.com/owner": owner}, "annotations": {"example.com/n": "1"}}
@@ -299,7 +299,7 @@ class Obstacles:
     # -- clock and nodes ---------------------------------------------------------------------------
 
     def set_clock(self):
-        """Set the wall clock of the controller's machine; it is put right later."""
+        """Set the wall clock of the controller's host; it is corrected later."""
         minutes, before = self.rng.choice(CLOCK_MINUTES), self.clock.lead
         self.clock.lead = timedelta(minutes=minutes)
 
@@ -339,7 +339,7 @@ class Obstacles:
 def shaken_cloud(obstacles):
     """Give kwok's cloud the cluster's time, and have it lose replies where the history does.
 
-    A cloud does not follow the clock of the machine that the controller runs on.
+    A cloud does not follow the clock of the controller's host.
     """
     clock = obstacles.cluster.clock
     begin, disturb = KwokCloud.__init__, ActiveFaults.disturb

@@ -59,7 +59,7 @@ def desk(**launch_limits):
 
 
 def planned(*pods):
-    """One machine for each pod."""
+    """Plan one claim for each pod."""
     plans = [solve(problem([each], pools=[node_pool()])) for each in pods]
     return [plan.claims[0] for plan in plans]
 

@@ -46,7 +46,7 @@ def test_nodes_register_and_end_whatever_the_clock_shows(tmp_path, hours):
 
 @pytest.mark.parametrize("hours", HOURS)
 def test_node_that_never_registers_is_given_up_whatever_the_clock_shows(tmp_path, hours):
-    """Where the clock was ahead when the instance was launched, its limit runs from then on."""
+    """After a launch by a clock that was ahead, the limit runs from that time."""
 
     async def story(scene):
         (tmp_path / "faults.json").write_text('[{"fault": "failed-node", "count": 1}]')

@@ -90,7 +90,7 @@ def test_a_nomination_lasts_as_long_as_it_was_made_for(cluster_state, clock, hou
 
 
 def test_the_sweep_goes_on_after_the_clock_went_back(cluster_state, clock):
-    """What is noted while the clock is ahead ends in its time."""
+    """Entries made while the clock is ahead expire in time."""
     clock.is_set(hours=6)
     cluster_state.tick()
     cluster_state.fold(OfferingsUnavailable(offerings=(OUT,), provider="kwok", at=clock.now()))
@@ -131,7 +131,7 @@ def test_the_monotonic_clock_ignores_wall_clock_jumps(clock, hours):
 
 @pytest.mark.parametrize("hours", [6, -6])
 def test_a_nomination_expires_in_time_whatever_the_nodes_clock(cluster_state, clock, hours):
-    """The machine says it was initialised hours from now, or hours ago."""
+    """The node says it was initialised hours from now, or hours ago."""
     its_node, claim = node_and_claim("late")
     claim = with_claim_conditions(claim, INITIALIZED, now=clock.now() + timedelta(hours=hours))
     waiting = pod("waiting")

@@ -31,7 +31,7 @@ def transitions(scene, kind) -> list[tuple[str, str]]:
 
 
 def test_changed_conditions_are_published_counted_and_measured(tmp_path):
-    """What is seen for the first time is counted, but nobody can say what it was before."""
+    """A condition seen first is counted, without an earlier status."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
@@ -93,7 +93,7 @@ def test_an_early_stage_is_reported_by_itself(tmp_path):
 
 
 def test_an_unresponsive_node_gets_one_event(tmp_path):
-    """All of its conditions turn Unknown then; one that turns True is told of all the same."""
+    """All of its conditions turn Unknown then; one that turns True has an event all the same."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
@@ -147,7 +147,7 @@ def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
 
 
 def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
-    """`Finalized` is told of the claim, and of the Node when it is somebody else's finalizer."""
+    """`Finalized` is recorded for the claim, and for the Node with a foreign finalizer."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])

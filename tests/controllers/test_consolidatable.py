@@ -41,7 +41,7 @@ class Scene:
         await self.passes(1)
 
     async def set_clock(self, **lead):
-        """Set the clock, and have every claim looked at."""
+        """Set the clock, and reconcile every claim."""
         self.clock.lead = timedelta(**lead)
         self._looks += 1
         self.cluster.patch(NODE_POOLS, "general", {"spec": {"weight": self._looks}})

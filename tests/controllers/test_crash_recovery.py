@@ -343,7 +343,7 @@ def test_an_api_server_that_restarts_is_survived(tmp_path):
 
 
 def test_an_instance_without_a_claim_is_ended(tmp_path):
-    """Its claim vanished with the finalizer torn off; the second look ends it."""
+    """Its claim vanished with the finalizer removed; the second pass ends it."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])

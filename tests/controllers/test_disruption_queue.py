@@ -104,7 +104,7 @@ class Stage:
         }
 
     def decided(self, decision, reason, kind):
-        """How many commands of a sort were started, in all and for the pool."""
+        """Return the number of started commands of a kind, in total and per pool."""
         labels = f'consolidation_type="{kind}",decision="{decision}"'
         name = "karpenter_voluntary_disruption_decisions"
         return (
@@ -139,7 +139,7 @@ NO_NODES = {"fault": "failed-node"}
 
 class TestReplacement:
     def test_command_runs_to_its_end(self, tmp_path):
-        """Case 258: ordered, waited for, and only then the old one goes; everything is told."""
+        """Case 258: launched, waited for, and only then the old one goes; every step is reported."""
 
         async def story(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
@@ -238,7 +238,7 @@ class TestReplacement:
         staged(tmp_path, story)
 
     def test_all_replacements_of_a_command_are_waited_for(self, tmp_path):
-        """Cases 182 and 259: three small machines for one large one."""
+        """Cases 182 and 259: three small nodes for one large one."""
 
         async def story(stage):
             size = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In"}
@@ -302,7 +302,7 @@ class TestReplacement:
 
 class TestDeletion:
     def test_command_without_replacements_does_not_wait(self, tmp_path):
-        """Cases 176 and 260: drift has no second look either."""
+        """Cases 176 and 260: drift has no validation either."""
 
         async def story(stage):
             pool = fixed(template={"requirements": [{**CPU, "values": ["8"]}]})
@@ -392,7 +392,7 @@ class TestSeveral:
         staged(tmp_path, story)
 
     def test_a_claim_with_a_foreign_finalizer_does_not_delay_the_next(self, tmp_path):
-        """Neither the budget nor the nodes in all count it once its machine is gone."""
+        """Neither budget nor node count includes it once its instance is gone."""
 
         async def story(stage):
             pool = fixed(nodes="1")

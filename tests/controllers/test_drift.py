@@ -33,7 +33,7 @@ ONE_POD_A_NODE = {
 
 
 class Cloud:
-    """What the provider answers, and what it was asked."""
+    """A provider with scripted answers that records its calls."""
 
     def __init__(self):
         self.answer = lambda claim: None
@@ -63,7 +63,7 @@ class Cloud:
 
 
 def play(folder, story, *, cloud=None, nodes=3, pool=None):
-    """Tell a story that begins with some nodes, one pod on each."""
+    """Run a scenario that begins with some nodes, one pod on each."""
     cloud = cloud or Cloud()
 
     async def told():
@@ -122,7 +122,7 @@ def test_a_template_change_is_drift_until_reverted(tmp_path):
 
 
 def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkeypatch):
-    """It is set aside with an Event; the next look tries it again."""
+    """It is set aside with an Event; the next pass tries it again."""
     odd, genuine = [], controller.local_drift
 
     def judging(claim, *rest, **named):
@@ -258,7 +258,7 @@ def test_a_failed_drift_query_changes_nothing_and_is_repeated(tmp_path):
 
 
 def test_an_instance_type_without_offerings_drifts_after_an_hour(tmp_path):
-    """Found once, it is looked up again after half an hour."""
+    """Once found, it is checked again after half an hour."""
 
     async def story(scene, cloud):
         (claim,) = scene.claims()
@@ -311,7 +311,7 @@ def test_claims_of_a_pool_that_is_gone_are_not_judged(tmp_path):
 
 
 def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
-    """Somebody took its finalizers away; claims are judged again once there is one of its name."""
+    """Its finalizers were removed; claims are checked again once there is one of its name."""
 
     async def story(scene, cloud):
         registry = scene.cluster.server.registry
@@ -320,7 +320,7 @@ def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
         await scene.cluster.clock.sleep(10)
         cloud.asked.clear()
         await scene.cluster.clock.sleep(310)
-        assert cloud.asked == [], "nobody can tell without a NodeClass"
+        assert cloud.asked == [], "unknown without a NodeClass"
         scene.cluster.apply([NODE_CLASS])
         await scene.cluster.clock.sleep(10)
         relabel(scene, {"team": "a"})

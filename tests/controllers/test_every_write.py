@@ -28,7 +28,7 @@ SHARES = 4
 
 @dataclass(frozen=True)
 class Way:
-    """How a write fails, and in how many attempts; five are all that the writer makes."""
+    """A failure of a write and its number of attempts; the writer makes five."""
 
     stage: str
     error: object
@@ -107,7 +107,7 @@ def names(objects):
 
 
 def whole(scene, tmp_path, pods):
-    """Whether so many pods run on machines that are what they should be."""
+    """Return whether so many pods run on complete nodes."""
     if not len(scene.pods("Running")) == pods == len(scene.pods()):
         return False
     nodes, claims = scene.nodes(), scene.claims()
@@ -154,7 +154,7 @@ async def drained(scene, tmp_path):
 
 
 async def forced(scene, tmp_path):
-    """With pods that nobody may evict, and a deadline that none of them outlives."""
+    """Use protected pods, and a deadline that none of them outlives."""
     pool = node_pool(
         template={
             **ROOMY,
@@ -175,7 +175,7 @@ async def forced(scene, tmp_path):
 
 
 async def booted(scene, tmp_path, gone=""):
-    """Wait for two pods on new machines, whose startup taint somebody takes off."""
+    """Wait for two pods on new nodes, whose startup taint another client removes."""
 
     def holds():
         for node in scene.nodes():
@@ -191,7 +191,7 @@ async def booted(scene, tmp_path, gone=""):
 
 
 async def unlucky(scene, tmp_path):
-    """No capacity at first; then the cloud takes the machine away, and its Node vanishes too."""
+    """No capacity at first; then the cloud takes the instance away, and its Node vanishes too."""
     scene.cluster.apply([NODE_CLASS, node_pool(template=ROOMY), deployment("web", 2)])
     await scene.settle(lambda: whole(scene, tmp_path, 2), seconds=400)
     (first,) = names(scene.claims())

@@ -34,7 +34,7 @@ class CommandTape(Tape):
 
 
 def callers():
-    """Return the modules of everybody who waits for this call."""
+    """Return the modules of all callers that wait for this call."""
     frame, found = sys._getframe(1), set()
     while frame is not None:
         found.add(frame.f_globals.get("__name__", ""))

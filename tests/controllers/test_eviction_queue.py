@@ -117,7 +117,7 @@ class Scene:
 
 
 def play(story, *objects, refusal=None):
-    """Tell a story about a queue, in simulated time."""
+    """Run a scenario with a queue, in simulated time."""
 
     async def told():
         scene = Scene(objects, refusal)
@@ -152,7 +152,7 @@ def test_a_pod_that_is_not_there_is_forgotten():
 
 
 def test_a_pod_is_evicted_and_counted():
-    """Case 98: of a node that nobody knows the reason is empty."""
+    """Case 98: the reason of an unknown node is empty."""
 
     async def story(scene):
         item = scene.running()
@@ -287,7 +287,7 @@ def test_a_thousand_pods_added_while_the_queue_works_are_evicted_once_each():
 
 
 def test_pod_is_evicted_once_while_the_watch_is_behind():
-    """The drain looks again and again; an eviction that came to nothing is repeated in the end."""
+    """The drain runs again and again; a failed eviction is repeated in the end."""
 
     async def story(scene):
         item = scene.running()
@@ -324,7 +324,7 @@ def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
 
 
 def test_a_pod_that_went_before_it_could_be_deleted_is_done_silently():
-    """Nobody is told that it was disrupted, and it is not counted."""
+    """No disruption event is sent, and it is not counted."""
 
     async def story(scene):
         scene.server.deletion = NotFoundError("gone", status=404)
@@ -454,7 +454,7 @@ def test_a_pod_that_has_not_started_is_protected():
 
 
 def test_nothing_is_evicted_while_the_pods_are_not_shown():
-    """What was queued before waits, and goes on by itself."""
+    """Queued pods wait, and are evicted later without a new request."""
 
     async def story(scene):
         item = scene.running()

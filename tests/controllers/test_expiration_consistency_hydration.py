@@ -47,7 +47,7 @@ def test_an_expired_node_is_replaced_regardless_of_budgets(tmp_path):
 
 
 def test_labels_and_conditions_are_restored_with_few_writes(tmp_path):
-    """The NodeClass label comes back on claim and node; a node that shrinks is told of."""
+    """The NodeClass label is restored on claim and node; a shrunk node gets an event."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
@@ -89,7 +89,7 @@ def consistency(scene) -> str:
 
 
 def test_a_claim_notes_when_pods_come_and_go_every_ten_seconds_at_most(tmp_path):
-    """Case 124: pods of DaemonSets do not count, and neither do those that a machine begins with."""
+    """Case 124: pods of DaemonSets do not count, and neither do the first pods of a node."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption={**KEPT, "consolidateAfter": "1h"})])

@@ -26,7 +26,7 @@ def cloud_faults(folder, *faults):
 
 
 def test_failing_launch_backs_off(tmp_path):
-    """What our own reconciling changes does not cut the back-off short."""
+    """Changes by our own reconciling do not shorten the back-off."""
     option = cloud_faults(tmp_path, {"fault": "lost-reply", "operation": "launch"})
 
     async def story(scene):
@@ -154,7 +154,7 @@ def test_pods_do_not_wait_for_a_claim_that_lost_its_node(tmp_path):
 
 
 def test_a_node_without_the_label_of_its_class_ends_through_its_claim(tmp_path):
-    """Somebody took the label off; the claim still says whose machine it is."""
+    """The label was removed; the claim still names the node."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
@@ -232,7 +232,7 @@ def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeyp
 
 
 def test_a_node_is_deleted_with_its_claim_for_any_cloud_answer(tmp_path, monkeypatch):
-    """The claim owns it: nobody waits until the cloud sees that the Node has no machine any more."""
+    """The claim owns it: the deletion does not wait for the cloud."""
 
     async def later(_registrar, _work):
         pass
@@ -258,7 +258,7 @@ def test_a_node_is_deleted_with_its_claim_for_any_cloud_answer(tmp_path, monkeyp
 
 
 def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):
-    """A stale mark that a webhook protects is left for the next look; empty nodes go."""
+    """A stale mark that a webhook protects is left for the next pass; empty nodes go."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
@@ -307,7 +307,7 @@ def test_an_instance_is_searched_although_a_later_try_was_refused(tmp_path):
 
 
 def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeypatch):
-    """The brake of garbage collection holds back what looks like a mistake, and not what is proven."""
+    """The limit of garbage collection holds back suspicious deletions, and no proven ones."""
     listed, terminated = KwokCloud.list, KwokCloud.terminate
     there = {}
 

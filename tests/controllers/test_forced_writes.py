@@ -25,7 +25,7 @@ LIVES = {"interruption": 3, "node.health": 2}
 
 @dataclass(frozen=True)
 class Way:
-    """How a write fails, and in how many attempts; five are all that the writer makes."""
+    """A failure of a write and its number of attempts; the writer makes five."""
 
     stage: str
     error: Callable[[], Exception]
@@ -67,7 +67,7 @@ class Strike:
 
 
 def lived(folder, controller: str, strike: Strike) -> None:
-    """One machine is lost and replaced; nothing may be left over, lost or done twice."""
+    """One node is lost and replaced; nothing may be left over, lost or done twice."""
     faults = folder / "faults.json"
     faults.write_text("[]")
 

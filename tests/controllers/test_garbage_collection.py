@@ -139,7 +139,7 @@ LET_IN = {
 class TestPodsOfAnInstanceWithoutAClaim:
     @pytest.mark.parametrize("owner", ["DaemonSet", "ReplicaSet"])
     async def test_pods_of_an_unregistered_node_keep_no_instance(self, owner):
-        """They tolerate the taint of a Node that has not registered, and nobody drains it."""
+        """They tolerate the taint of a Node that has not registered, which is not drained."""
         scene = Scene(orphan(), on_it(tolerations=[STAYING], owner_kind=owner))
         await scene.look()
         await scene.look(after=ORPHAN_GRACE)
@@ -313,7 +313,7 @@ class TestClaimsWithoutInstance:
 
 
 class CountingUids(dict):
-    """UIDs that count how many of them are looked through."""
+    """UIDs that count how many of them are read."""
 
     read = 0
 

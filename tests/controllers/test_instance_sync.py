@@ -16,7 +16,7 @@ KEPT = {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}
 
 
 class Cloud:
-    """Counts the calls for each claim, and fails as often as it is told to."""
+    """Counts the calls for each claim, and fails as often as configured."""
 
     def __init__(self):
         self.calls = Counter()

@@ -28,7 +28,7 @@ RECEIVED = "karpenter_interruption_received_messages_total"
 
 
 class Cloud:
-    """What goes wrong in the simulated cloud, changed as a story goes on."""
+    """Faults of the simulated cloud that a test changes while it runs."""
 
     def __init__(self, folder):
         self._path = folder / "faults.json"
@@ -116,7 +116,7 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
 
 
 def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
-    """The disruption loop looks in between, and must not take it for a command's mark."""
+    """The disruption loop runs in between, and must not take it for a command's mark."""
     faults = Cloud(tmp_path)
 
     async def story(scene):
@@ -139,7 +139,7 @@ def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
 
 
 def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
-    """Nobody may evict it; its machine goes all the same, and it is ended with its grace period."""
+    """It may not be evicted; its node goes all the same, and it is ended with its grace period."""
     faults = Cloud(tmp_path)
     budget = {
         "apiVersion": "policy/v1",
@@ -230,7 +230,7 @@ def announcing(monkeypatch, *messages):
 
 
 def test_messages_that_mean_nothing_are_acknowledged_and_counted(tmp_path, monkeypatch):
-    """At once when they announce nothing or cannot be read, after a minute when nobody has the instance."""
+    """At once when they announce nothing or cannot be read, after a minute when no claim has the instance."""
     _, acknowledged = announcing(
         monkeypatch,
         Interruption(id="odd", kind=InterruptionKind.UNKNOWN, detail="?"),

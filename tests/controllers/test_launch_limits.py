@@ -97,7 +97,7 @@ def test_one_wave_does_not_overshoot_the_limit(tmp_path):
 
 
 def test_pods_that_fit_one_larger_node_are_placed_there(tmp_path):
-    """Where more nodes may not be launched; the cheapest plan would have had several."""
+    """No further nodes may be launched; the cheapest plan would have several."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
@@ -164,7 +164,7 @@ def launches(scene, folder) -> int:
 
 
 def test_pool_whose_nodes_never_register_backs_off(tmp_path):
-    """Ten machines at first, then one at a time; a success opens the pool again."""
+    """Ten nodes at first, then one at a time; a success opens the pool again."""
     option = broken(tmp_path, {"fault": "failed-node"})
 
     async def story(scene):
@@ -217,7 +217,7 @@ def test_pods_of_a_pool_on_hold_go_to_another_one(tmp_path):
 
 
 def test_a_changed_pool_is_tried_at_once(tmp_path):
-    """What was broken may be mended by the change."""
+    """The change may have corrected the fault."""
     option = broken(tmp_path, {"fault": "failed-node"})
 
     async def story(scene):

@@ -55,7 +55,7 @@ def test_an_unknown_metric_is_an_error():
 
 
 def test_series_of_objects_are_replaced_all_together():
-    """What is not there any more loses its series."""
+    """Series of deleted objects are removed."""
     metrics = Metrics()
     name = f"{NAMESPACE}_pods_unbound_time_seconds"
 
@@ -126,7 +126,7 @@ def test_durations_are_counted_in_upstreams_buckets():
 
 
 def test_each_wait_of_a_pod_is_measured_once(tmp_path):
-    """Also of pods that are Ready within one look; gauges are there only while a pod waits."""
+    """Also of pods that are Ready within one pass; gauges exist only while a pod waits."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])

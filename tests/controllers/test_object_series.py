@@ -147,7 +147,7 @@ def test_nodes_that_have_gone_leave_no_text_behind():
 
 
 async def test_the_gauges_of_a_large_cluster_give_the_event_loop_back():
-    """At least once for every few hundred machines, and nothing is formatted on it."""
+    """At least once for every few hundred nodes, and nothing is formatted on it."""
     machines = 4 * BATCH_SIZE
     clock = SystemClock()
     cluster_state = ClusterState(StateBuilder(MANAGED_KINDS), clock)

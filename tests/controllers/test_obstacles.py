@@ -63,7 +63,7 @@ async def passes(scene, obstacles, seconds):
     [("forbidden", True), ("silent", False), ("no headers", False), ("no answer", True)],
 )
 def test_a_kind_is_frozen_for_a_time(staged, how, stale):
-    """Where lists are answered, they show that a watch without a word has missed nothing."""
+    """Answered lists show that an idle watch has missed nothing."""
 
     async def story(scene, obstacles, running):
         faults = scene.cluster.frontend.faults
@@ -150,7 +150,7 @@ def test_a_quota_is_lifted_in_time(staged):
 
 
 def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
-    """The instance is there, nobody has been told, and it ends all the same."""
+    """The instance exists without a reply, and it ends all the same."""
 
     async def story(scene):
         (tmp_path / "faults.json").write_text("[]")
@@ -183,7 +183,7 @@ def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
 
 @pytest.mark.parametrize("by_whom", ["nobody", "a user", "the controller"])
 def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom):
-    """A Node is let in before its claim shows that: whoever deletes it then ends the claim too."""
+    """A Node is admitted before its claim shows that: its deletion then ends the claim too."""
 
     async def story(scene, obstacles, _running):
         watch, cluster = obstacles.watch, scene.cluster

@@ -165,7 +165,7 @@ def test_a_stalled_loop_is_reported_to_readiness_and_every_pool(tmp_path, monkey
 
 
 def test_throttled_garbage_collection_is_reported_to_readiness(tmp_path, monkeypatch):
-    """Instances that nobody owns cost money meanwhile."""
+    """Instances without an owner cost money meanwhile."""
     listing = Providers.list_instances
     busy = []
 
@@ -255,7 +255,7 @@ def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monke
 
 
 def test_a_pod_spread_over_a_key_that_nothing_has_keeps_no_node(tmp_path):
-    """Where it would rather be spread; its own node is replaced too."""
+    """The spread is a preference; its own node is replaced too."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "example.com/nowhere",

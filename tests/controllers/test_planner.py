@@ -215,7 +215,7 @@ async def test_cancelled_steps_are_closed(threaded):
 
 
 async def test_closing_the_planner_ends_its_steps(threaded):
-    """Nobody learns a result that is only half made."""
+    """No partial result is returned."""
     steps = Steps(threaded._clock, 10**9)
     waiting = asyncio.create_task(worked(threaded, steps, limit_seconds=float("inf")))
     await asyncio.to_thread(steps.begun.wait)

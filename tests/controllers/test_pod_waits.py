@@ -141,7 +141,7 @@ def test_a_nomination_after_the_bind_counts_as_no_wait():
 
 
 def test_waits_that_ended_before_the_start_are_not_measured():
-    """Kubernetes tells whole seconds: an end within the second of the beginning counts."""
+    """Kubernetes has whole seconds: an end within the second of the beginning counts."""
     for started_at, counted in ((at(30.9), True), (at(31), False)):
         waits = Waits(started_at=started_at)
         waits.see(waiting(node_name="n", scheduled_time=at(30), ready_time=at(30), ready=True))

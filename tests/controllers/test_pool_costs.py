@@ -65,7 +65,7 @@ async def test_priced_nodes_count_no_error():
 
 
 async def test_node_of_unknown_type_is_counted_once():
-    """However often it is looked at; again when its price is lost once more."""
+    """However often it is read; again when its price is lost once more."""
     board = Board(
         *node_and_claim("a", instance_type="paid"),
         *node_and_claim("b", instance_type="odd"),
@@ -97,7 +97,7 @@ async def test_a_currency_without_a_rate_is_an_error():
 
 
 async def test_the_log_distinguishes_a_missing_rate_from_a_missing_price():
-    """What to set is another thing than what to look for in the catalogue."""
+    """A missing rate needs a setting, a missing price a catalogue entry."""
     types = catalogue(
         instance_type("euro", offerings=[offering("zone-a", "on-demand", 0.4, currency="EUR")])
     )

@@ -14,7 +14,7 @@ FOUR = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4
 
 
 def by_hand(name):
-    """A claim of the pool that somebody else creates."""
+    """A claim of the pool that another client creates."""
     ref = {"group": GROUP, "kind": "KWOKNodeClass", "name": "default"}
     return {
         "apiVersion": "karpenter.sh/v1",
@@ -62,7 +62,7 @@ def test_capacity_created_since_the_plan_counts_against_limits(tmp_path, monkeyp
 
 
 def test_limits_that_were_raised_since_let_the_pods_be_placed(tmp_path, monkeypatch):
-    """What was refused is planned again, beside the machines that came in between."""
+    """Refused pods are planned again, with the nodes created meanwhile."""
 
     async def story(scene):
         pool = node_pool(disruption=KEEP, template={"requirements": [FOUR]}, limits={"cpu": "5"})

@@ -1,4 +1,4 @@
-"""Which changes of the cluster ask for a provisioning pass."""
+"""Changes of the cluster trigger provisioning passes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Swap:
         return False
 
     def is_alive(self, objects):
-        """Whether the namesake is there and nobody has deleted it."""
+        """Whether the new object exists and is not deleted."""
         return any(
             each["metadata"]["uid"] == self.uid and "deletionTimestamp" not in each["metadata"]
             for each in objects

@@ -20,7 +20,7 @@ ON_ITS_OWN = {
 
 
 def protected(name: str, replicas: int, **pod):
-    """A Deployment whose pods nobody may disturb, one to a node."""
+    """A Deployment of protected pods, one to a node."""
     made = deployment(name, replicas, **pod)
     made["spec"]["template"]["metadata"] = ON_ITS_OWN
     made["spec"]["template"]["spec"]["affinity"] = {
@@ -54,7 +54,7 @@ def names(objects):
 
 
 def test_a_dead_node_is_replaced_after_ten_minutes_whatever_protects_it(tmp_path):
-    """Cases 114, 117 and 120: budgets and annotations do not keep a machine that is broken."""
+    """Cases 114, 117 and 120: budgets and annotations do not keep an unhealthy node."""
 
     async def story(scene):
         running, (first, *_) = await grown(scene, 1, REPAIR)

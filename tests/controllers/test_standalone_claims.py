@@ -1,4 +1,4 @@
-"""NodeClaims that a user writes: of no NodePool, and planned by nobody."""
+"""NodeClaims that a user writes, without a NodePool or a plan."""
 
 from __future__ import annotations
 

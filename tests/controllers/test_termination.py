@@ -68,7 +68,7 @@ def messages(scene, reason):
 
 
 async def one_machine(scene, *objects, pods=1):
-    """Start with these objects; return the process and the name of the one machine they get."""
+    """Start with these objects; return the process and the name of their one node."""
     scene.cluster.apply([NODE_CLASS, *objects])
     running = scene.start(WITHOUT_ELECTION)
     await scene.settle(lambda: len(scene.pods("Running")) == pods, seconds=60)
@@ -82,7 +82,7 @@ def gone(scene, name):
 
 
 def forget_instances(folder):
-    """Let the cloud lose every machine, as if somebody had terminated them by hand."""
+    """Let the cloud lose every instance, as if terminated by hand."""
     with closing(sqlite3.connect(folder / "kwok.sqlite3")) as instances, instances:
         instances.execute("UPDATE instances SET gone_at = launched_at")
 
@@ -110,7 +110,7 @@ class TestClaims:
             assert found["Drained"] == ("True", "Drained")
             assert found["VolumesDetached"] == ("True", "VolumesDetached")
             assert found["Ready"][0] == "True"
-            assert len(scene.nodes()) == 1, "the Node stays until its machine is gone"
+            assert len(scene.nodes()) == 1, "the Node stays until its instance is gone"
 
             await scene.settle(lambda: gone(scene, name), seconds=60)
             pool_label = '{nodepool="general"}'
@@ -179,7 +179,7 @@ class TestClaims:
         play(tmp_path, story)
 
     def test_a_claim_that_was_never_launched_touches_nothing(self, tmp_path):
-        """Cases 67, 68: no call, and a Node without a provider id is nobody's."""
+        """Cases 67, 68: no call, and a Node without a provider id has no claim."""
         faults = tmp_path / "faults.json"
         faults.write_text(json.dumps([{"fault": "throttle", "operation": "launch"}]))
         stranger = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "stranger"}}
@@ -275,7 +275,7 @@ class TestNodes:
         play(tmp_path, story)
 
     def test_a_budget_holds_the_node_and_is_named(self, tmp_path):
-        """Cases 82, 100: until somebody lets the pod go."""
+        """Cases 82, 100: until the pod may be evicted."""
 
         async def story(scene):
             running, name = await one_machine(
@@ -336,7 +336,7 @@ class TestNodes:
         play(tmp_path, story)
 
     def test_a_pod_that_never_ends_is_given_up_after_a_minute(self, tmp_path):
-        """Case 86: somebody's finalizer keeps it."""
+        """Case 86: a foreign finalizer keeps it."""
 
         async def story(scene):
             _, name = await one_machine(scene, pool(), deployment("web", 1))
@@ -352,7 +352,7 @@ class TestNodes:
         play(tmp_path, story)
 
     def test_an_attached_volume_holds_the_node(self, tmp_path):
-        """Case 93: its event names it; nobody but the cluster detaches."""
+        """Case 93: its event names it; only the cluster detaches."""
 
         async def story(scene):
             _, name = await one_machine(scene, pool(), deployment("web", 1))

@@ -232,7 +232,7 @@ class Clock:
 
 @pytest.fixture
 def launching():
-    """A launcher whose launches fail as told, a claim, and how long that one waits."""
+    """A launcher whose launches fail as configured, a claim, and its wait."""
     clock = Clock()
     snapshot = SimpleNamespace(node_classes={}, node_claims={})
     launcher = InstanceLauncher(

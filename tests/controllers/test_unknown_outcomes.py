@@ -205,7 +205,7 @@ def is_status_of_claim(request):
 
 
 class TestAnInstanceThatEndsSlowly:
-    """The cloud says that it has begun, which is not that the instance is gone."""
+    """The cloud has started a termination, but the instance is not gone."""
 
     def test_a_claim_without_a_node_is_kept_until_its_instance_is_gone(self, tmp_path):
         async def story(stage):
@@ -264,7 +264,7 @@ class DataProvider(FakeProvider):
 
 class TestGarbageCollection:
     def test_a_claim_is_judged_by_the_provider_that_serves_its_class(self, tmp_path):
-        """What another cloud does not list is none of its business."""
+        """Instances missing from another cloud's listing do not matter."""
         data = DataProvider()
         ref = {"group": "data.example.com", "kind": "DataNodeClass", "name": "default"}
         objects = [

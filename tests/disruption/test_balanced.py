@@ -102,7 +102,7 @@ class TestTotals:
         assert totals["default"] == PoolTotals(cost=0.0, disruption=6.0)
 
     def test_nodes_that_are_no_candidates_count_too(self):
-        """They cost and could be disturbed, whoever forbids it now."""
+        """They cost and could be disrupted, although something forbids it now."""
         builder = cluster(
             balanced(),
             alike(1),
@@ -362,7 +362,7 @@ class TestMoves:
         )
 
     def test_a_large_node_with_little_on_it_is_replaced(self):
-        """Case 252: told on Node and claim."""
+        """Case 252: reported on Node and claim."""
         outcome = single(self.crowd(pods=1))
         assert (gone(outcome), bought(outcome)[0][0]) == (["web"], "one")
         assert [(kind_, name) for kind_, name, _ in said(outcome, "ConsolidationApproved")] == [
@@ -394,7 +394,7 @@ class TestMoves:
         )
 
     def test_several_nodes_merge(self):
-        """Cases 252 and 253: told on the pool, once."""
+        """Cases 252 and 253: reported on the pool, once."""
         builder = cluster(
             balanced(),
             alike(4, TWO, pods=1),

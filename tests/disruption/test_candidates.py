@@ -100,7 +100,7 @@ class TestMachines:
         ],
     )
     def test_a_booting_node_is_reported_only_when_slow(self, objects, told):
-        """Case 160: every new machine is incomplete for a while."""
+        """Case 160: every new node is incomplete for a while."""
         for seconds, kinds in ((119, []), (120, told)):
             (blocked,) = judge(*objects, now=EPOCH + timedelta(seconds=seconds)).blocked
             assert [notice.regarding.kind for notice in blocked_notices(blocked)] == kinds

@@ -88,7 +88,7 @@ class TestText:
         }
 
     def test_prices_may_change_without_repeating_the_event(self):
-        """What an Event is deduplicated by has no amounts in it."""
+        """The deduplication key of an Event has no amounts in it."""
         for notice in candidate_notices(merged()):
             assert "$" not in "".join(notice.dedupe)
 

@@ -85,7 +85,7 @@ class TestWhoIsChosen:
     def test_every_node_of_every_pool_is_evaluated(self):
         """Case 235's point: no pool starves, since none waits for its turn.
 
-        Only the last node by order can go; whatever comes before it is looked at in the same pass.
+        Only the last node by order can go; all before it are evaluated in the same pass.
         """
         six = kind("six", 6)
         names = [f"{letter}-{n}" for letter in "xyz" for n in range(3)]
@@ -97,7 +97,7 @@ class TestWhoIsChosen:
         assert gone(single(cluster(*objects, market=(*MARKET, six)))) == ["z-2"]
 
     def test_an_interrupted_pass_resumes_where_it_ended(self):
-        """Case 235: pools that were not reached come first in the next look."""
+        """Case 235: pools that were not reached come first in the next pass."""
         builder = cluster(
             pool("first"),
             pool("second"),
@@ -314,7 +314,7 @@ class TestPeace:
         assert bought(outcome) == [["four", "eight"]]
 
     def test_pods_of_nodes_that_go_anyway_may_go_there(self):
-        """Case 219's exception: they disturb nobody in vain."""
+        """Case 219's exception: no pod is disturbed in vain."""
         builder = self.window(False, "1m", box("leaving", FOUR, pool="lively"))
         builder.apply_event(ObjectObserved(runs("c", "leaving", cpu="3")))
         builder.apply_event(DeletionMarked(names=("leaving",), cause="x"))
@@ -411,7 +411,7 @@ class TestOthersOnTheWay:
         assert (gone(outcome), list(only(outcome).moves)) == (["web"], ["rest"])
 
     def test_a_claim_under_way_does_not_stop_the_pass(self):
-        """Where it is launched is known when it is; others need not wait for it (case 152)."""
+        """Its zone is known after the launch; others need not wait for it (case 152)."""
         assert gone(single(cluster(*two(), node_claim("new")))) == ["a"]
 
     def test_places_of_pods_that_wait_are_not_given_away(self):

@@ -79,7 +79,7 @@ class TestWhatComes:
         assert only(outcome).decision is CommandDecision.DELETE
 
     def test_several_replacements_for_one_node(self):
-        """Case 182: no single machine would hold what runs there."""
+        """Case 182: no single node would hold its pods."""
         three = kind("three", 3)
         builder = cluster(
             drifted("web", EIGHT),
@@ -105,8 +105,8 @@ class TestWhatComes:
 
     @pytest.mark.parametrize("hold", [{"annotations": KEPT}, {"labels": {"app": "held"}}])
     def test_undisruptable_pods_get_no_place_elsewhere(self, hold):
-        """Case 178: with a grace period the node may go, and no machine is ordered for pods that
-        stay on it to the end.
+        """Case 178: with a grace period the node may go, and no replacement is launched for pods
+        that stay on it to the end.
         """
         builder = cluster(
             drifted("web", termination_grace_period="300s"),
@@ -224,7 +224,7 @@ class TestOrder:
         assert orders == ["empty", "older", "newer"]
 
     def test_pods_that_wait_are_not_moved_for(self):
-        """What they need is bought by provisioning, not in the name of drift."""
+        """Their nodes are launched by provisioning, not by drift."""
         builder = cluster(drifted("web"), runs("a", "web", cpu="3"), pod("waits", cpu="8"))
         assert len(bought(drift(builder))) == 1
 

@@ -149,7 +149,7 @@ class TestWhatGoes:
         ]
 
     def test_a_pending_pod_that_fits_the_empty_node_keeps_it(self):
-        """Case 169: the pass that places the pod nominates the machine."""
+        """Case 169: the pass that places the pod nominates the node."""
         builder = synced_state(pool(), *node_and_claim("web"), pod("waits", cpu="3"))
         found = solve(build_provisioning_input(builder.snapshot(), now=NOW).problem)
         assert list(found.existing) == ["web"]
@@ -221,7 +221,7 @@ class TestBudgets:
     )
     @with_examples(60)
     def test_no_command_ever_exceeds_a_budget(self, pools, busy):
-        """For every set of pools, budgets and busy machines."""
+        """For every set of pools, budgets and busy nodes."""
         objects = []
         for name, (count, nodes) in pools.items():
             objects += [pool(name, nodes=nodes), *machines(count, pool_name=name, prefix=name)]

@@ -33,7 +33,7 @@ KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 
 
 def answers(builder, name, **options):
-    """What every method says of a machine, by the method's name."""
+    """Return each method's verdict on a node, by the method's name."""
     one = look(builder, **options)
     found = explain_state_node(one, one.snapshot.state_node(name))
     return found, {item.method.name: item for item in found.methods}
@@ -206,7 +206,7 @@ def test_an_exhausted_budget_is_reported_before_a_simulation():
 
 
 def test_explaining_changes_nothing():
-    """The plan of the same look is what it would have been."""
+    """The plan of the same pass is unchanged."""
     builder = cluster(
         box("a", EIGHT), runs("one", "a", cpu="3"), box("b", EIGHT), runs("two", "b", cpu="3")
     )

@@ -15,7 +15,7 @@ CREATED = NOW - timedelta(minutes=9)
 
 
 def launched(reason, *, market):
-    """A machine at 0.40 an hour that was created for this reason, and is in use."""
+    """A node at 0.40 an hour that was created for this reason, and is in use."""
     node, claim = box("a", BEST, created=CREATED)
     metadata = claim.metadata.model_copy(update={"annotations": {CREATED_FOR: reason}})
     claim = claim.model_copy(update={"metadata": metadata})

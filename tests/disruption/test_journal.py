@@ -24,7 +24,7 @@ def record(builder):
 
 
 def replaced():
-    """A machine of eight cores for one pod, and one that is protected."""
+    """A node of eight cores for one pod, and one that is protected."""
     return cluster(
         box("a", EIGHT),
         runs("one", "a", cpu="3"),
@@ -34,7 +34,7 @@ def replaced():
 
 
 def test_a_replacement_is_on_record_with_its_prices():
-    """What goes, what comes, what both cost."""
+    """Candidates, replacements and both prices."""
     made = record(replaced())
 
     (candidate,), (launch,) = made.candidates, made.launches
@@ -69,7 +69,7 @@ def test_blockers_of_other_nodes_are_recorded():
 
 
 def test_pods_that_fit_elsewhere_are_on_record():
-    """By the machine that takes them."""
+    """By the node that takes them."""
     builder = cluster(
         box("a"), runs("one", "a"), box("b", EIGHT), runs("two", "b", annotations=KEPT)
     )
@@ -119,7 +119,7 @@ def test_blocked_nodes_are_recorded_after_validation_too():
 
 
 def test_a_record_is_bounded():
-    """However many machines go at once."""
+    """However many nodes go at once."""
     count = MAX_LISTED + 20
     made = record(cluster(*(box(f"n-{number:03d}") for number in range(count))))
 

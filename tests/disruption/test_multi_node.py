@@ -125,7 +125,7 @@ class TestMerging:
         assert gone(multi(cluster(boxes(1, SIXTEEN)))) == []
 
     def test_every_prefix_is_asked_for(self):
-        """Only the first two of six can go: halving from the middle would look at four first."""
+        """Only the first two of six can go: halving from the middle would try four first."""
         builder = cluster(
             boxes(2, cpu="500m", prefix="a"),
             *(
@@ -188,9 +188,9 @@ class TestGrowth:
 
 
 def packed(count, *, spot=None, **options):
-    """Nodes at 0.5 that are full with two pods each; a machine at 0.6 would hold three.
+    """Nodes at 0.5 that are full with two pods each; a node at 0.6 would hold three. None can go
 
-    None can go alone, two are too much for one machine; but three of them fit on two.
+    alone, two are too much for one node; but three of them fit on two.
     """
     six = kind("six", 6, 0.5, spot=None if spot is None else spot * 0.5)
     nine = kind("nine", 9, 0.6, spot=None if spot is None else spot * 0.6)
@@ -214,7 +214,7 @@ def with_large_ones(count):
 
 
 def cut_after(builder, steps):
-    """What a search comes to whose time runs out after so many steps."""
+    """Return the result of a search with a time limit of so many steps."""
     one = look(builder)
     work = plan_steps(one, methods=(MultiNodeConsolidation(),))
     try:
@@ -312,7 +312,7 @@ class TestBudgets:
     )
     @pytest.mark.parametrize("pools", [1, 10])
     def test_none_is_none_and_is_asked_again(self, method, pools):
-        """Case 232: a look rests with the budgets that it was made with, no others."""
+        """Case 232: a pass is idle for its own budgets, no others."""
         objects = []
         for p in range(pools):
             objects.append(pool(f"p{p}", nodes="0%"))

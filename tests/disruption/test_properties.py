@@ -48,7 +48,7 @@ def asked(objects, market, method, **options):
 
 
 def budget_of(pool, reason, total):
-    """What a pool's budgets allow, read anew: the least of those for the reason."""
+    """Compute what a pool's budgets allow: the least of those for the reason."""
     allowed = []
     for item in pool.spec.disruption.budgets:
         if item.reasons is None or str(reason) in item.reasons:
@@ -85,7 +85,7 @@ def taken_and_allowed(case, method):
 @given(st.integers(0, 2**32 - 1))
 @with_examples(100)
 def test_no_plan_exceeds_a_budget(seed):
-    """What goes already counts; machines that were never initialised count for nothing."""
+    """Leaving nodes count; nodes that were never initialised do not."""
     case, method = budget_case(Random(seed))
     found = taken_and_allowed(case, method)
     event(f"{method.name}: {bool(found)}")
@@ -114,7 +114,7 @@ def test_a_third_of_the_examples_of_budgets_have_commands_of_drift_or_of_several
 
 
 def dearest_launch(planned, market):
-    """What the dearest machine costs that a launch of a claim may end in."""
+    """Return the highest price at which a claim may be launched."""
     asked = {r.key: r for r in planned.requirements}
     prices = []
     for of in market:
@@ -165,7 +165,7 @@ def test_consolidation_always_lowers_the_cost(case, method):
 @given(clusters(), st.sampled_from(METHODS[1:]))
 @with_examples(80)
 def test_every_pod_fits_where_the_command_says(case, method):
-    """Carried out in the order of the verdict, and judged by somebody who shares no code."""
+    """Executed in the order of the verdict, and checked by an independent verifier."""
     builder, one, outcome = asked(*case, method)
     for command in outcome.commands:
         names = [c.state_node.name for c in command.candidates]
@@ -223,7 +223,7 @@ def test_a_second_pass_over_an_unchanged_cluster_gives_the_same_command(case, me
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_planning_changes_no_input(method):
-    """Two looks at one snapshot, one after the other, see the same."""
+    """Two passes over one snapshot, one after the other, have equal results."""
     import random
 
     for seed in range(30):

@@ -32,7 +32,7 @@ def drifted(name):
 
 
 def remembered(builder):
-    """What every method is left by budgets, as if it had found nothing in this state."""
+    """Return the remaining budgets per method, as after a pass without a command."""
     snapshot = builder.snapshot()
     return {
         method.name: tuple(

@@ -68,7 +68,7 @@ def on_spot(types, of, *, minimum=None, **options):
 
 
 class TestWhichNodes:
-    """Case 199: whoever is not looked at is told why, on Node and claim."""
+    """Case 199: nodes that are not evaluated get a reason, on Node and claim."""
 
     def told(self, *objects, **options):
         outcome = found(cluster(*objects, runs("a", "web", cpu="4"), **options))
@@ -82,7 +82,7 @@ class TestWhichNodes:
         }
 
     def test_new_nodes_get_no_unconsolidatable_event(self):
-        """Whoever has just got a machine has not asked why it stays."""
+        """A user with a new node has not asked why it stays."""
         new = cluster(pool(policy="WhenEmpty"), box("web"), runs("a", "web", cpu="4"))
         for seconds, count in ((119, 0), (120, 2)):
             assert len(said(found(new, now=EPOCH + timedelta(seconds=seconds)))) == count

@@ -1,4 +1,4 @@
-"""The second look at a consolidation, and when a first one need not be repeated.
+"""Validation of a consolidation, and idle passes that are not repeated.
 
 Cases 153, 220, 224, 233 and 269.
 """
@@ -101,7 +101,7 @@ class TestWhatStillHolds:
         assert validated(builder, outcome).command is not None
 
     def test_a_cheaper_offer_does_not_either(self):
-        """What was to be launched is among what may be launched now."""
+        """The planned types are among those allowed now."""
         builder = replaced()
         outcome = single(builder)
         bargain = kind("bargain", 4, 0.05)
@@ -111,7 +111,7 @@ class TestWhatStillHolds:
 
 
 class TestChurn:
-    """Case 220: whoever is protected or gone meanwhile is no candidate any more; nothing goes."""
+    """Case 220: a node protected or gone meanwhile is no candidate any more; nothing goes."""
 
     @pytest.mark.parametrize(
         "event",
@@ -226,7 +226,7 @@ class TestBudgets:
         refused(builder, outcome, CommandRejection.BUDGET, failed=failed)
 
     def test_too_small_for_all_is_too_small(self):
-        """A part of a merger is another move, of which nobody knows whether it is worth it."""
+        """A part of a merger is another move, with unknown savings."""
         builder = deleted()
         outcome = multi(builder)
         builder.apply_event(ObjectObserved(pool(nodes="1")))
@@ -301,7 +301,7 @@ class TestWhatIsSaid:
 
 
 class TestRest:
-    """Case 153: a look that found nothing is repeated when something has changed."""
+    """Case 153: a pass without a command is repeated when something has changed."""
 
     def quiet(self):
         return cluster(pool(), box("web", FOUR), runs("a", "web", cpu="4"))
@@ -371,7 +371,7 @@ class TestRest:
         assert consolidation_fingerprint(builder.snapshot()) == before
 
     def test_incremental_fingerprints_equal_recomputed_ones(self):
-        """What has not changed is not read again; who went is forgotten."""
+        """Unchanged objects are not read again; deleted ones are forgotten."""
         builder, stamps = self.quiet(), FingerprintBuilder()
         for event in (
             ObjectObserved(runs("new", "web", cpu="100m")),

@@ -29,7 +29,7 @@ def floor(text):
 
 
 def oversized(text):
-    """A node at 0.8 an hour for a pod that a machine at 0.4 would hold."""
+    """A node at 0.8 an hour for a pod that a node at 0.4 would hold."""
     return cluster(floor(text), box("web", EIGHT), runs("a", "web", cpu="3"))
 
 

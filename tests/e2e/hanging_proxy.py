@@ -1,6 +1,6 @@
 """A TCP proxy before the API server that goes silent, as one before a dead back end does.
 
-Connections stay open: nobody is told that nothing will come any more. The proxy reads plain HTTP, so
+Connections stay open: neither side learns that nothing will come any more. The proxy reads plain HTTP, so
 it can choose which requests to be silent about; TLS begins behind it.
 """
 
@@ -32,7 +32,7 @@ REFUSAL: Final = (
 
 
 class Trouble(StrEnum):
-    """What becomes of the requests that are meant."""
+    """Effect on the matched requests."""
 
     SILENT = "streams are open and say nothing"
     HEADLESS = "headers never come"

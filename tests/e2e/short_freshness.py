@@ -14,7 +14,7 @@ from karpenter_core.operator.launcher import run_from_command_line
 
 
 def main() -> int:
-    """Run until told to stop."""
+    """Run until stopped."""
     fresh, quiet, reply = map(float, os.environ["CONTACT_TIMES"].split(","))
     times = ContactTimes(fresh_seconds=fresh, quiet_seconds=quiet, reply_seconds=reply)
     return asyncio.run(run_from_command_line(sys.argv[1:], os.environ, contact=times))

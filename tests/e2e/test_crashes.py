@@ -93,7 +93,7 @@ class Assassin:
         return not self._at_work
 
     async def leave(self) -> None:
-        """Wait until a stroke that has begun is done: what it interrupts may have its result first."""
+        """Wait until a started fault is done: what it interrupts may have its result first."""
         if self._at_work:
             await self._struck.wait()
 

@@ -283,7 +283,7 @@ async def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(
 
 
 async def test_a_plugin_that_fails_is_an_error_at_start(tmp_path):
-    """Instead of going on as nobody."""
+    """Instead of going on unauthenticated."""
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin"}}
     with pytest.raises(SettingsError, match='credential plug-in "no-such-plugin"'):
         await connect(

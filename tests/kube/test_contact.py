@@ -32,7 +32,7 @@ def failing(status):
 
 
 def test_bookmarks_keep_a_kind_fresh():
-    """Nobody asks for a list while they come."""
+    """No list is requested while they come."""
 
     async def script(follower):
         for _ in range(100):
@@ -304,13 +304,13 @@ def test_objects_written_before_a_restore_are_removed():
 
 
 def test_contact_times_leave_time_for_a_check():
-    """A kind that is stale before silence is looked at would wait for nothing."""
+    """A kind that is stale before its contact is checked would wait for nothing."""
     with pytest.raises(ValueError, match="0 < reply < quiet < fresh"):
         ContactTimes(quiet_seconds=90)
 
 
 def test_list_of_a_selection_is_passed_on_ahead_of_the_watch():
-    """What it shows is followed like what we wrote ourselves: a list that lacks it removes it."""
+    """Its objects are treated like our own writes: a list without them removes them."""
 
     async def script(follower):
         await follower.informer.synced.wait()
@@ -329,7 +329,7 @@ def test_list_of_a_selection_is_passed_on_ahead_of_the_watch():
 
 
 def test_a_selected_list_older_than_the_watch_is_ignored():
-    """What it shows and is not held has gone since."""
+    """Objects that it shows and the informer lacks were deleted since."""
 
     async def script(follower):
         await asyncio.sleep(2)

@@ -191,7 +191,7 @@ def test_a_lost_reply_makes_no_second_event():
 
 
 def test_a_full_queue_drops_instead_of_growing():
-    """Nobody waits, nothing is unbounded."""
+    """No caller waits, nothing is unbounded."""
 
     async def scenario():
         desk = Desk()

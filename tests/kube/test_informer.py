@@ -37,7 +37,7 @@ BROKEN = ApiError("the watch broke", status=0)
 
 
 class Follower:
-    """An informer that runs, and what it told."""
+    """A running informer, and its events."""
 
     def __init__(self, transport, kind=resources.NODES, jitter=0.5, **options):
         self.clock = LoopClock()
@@ -89,7 +89,7 @@ def watches_of(follower):
 
 
 def test_a_watch_list_syncs_at_its_bookmark():
-    """Nothing is told before the listing is complete; then the stream goes on."""
+    """No event comes before the listing is complete; then the stream goes on."""
 
     async def script(follower):
         await asyncio.sleep(4)
@@ -365,7 +365,7 @@ def test_an_unreadable_object_keeps_its_last_good_state():
 
 
 def test_an_unreadable_object_in_a_new_listing_is_not_gone():
-    """A typing error in a NodePool must not look like its deletion."""
+    """A typing error in a NodePool must not count as its deletion."""
 
     async def script(follower):
         await asyncio.sleep(5)

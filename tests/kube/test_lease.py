@@ -219,7 +219,7 @@ def test_the_fence_counts_from_the_sending_of_a_renewal(seconds):
 
 
 def test_the_fence_counts_from_the_second_sending_after_a_conflict():
-    """Somebody wrote to the lease meanwhile: the write that was refused renewed nothing."""
+    """Another client wrote the lease meanwhile: the refused write renewed nothing."""
 
     async def scenario():
         town = Town()

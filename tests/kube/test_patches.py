@@ -82,7 +82,7 @@ def test_labels_are_patched_without_a_lock():
 
 
 def test_finalizers_are_replaced_under_a_lock():
-    """A finalizer that somebody added meanwhile must not vanish."""
+    """A finalizer that another client added meanwhile must not vanish."""
     patch = patch_for(claim(), claim(metadata={"finalizers": ["f"], "resourceVersion": "9"}))
     assert patch is not None
     assert patch.body == {"metadata": {"finalizers": ["f"]}}

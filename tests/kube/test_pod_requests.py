@@ -144,7 +144,7 @@ def test_a_plain_init_container_ignores_its_status():
 
 
 def test_limits_become_requests_where_there_are_none():
-    """What the API server does for pods, also for templates that it has not seen as pods."""
+    """The API server does this for pods; we do it for templates too."""
     view = pod(container("1", limits={"cpu": "2", "memory": "1Gi"}))
     assert asked(view) == {"cpu": 1000, "memory": GI}
 

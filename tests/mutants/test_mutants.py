@@ -1,4 +1,4 @@
-"""The mutants tool draws, skips, and tells killed from survived."""
+"""The mutants tool draws, skips and judges mutants."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ LIMIT = 1000
 
 
 class Memory:
-    """What is resident, and what trimming and collecting leave of it."""
+    """Resident memory, and the rest after trimming and collecting."""
 
     def __init__(self, resident, after_trim=None, after_collect=None):
         self.resident = resident

@@ -71,7 +71,7 @@ async def test_plugins_read_nodes_from_any_thread_and_the_state_stays_on_the_loo
 
 
 async def test_plugins_read_nodeclaims_from_any_thread(tmp_path):
-    """What they name is the last word on whose an instance is."""
+    """The NodeClaims decide which claim an instance belongs to."""
     process = process_with_kwok(tmp_path)
     context = process._context_for("kwok")
     claim = node_claim("web-1")
@@ -132,7 +132,7 @@ def test_plugins_see_cluster_facts_that_are_found_later(tmp_path):
 
 
 async def test_plugins_get_the_feature_gates(tmp_path):
-    """What the core leaves alone, a provider leaves alone too."""
+    """A gate that is off in the core is off in a provider."""
     settings = ("--feature-gates", "ReservedCapacity=false,NodeOverlay=true")
 
     context = process_with_kwok(tmp_path, *settings)._context_for("kwok")

@@ -85,7 +85,7 @@ def test_a_malformed_variable_falls_back_to_the_default(variable, field):
     ],
 )
 def test_a_malformed_flag_is_an_error_that_names_it(arguments):
-    """What a user typed on the command line is never ignored."""
+    """Arguments of the command line are never ignored."""
     with pytest.raises(SettingsError, match=arguments[0].partition("=")[0]):
         load_settings(arguments, {})
 

@@ -121,7 +121,7 @@ def _are_alike(ours, theirs, sizes):
 
 
 def _is_explained(why, cluster):
-    """Tell whether each pool has a constraint; without pools a message must do."""
+    """Return whether each pool has a constraint; without pools a message suffices."""
     if not cluster["nodePools"] or not why["pools"]:
         return bool(why["message"])
     return all(pool["constraint"] and pool["detail"] for pool in why["pools"].values())

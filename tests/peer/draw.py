@@ -1,7 +1,7 @@
 """Draws random clusters as the files that `karpenter plan --offline` reads.
 
 Labels, values and names are few, so that selectors, taints and spreads meet each other. Manifests
-are complete where an API server would have completed them, so that nobody has to guess.
+are complete where an API server would have completed them, so that no side has to guess.
 """
 
 from __future__ import annotations

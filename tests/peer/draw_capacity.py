@@ -207,7 +207,7 @@ def _either(choices, key, values):
 
 
 def machines(choices, pools, types):
-    """Draw machines that are there or on their way: Nodes, NodeClaims and CSINodes."""
+    """Draw existing and launching nodes: Nodes, NodeClaims and CSINodes."""
     nodes, claims, csi_nodes = [], [], []
     for number in range(choices.number(1, 4)):
         name = f"node-{number}"

@@ -53,7 +53,7 @@ def _by_changes(cluster, types, compare, *, is_closed):
 
 
 def _is_beside(run, cluster):
-    """Whether a plan puts a pod on a machine that lacks a label that it asks for.
+    """Return whether a plan puts a pod on a node without a label that it requires.
 
     Two demands that exclude each other end there as "must not exist", and a label that pods only
     say what it is not counts as being there.
@@ -89,7 +89,7 @@ def size_of(spec):
 
 
 def _made(pool):
-    """Return the labels that machines of a pool have by its own words."""
+    """Return the labels of a pool's nodes by its template."""
     template = pool["spec"]["template"]
     asked = template["spec"].get("requirements", ())
     keys = {r["key"] for r in asked if r["operator"] != "DoesNotExist"}
@@ -131,7 +131,7 @@ def _without_node_limits(cluster):
 
 
 def _without_taints(cluster):
-    """Take the taints of pools away, also from their machines."""
+    """Remove the taints of pools, also from their nodes."""
     specs = [pool["spec"]["template"]["spec"] for pool in cluster["nodePools"]]
     found = [spec for spec in specs if spec.pop("taints", None)]
     for spec in (machine["spec"] for machine in (*cluster["nodes"], *cluster["nodeClaims"])):

@@ -64,7 +64,7 @@ def test_a_difference_that_nothing_explains_is_not_passed_over(drawn, monkeypatc
 
 
 def test_a_cluster_without_nodes_and_bound_pods_may_differ(drawn, monkeypatch):
-    """The file does without their empty lists; whoever compares and explains needs them."""
+    """The file leaves out their empty lists; comparing and explaining need them."""
     seen = {}
 
     def explained(cluster, *_):

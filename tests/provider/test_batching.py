@@ -1,4 +1,4 @@
-"""How waiting items become calls, and what becomes of those that take too long."""
+"""Waiting items become batched calls, and late calls are handled."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_an_error_of_a_call_is_the_error_of_every_item():
 
 
 def test_a_time_limit_ends_the_waiting_and_not_the_call():
-    """The caller hears that the call is open; the item is not sent again; the end is told."""
+    """The caller gets an error that the call is open; the item is not sent again; its end is reported."""
 
     async def main():
         world = World(seconds=300)

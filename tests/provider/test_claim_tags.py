@@ -1,4 +1,4 @@
-"""Whose an instance is, told by tags that many instances share."""
+"""Shared tags assign instances to their claims."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_calls_are_distinguished_by_the_clouds_tag():
 
 
 def test_known_owners_count_in_every_call_and_are_read_once():
-    """A cluster has as many calls as machines, or nearly, and as many claims that name theirs."""
+    """A cluster has nearly as many calls as instances, and as many claims that name theirs."""
 
     class Known(dict):
         looks = 0

@@ -526,7 +526,7 @@ def test_a_plugin_that_cannot_start_stops_those_that_did(virtual):
 
 
 def test_where_not_all_are_needed_one_that_cannot_start_is_done_without(tmp_path):
-    """Whoever asks for what it serves is told why; the others serve."""
+    """Requests for its kinds get the reason; the others serve."""
     data = Whole("data", DataNodeClass)
 
     async def main():
@@ -680,7 +680,7 @@ def test_terminations_of_one_instance_join(virtual):
 
 
 class Watchful(FakeProvider):
-    """Looks at two claims at once, and fails for those that are called so."""
+    """Checks two claims at once, and fails for those that are named so."""
 
     def __init__(self):
         super().__init__(batch_limits={"karpenter_detect_drift": BatchLimits(size=2)})
@@ -696,7 +696,7 @@ class Watchful(FakeProvider):
 
 
 def test_drift_is_queried_in_batches_and_a_failed_one_affects_no_other(virtual):
-    """What a call fails with is the outcome of each of its claims."""
+    """The error of a call is the outcome of each of its claims."""
     web = Watchful()
 
     async def scenario(world):

@@ -1,4 +1,4 @@
-"""Whose instances are: what NodeClaims name goes before what this process remembers."""
+"""Instances belong to the NodeClaims that name them, then to remembered launches."""
 
 from __future__ import annotations
 

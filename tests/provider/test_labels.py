@@ -1,4 +1,4 @@
-"""What the providers say about labels, put together."""
+"""Label classes of all providers are merged."""
 
 from __future__ import annotations
 

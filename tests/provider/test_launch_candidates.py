@@ -1,4 +1,4 @@
-"""What a claim may be launched as."""
+"""Launch candidates of a claim are filtered by offerings and requests."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_unavailable_offering_is_no_candidate():
 
 
 def test_spot_dearer_than_on_demand_is_left_out_where_both_may_be_had():
-    """Where on-demand is not allowed there is nothing to compare it with."""
+    """Without on-demand there is no price to compare with."""
     both = without_expensive_spot(candidates(SMALL, LARGE), ANY)
     spot_alone = wish(CAPACITY_TYPE, "spot")
 

@@ -40,7 +40,7 @@ def test_findings_of_another_spec_are_ignored():
 
 
 def test_ready_needs_all_and_names_what_is_not_met():
-    """What is known to be wrong goes before what is not known."""
+    """A false part comes before an unknown one."""
     fine = condition_met("A").condition
     wrong = condition_unmet("B", "NotFound", "nothing there").condition
     silent = condition_unknown("C", "no answer").condition

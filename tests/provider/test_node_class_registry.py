@@ -1,4 +1,4 @@
-"""What hooks were called with is there for those that are not told."""
+"""The registry holds NodeClasses of hook calls for parts without them."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def ids(outcomes):
 
 
 async def test_items_run_side_by_side_in_threads(tmp_path):
-    """None of them comes to an end before all have begun."""
+    """None of them ends before all have started."""
     begun = threading.Barrier(12)
     plugin = OneByOne(lambda _: begun.wait(PATIENCE))
 

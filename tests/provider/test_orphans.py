@@ -31,7 +31,7 @@ def test_a_partial_listing_removes_nothing():
 
 
 def test_suspiciously_many_are_kept_for_long():
-    """A filter that matches nothing makes everything look unused; so does an emptied cluster."""
+    """With a filter that matches nothing everything seems unused; as in an emptied cluster."""
     names = {f"template-{n}" for n in range(30)}
     used = {f"template-{n}" for n in range(18)}
     watch = OrphanTracker(grace=MINUTE, share=0.5, floor=10)

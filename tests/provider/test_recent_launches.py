@@ -1,4 +1,4 @@
-"""What a process remembers of its own launches."""
+"""A process remembers its own recent launches."""
 
 from __future__ import annotations
 

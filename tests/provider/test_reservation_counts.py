@@ -1,4 +1,4 @@
-"""What is left of reservations (acceptance case 143 of AWS, first half)."""
+"""Remaining capacity of reservations is counted (acceptance case 143 of AWS, first half)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_launches_and_terminations_are_counted_between_two_readings():
 
 
 def test_a_launch_that_the_cloud_has_counted_is_not_counted_again():
-    """One that came before the last look."""
+    """One that came before the last reading."""
     clock = HandClock()
     book = ReservationCounts(clock)
     launched_at = clock.now()

@@ -1,4 +1,4 @@
-"""Metrics that several providers of one process tell."""
+"""Several providers of one process share metrics."""
 
 from __future__ import annotations
 

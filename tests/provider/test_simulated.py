@@ -1,4 +1,4 @@
-"""What simulated clouds share: their time, the log of calls, faults and throttling."""
+"""Simulated clouds share time, a log of calls, faults and throttling."""
 
 from __future__ import annotations
 

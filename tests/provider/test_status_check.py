@@ -1,4 +1,4 @@
-"""Status keys that a NodeClass does not have are told, not dropped in silence."""
+"""Unknown status keys of a NodeClass are reported, not dropped."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def logged_of(statuses, folder, *, limit=None):
             for status in statuses:
                 plugin.status = status
                 await world.providers.resolve_node_class(node_class)
-                assert len(world.providers._told) <= (limit or len(statuses))
+                assert len(world.providers._reported) <= (limit or len(statuses))
 
     with structlog.testing.capture_logs() as logs:
         run_virtual(scenario())

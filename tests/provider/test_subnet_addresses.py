@@ -82,7 +82,7 @@ def test_a_launch_that_failed_gives_its_addresses_back(book):
 
 
 def test_zones_that_a_launch_did_not_use_get_their_addresses_back(book):
-    """What was launched stays counted."""
+    """Launched instances stay counted."""
     book.record({A1.id: 20, B1.id: 20})
     hold = book.hold([A1, B1], addresses_each={"us-east-1a": 5, "us-east-1b": 5}, instances=3)
 
@@ -163,7 +163,7 @@ def test_addresses_reserved_by_open_launches_may_be_counted(book):
 
 
 def test_a_subnet_without_a_count_is_not_skipped(book):
-    """A process that has just started has not looked yet."""
+    """A process that has just started has no count yet."""
     hold = book.hold([A1], addresses_each={"us-east-1a": 15}, skips_short=True)
 
     assert chosen(hold) == {"us-east-1a": A1.id}

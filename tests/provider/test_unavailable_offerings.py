@@ -1,4 +1,4 @@
-"""What was found sold out: acceptance cases 77-81 of AWS, 50 and 65 of Alibaba Cloud."""
+"""Sold-out offerings are masked (cases 77-81 of AWS, 50 and 65 of Alibaba Cloud)."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ def test_the_guide_shows_the_same_node_class_and_node_pool(cloud):
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_the_guides_commands_run_one_after_the_other_with_every_name_set(cloud, tmp_path):
-    """In one shell, as it says; the programs themselves only tell that they were called."""
+    """In one shell, as it says; the programs themselves only record their calls."""
     guide = (ROOT / "docs" / f"{cloud}.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
     script = "\n".join(block for block in blocks if not block.startswith("#!"))

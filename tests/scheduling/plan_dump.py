@@ -1,4 +1,4 @@
-"""Write a small problem and its plan down for people who look for a mistake."""
+"""Write a small problem and its plan as text, for debugging."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def running(name, node, **how):
 
 
 def under_way(name, *, bound=(), zones=("zone-a", "zone-b")):
-    """Make a machine of which the zone is not known yet."""
+    """Make a launching node of an unknown zone."""
     node = existing_node(name, bound=bound, available={"cpu": "0"})
     return replace(
         node,
@@ -71,7 +71,7 @@ def under_way(name, *, bound=(), zones=("zone-a", "zone-b")):
 
 
 def test_a_pod_with_host_ports_is_not_the_first_where_another_term_keeps_it_away(options):
-    """Of two terms over host names one is for pods like itself, the other for nobody there."""
+    """Of two terms over host names one selects pods like itself, the other none there."""
     lonely = pod("lonely", pod_affinity=(*term(HOSTNAME), *term(HOSTNAME, DB)), host_ports=(80,))
     other = pod("other", app="ui")
     assert left(planned(problem([lonely, other]), options)) == ["lonely"]
@@ -94,7 +94,7 @@ def test_a_label_that_must_be_there_is_not_given_up_for_what_it_should_not_be(op
 
 
 def test_pods_that_exclude_label_values_are_not_spread_over_an_undefined_label(options):
-    """The heavier pool says nothing of racks, so its machines have none."""
+    """The heavier pool has no rack label, so its nodes have none."""
     pools = [
         node_pool("racked", requirements=[(RACK, "In", "r1")]),
         node_pool("bare", weight=10),
@@ -124,7 +124,7 @@ def test_pods_that_count_once_their_claim_is_narrowed_count_already(options):
 
 
 def test_a_pod_is_not_the_first_of_its_kind_while_one_is_on_a_launching_node(options):
-    """Nobody knows in which zone, so it waits."""
+    """Its zone is unknown, so the pod waits."""
     node = under_way("coming", bound=[running("there", "coming")])
     web = pod("web", pod_affinity=term())
     assert left(planned(problem([web], nodes=[node]), options)) == ["web"]

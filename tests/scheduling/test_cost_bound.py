@@ -226,7 +226,7 @@ def on_demand(name, price, **described):
 
 
 def test_pods_of_dominated_types_need_no_larger_ones():
-    """The arm machine is as large and cheaper, so only it and the large one count as shapes."""
+    """The arm type is as large and cheaper, so only it and the large one count as shapes."""
     types = catalogue(
         on_demand("arm", 1.0, cpu="4", arch="arm64"),
         on_demand("amd", 1.2, cpu="4"),
@@ -254,7 +254,7 @@ def test_a_bound_respects_the_types_that_pods_may_use():
 
 
 def test_volumes_that_may_be_in_several_zones_are_bounded_by_the_cheapest():
-    """Their second zone has the cheap machines."""
+    """Their second zone has the cheap types."""
     types = catalogue(
         instance_type("large", cpu="8", offerings=[offering("zone-a", ON_DEMAND, 10.0)]),
         instance_type("small", cpu="4", offerings=[offering("zone-b", ON_DEMAND, 1.0)]),

@@ -134,7 +134,7 @@ def test_affinity_to_pods_on_a_full_node_names_the_node():
 
 
 def test_affinity_names_its_namespaces():
-    """Where they are not the pod's own."""
+    """Namespaces other than the pod's are named."""
     reason = why(pod("web-0", pod_affinity=term(selector=DB, namespaces=("shop", "lab"))))
 
     assert "to pods app=db in namespaces lab, shop: no such pod is anywhere" in reason.detail
@@ -201,7 +201,7 @@ def test_volume_reasons_name_their_topology_and_the_pods_requirement():
 
 
 def test_an_unreachable_volume_is_the_reason_for_a_pod_with_preferences():
-    """What it only wishes for is left aside."""
+    """Preferences are ignored."""
     wish = preferred_node_term(1, (INSTANCE_TYPE, "NotIn", "large"))
     asking = make_pod("web-0", node_selector={ZONE: "zone-b"}, preferred=[wish])
     places = (Requirements.from_labels({ZONE: "zone-a"}),)
@@ -224,7 +224,7 @@ def test_a_new_node_attaches_any_volume():
 
 
 def test_a_limit_says_how_far_it_would_have_to_be_raised():
-    """By the machine that needs the least."""
+    """By the type that needs the least."""
     types = catalogue(instance_type("huge", cpu="64"), instance_type("large", cpu="16"))
     reason = why(
         make_pod("web-0", cpu="10"), catalogue=types, pools=[node_pool(limits={"cpu": "20"})],
@@ -435,7 +435,7 @@ def test_remedies_of_spread_name_what_to_relax():
 
 
 def test_preferences_are_relaxed_before_there_is_a_reason():
-    """What is named is never a preference."""
+    """A preference is never the named constraint."""
     asking = make_pod(
         "web-0", cpu="100", preferred=[preferred_node_term(1, (ZONE, "In", "nowhere"))]
     )

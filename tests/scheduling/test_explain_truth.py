@@ -43,7 +43,7 @@ UNCERTAIN = ("perhaps", "may come to be", "not known yet")
 @both_packings
 @pytest.mark.parametrize("batch", range(4))
 def test_the_reason_is_the_first_constraint_that_leaves_no_offering(batch, options):
-    """Found out by trial, machine by machine."""
+    """Checked by trial, offering by offering."""
     for seed in _seeds(batch):
         _judge(seeded_problem(seed, TRIED), options, seed)
 
@@ -104,7 +104,7 @@ def test_every_pool_has_a_reason_for_every_pending_pod(options):
 
 @pytest.mark.parametrize("seed", range(608, 616))
 def test_a_limit_on_nodes_that_is_named_is_reached(seed):
-    """By machines that are there or planned, not by what nobody needs after all."""
+    """By existing or planned nodes, not by unneeded claims."""
     asked = seeded_problem(seed, LIFTED)
     plan = solve(asked)
     for _, pool, reason in _reasons(asked, plan):
@@ -135,7 +135,7 @@ def _reasons(asked, plan):
 
 
 def _is_charged_by_type(daemon):
-    """Whether a machine has the daemon or not whatever the labels are that are left to chance."""
+    """Return whether a node has the daemon for all open label values alike."""
     return not daemon.shape.node_selector.keys() & {ZONE, TEAM}
 
 

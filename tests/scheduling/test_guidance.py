@@ -60,7 +60,7 @@ def guided(problem: GuidanceProblem) -> Guidance:
 
 
 def test_the_cheapest_mix_covers_every_resource():
-    """Four machines of 4 CPUs and 16 GiB hold 16 CPUs and 40 GiB; a CPU-heavy mix is cheaper."""
+    """Four nodes of 4 CPUs and 16 GiB hold 16 CPUs and 40 GiB; a CPU-heavy mix is cheaper."""
     guidance = guided(
         market((4000, 8 * GIB, 0.10), (4000, 16 * GIB, 0.14), demand=(16_000, 40 * GIB))
     )
@@ -70,7 +70,7 @@ def test_the_cheapest_mix_covers_every_resource():
 
 
 def test_duals_and_bytes_and_millis_are_priced_in_their_own_units():
-    """At the optimum what a machine's room is worth is what it costs."""
+    """At the optimum the value of a node's resources equals its price."""
     problem = market((4000, 8 * GIB, 0.10), (4000, 16 * GIB, 0.14), demand=(16_000, 40 * GIB))
     guidance = guided(problem)
 
@@ -104,7 +104,7 @@ def test_pods_that_avoid_each_other_force_nodes():
 
 
 def test_a_share_buys_only_what_it_can_use():
-    """Two machines' worth of pods are bound to the dear zone."""
+    """Pods for two nodes are bound to the expensive zone."""
     shapes = ((4000, 8 * GIB, 0.1), (4000, 8 * GIB, 0.3))
     guidance = guided(
         with_share(market(*shapes, demand=(20_000, GIB)), (False, True), demand=(8000, GIB))

@@ -104,7 +104,7 @@ class TestPriorities:
         assert all("--max-nodes-total" in why.message for why in plan.unschedulable.values())
 
     def test_the_most_important_go_first_even_when_they_do_not_all_fit(self):
-        """Then there is nothing for anybody else."""
+        """Then there is nothing for the other pods."""
         everyone = [
             *pods(4, cpu="7"), *pods(3, cpu="6", priority=5, name="urgent"),
             *pods(3, cpu="5", priority=9, name="vital"),
@@ -130,7 +130,7 @@ class TestTime:
     """A plan that was cut short has hardly anything on it: the next pass would fare no better."""
 
     def test_without_time_for_a_bounded_plan_the_unbounded_one_is_used(self):
-        """What is too much of it is not created."""
+        """Claims beyond the limit are not created."""
         free = solve(asked(pods(5), None))
 
         assert run_steps(limit_nodes_steps(asked(pods(5), 1), free, planner())) is free

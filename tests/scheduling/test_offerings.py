@@ -82,7 +82,7 @@ def test_types_are_ordered_by_price_then_name_and_truncated():
 
 
 def overriding(*, available=True):
-    """Case 51's type: half of the offerings give another machine."""
+    """Case 51's type: half of the offerings have other capacity."""
     made = sold("groups", ("a", SPOT, 1.0), ("b", SPOT, 1.0))
     special = [
         replace(
@@ -163,7 +163,7 @@ def test_a_currency_without_a_rate_is_ordered_within_its_pool_only():
 
 
 def test_value_packing_uses_cheap_capacity():
-    """Two middling machines cost less than the large one that first-fit ends with."""
+    """Two middle-sized nodes cost less than the large one of first-fit."""
     types = [
         instance_type(name, cpu=cpu, memory="64Gi", price=price, capacity_types=(ON_DEMAND,))
         for name, cpu, price in (("large", "16", 1.0), ("medium", "8", 0.3), ("small", "2", 0.2))

@@ -111,7 +111,7 @@ def test_solving_twice_gives_the_same_plan_and_changes_nothing(asked):
 def test_an_unrelated_pool_never_unschedules_a_pod(asked, options):
     """A pool that no pod tolerates and that daemons do not care about changes no placement.
 
-    Not with constraints that look at domains: a pool makes new ones, which count as empty.
+    Not with constraints over domains: a pool makes new ones, which count as empty.
     """
     less, more = with_unrelated_pool(asked)
     plan = solve(more, options)

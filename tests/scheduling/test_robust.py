@@ -58,7 +58,7 @@ def test_a_row_is_no_shape_when_a_larger_one_costs_no_more():
 
 
 def test_each_domain_has_its_own_shapes_at_its_own_prices():
-    """Where the large row is not sold, the small one is worth having."""
+    """In a domain without the large row, the small one is used."""
     shapes = find_instance_shapes(market((2, 4, (0.10, 0.12)), (4, 8, (0.09, inf))))
 
     assert listed(shapes) == [(1, 0, 0.09), (0, 1, 0.12)]
@@ -76,7 +76,7 @@ def test_rows_that_daemons_overdraw_are_no_shapes():
 
 
 def test_a_small_row_with_stand_ins_survives_a_larger_one_without():
-    """What is put on it costs no more: the larger type is on its list and is the cheapest."""
+    """Its pods cost no more: the larger type is on its list and is the cheapest."""
     rows = ((2, 4, 0.10), (4, 8, 0.09), (3, 4, 0.2))
 
     assert listed(find_instance_shapes(market(*rows, floor=1))) == [(1, 0, 0.09)]
@@ -131,7 +131,7 @@ def test_an_unavailable_offering_has_no_robust_price():
 
 
 def test_a_stand_in_counts_with_twice_the_cheapest_price_at_most():
-    """It is a machine of another size, which says nothing of this one's stock."""
+    """It is a type of another size, which says nothing of this one's stock."""
     assert robust_prices(np.array([0.1]), np.array([1.5]), weight=0.5) == pytest.approx(0.15)
 
 
@@ -200,7 +200,7 @@ def test_shapes_are_what_a_search_through_all_rows_finds(market: OfferingMatrix)
 @given(markets())
 @with_examples(100)
 def test_every_available_row_has_a_shape_at_least_as_good(market: OfferingMatrix):
-    """As much room, no dearer, and as many stand-ins as anybody asks for."""
+    """With as many resources, no higher price, and enough substitutes."""
     shapes = find_instance_shapes(market)
 
     for domain, prices in enumerate(market.prices):

@@ -30,7 +30,7 @@ def planned(asked, options):
 
 
 def test_the_first_of_its_kind_goes_to_an_existing_node(options):
-    """Who chooses the domain for all that follow prefers room that is paid for."""
+    """The pod that chooses the domain for later ones prefers existing nodes."""
     first = pod("first", "db", pod_affinity=term(ZONE, DB), pod_anti_affinity=term(ARCH, DB))
     node = existing_node("old", labels={ZONE: "zone-b"})
 

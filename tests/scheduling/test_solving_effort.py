@@ -73,7 +73,7 @@ def test_a_cache_changes_no_plan():
 
 
 def test_types_and_requirements_load_without_numpy():
-    """Whoever only reads plans, prices or labels pays for no array library."""
+    """Code that only reads plans, prices or labels imports no array library."""
     code = (
         "import sys\n"
         "import karpenter_core.scheduling.problem, karpenter_core.scheduling.offerings\n"

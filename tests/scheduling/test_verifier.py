@@ -172,7 +172,7 @@ def in_zone(*zones):
 
 
 def test_volumes_must_be_mountable_wherever_the_claim_may_launch():
-    """One of their alternatives, for each machine; none means anywhere."""
+    """One of their alternatives, for each type; none means anywhere."""
     web = by_hand("web")
     for zones, alternatives, good in (
         ("a", in_zone("a"), True),
@@ -288,7 +288,7 @@ def test_node_affinity_is_read_as_kubernetes_does():
 
 
 def test_pending_pods_that_a_node_would_take_are_reported():
-    """A machine more, or an existing node; not beyond limits, nor where others keep them away."""
+    """A further claim, or an existing node; not beyond limits, nor against anti-affinity."""
     web = by_hand("web")
     left = SchedulingPlan(unschedulable={web.uid: UnschedulablePod(message="left")})
     old = existing_node("old")

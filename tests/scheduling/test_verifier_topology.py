@@ -34,7 +34,7 @@ def said(texts, part):
 
 
 def test_the_sequence_must_be_what_was_placed():
-    """Nobody missing, nobody twice; pods that stay pending are not in it."""
+    """No pod missing, none twice; pending pods are not in it."""
     one, two = pod("one"), pod("two")
     assert judged(claim(one, two)) == []
     assert said(judged(claim(one, two), sequence=(one,)), "is not what was placed")
@@ -239,7 +239,7 @@ def test_affinity_needs_a_pod_in_the_same_domain():
 
 
 def test_the_first_of_its_kind_may_go_anywhere():
-    """And the next ones go there; but only if it is of the kind that it looks for."""
+    """And the next ones go there; but only if it matches its own selector."""
     one, two = (pod(name, pod_affinity=term()) for name in ("one", "two"))
     assert judged(claim(one), claim(two)) == []
     assert said(judged(claim(one), claim(two, zones="b")), "two: affinity over")
@@ -381,7 +381,7 @@ def test_any_key_is_fixed_where_it_is_counted():
 
 
 def test_a_launching_node_counts_in_every_possible_zone():
-    """What is undecided may turn out badly."""
+    """An undecided zone counts as the worst case."""
     node = existing_node("old", requirements=Requirements())
     labels = {key: value for key, value in node.labels.items() if key != ZONE}
     open_zone = Requirement.of(ZONE, "In", ("zone-a", "zone-b"))

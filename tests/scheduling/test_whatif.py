@@ -102,7 +102,7 @@ def test_pods_that_fit_no_node_need_a_claim():
 
 
 def test_some_pods_go_to_nodes_and_the_others_to_a_claim():
-    """What fits is not bought."""
+    """No claim is made for pods that fit."""
     verdict = ask(
         node("going", *(web(f"pod-{n}", "going") for n in range(3))), node("spare", free="2")
     ).evaluate(("going",))
@@ -141,7 +141,7 @@ def test_there_may_be_no_more_claims_than_the_limit(max_claims, outcome):
 
 
 def test_pods_that_fit_no_type_stay_pending():
-    """Whoever asks is told which."""
+    """The answer names them."""
     verdict = ask(node("going", web("huge", "going", cpu="64"))).evaluate(("going",))
 
     assert verdict.outcome is WhatIfOutcome.LEFT
@@ -164,7 +164,7 @@ def test_pods_that_may_not_move_stay_and_still_count():
 
 
 def test_a_pod_of_a_zonal_spread_stays_in_the_zone_that_needs_it():
-    """Where the first node with room would break the spread."""
+    """The first node with free resources would break the spread."""
     even = {"topology_spread": spread(ZONE, 1, WEB)}
     whatif = ask(
         node("a-zone-b", web("b", "a-zone-b", **even), zone="zone-b", free="4"),
@@ -244,7 +244,7 @@ def test_pods_do_not_go_to_nodes_that_go_too():
 
 
 def test_several_nodes_become_one_that_holds_their_pods():
-    """Two small machines for the price of one large."""
+    """Two small nodes for the price of one large."""
     whatif = ask(
         *(node(f"node-{n}", *(web(f"{n}-{m}", f"node-{n}") for m in range(3))) for n in range(2))
     )
@@ -271,7 +271,7 @@ def test_nodes_that_go_free_their_part_of_the_limits():
 
 
 def test_the_place_that_a_pending_pod_will_take_is_not_given_away():
-    """Whoever waits comes first."""
+    """Pending pods come first."""
     going, spare = node("going", web("one", "going")), node("spare", free="1")
 
     assert ask(going, spare).evaluate(("going",)).fits
@@ -404,7 +404,7 @@ def test_verdicts_agree_with_solving_the_same_problem(random):
 def test_every_verdict_passes_the_verifier(random):
     """Pods in the order of placing, on nodes and claims, also after pushes.
 
-    Nobody asks of a node that a push has taken away: it has nothing left that could leave.
+    A node that a push has removed is not asked about: it has no pods left.
     """
     facts = drawn_cluster(random)
     whatif, gone = asked(facts), set()
@@ -442,7 +442,7 @@ def test_answers_do_not_depend_on_what_was_asked_before(random):
 @given(randoms)
 @often
 def test_limits_refuse_only_what_does_not_keep_them(random):
-    """What is accepted within limits keeps them; what fits without claims is never refused."""
+    """Accepted claims keep the limits; pods that fit without claims are never refused."""
     facts = drawn_cluster(random)
     whatif = asked(facts)
     for names in questions(random, facts):

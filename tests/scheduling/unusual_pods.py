@@ -1,4 +1,4 @@
-"""Pods as nobody writes them on purpose: strange keys, operators, numbers and selectors.
+"""Unusual pods: unexpected keys, operators, numbers and selectors.
 
 An API server refuses most of it; pods of other API servers, of webhooks that came later, and of
 files given to `karpenter plan` are not so well-behaved.

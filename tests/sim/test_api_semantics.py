@@ -121,7 +121,7 @@ async def test_body_must_agree_with_the_path(api: Api):
 
 
 async def test_stale_update_conflicts(api: Api):
-    """Whoever has not seen the newest version gets 409, by PUT and by PATCH."""
+    """A client with an older version gets 409, by PUT and by PATCH."""
     name = unique("stale")
     first = await api.create(WIDGETS, widget(name))
     await api.patch(f"{WIDGETS}/{name}", {"spec": {"size": 4}})
@@ -355,7 +355,7 @@ async def test_finalizers_hold_a_deleted_object(api: Api):
 
 
 async def test_delete_answers_with_a_status(api: Api):
-    """What is gone at once is acknowledged by name and UID."""
+    """An immediate deletion is acknowledged by name and UID."""
     name = unique("gone")
     made = await api.create(WIDGETS, widget(name))
 
@@ -619,7 +619,7 @@ async def test_provider_id_cannot_be_changed(api: Api):
 
 
 async def test_pods_get_defaults(api: Api):
-    """What later logic reads is filled in at creation."""
+    """Fields that later logic reads are set at creation."""
     made = await api.create(PODS, pod(unique("defaults")))
 
     spec = made["spec"]
@@ -701,7 +701,7 @@ async def test_binding_places_a_pod_once(api: Api):
 
 
 async def test_a_pod_may_be_nominated_for_a_node_until_it_is_bound(api: Api):
-    """By anybody who may patch its status, under its UID; binding takes the nomination away.
+    """By any client that may patch its status, under its UID; binding removes the nomination.
 
     Before 1.35 it stays there, and no longer means anything.
     """

@@ -378,7 +378,7 @@ def test_unknown_kinds_are_refused():
 
 
 def test_an_actor_that_breaks_ends_the_cluster(monkeypatch):
-    """Its error surfaces in whoever runs the cluster, instead of a controller that is dead."""
+    """Its error is raised to the caller that runs the cluster."""
 
     async def scenario():
         async with EmbeddedCluster() as cluster:
@@ -426,7 +426,7 @@ def test_three_thousand_pods_are_bound_quickly():
 
 @pytest.mark.parametrize(("first", "second"), [(118.861, 118.956), (504.435, 506.891)])
 def test_a_reason_that_is_to_be_renewed_does_not_stop_time(first, second):
-    """Between these instants, ten seconds minus what has passed is less than a float can tell."""
+    """Between these instants, ten seconds minus the passed time is below the precision of a float."""
 
     async def scenario():
         loop = asyncio.get_running_loop()

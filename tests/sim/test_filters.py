@@ -217,7 +217,7 @@ def test_affinity_follows_and_anti_affinity_flees():
 
 
 def test_the_first_of_pods_that_want_each_other_may_start_anywhere():
-    """Only if it is one of those it looks for, and where the key exists."""
+    """Only if it matches its own selector, and where the key exists."""
     view = view_of(node("a", zone="a"), node("bare"))
 
     assert allowed(view, web("one", **affinity("podAffinity", "web"))) == {"a"}

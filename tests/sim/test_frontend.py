@@ -85,7 +85,7 @@ def test_a_late_reply_is_that_of_work_done_at_once():
 
 @pytest.mark.parametrize(("field", "done"), [("drop_reply", True), ("drop_request", False)])
 def test_a_lost_reply_leaves_the_work_done_and_a_lost_request_does_not(field, done):
-    """The client cannot tell the two apart."""
+    """The client cannot distinguish the two."""
 
     async def scenario():
         async with EmbeddedCluster(times=NEVER) as cluster:
@@ -141,7 +141,7 @@ def test_a_stopped_server_breaks_watches_and_keeps_its_objects():
 
 
 def test_a_reader_that_falls_behind_the_history_is_cut_off():
-    """Its stream ends; coming back with its old version it is told 410."""
+    """Its stream ends; with its old version it gets 410."""
 
     async def scenario():
         async with EmbeddedCluster(times=NEVER, history_size=4) as cluster:

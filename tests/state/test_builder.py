@@ -483,7 +483,7 @@ class TestMask:
         assert len(versions) == 1
 
     def test_a_repeated_shortage_keeps_the_masked_catalogue(self):
-        """A quota's shortage names thousands of offerings, and each claim that fails tells it."""
+        """A quota's shortage names thousands of offerings, and each failed claim reports it."""
         builder = self.builder()
         whole = self.available(builder)
         out = replace(self.OUT, capacity_type="on-demand")

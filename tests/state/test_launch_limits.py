@@ -47,7 +47,7 @@ def test_without_limits_every_launch_is_granted():
 
 
 def test_every_node_counts_once_and_a_claim_without_one_counts_too():
-    """Also those that somebody else made, and those on their way out."""
+    """Also foreign nodes, and terminating ones."""
     going = old("going", stage="Initialized", deleted=EPOCH)
     objects = [
         *node_and_claim("ours"),
@@ -198,7 +198,7 @@ def test_overlapping_batches_never_exceed_a_limit_together(setting, limit, prese
 
 
 def test_full_cluster_leaves_every_pool_out_of_plans():
-    """A plan whose claims would all be refused helps nobody."""
+    """A plan whose claims would all be refused is useless."""
     web = node_pool("web")
     full = synced_state(POOL, web, *node_and_claim("a"), *node_and_claim("b")).snapshot()
 

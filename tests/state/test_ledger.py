@@ -55,7 +55,7 @@ def at(**delta: float):
 
 
 def ending(name: str, timestamp, *, grace_seconds: int):
-    """Make a pod that somebody has deleted."""
+    """Make a deleted pod."""
     return msgspec.structs.replace(
         pod(name, node_name="node-1"),
         deletion_timestamp=timestamp,
@@ -131,7 +131,7 @@ def test_a_failed_call_leaves_no_result(ledger: Ledger):
 
 
 def test_an_open_call_outlives_its_claim(ledger: Ledger):
-    """Its late result must still be recognised, or the instance would be nobody's."""
+    """Its late result must still be recognised, or the instance would have no claim."""
     claim = node_claim("web")
     ledger.apply_event(LaunchCallStarted(claim.uid, EPOCH))
     ledger.apply_event(ObjectRemoved(claim))
@@ -254,7 +254,7 @@ def test_why_the_last_launch_of_a_pool_failed_is_kept_until_one_succeeds(ledger:
 
 
 def test_decisions_about_deleted_objects_are_forgotten():
-    """A pass takes its time; nobody would ever drop such entries again."""
+    """A pass takes its time; nothing else would drop such entries."""
     builder = StateBuilder({})
     gone = pod("gone")
     builder.apply_event(ObjectObserved(gone))
@@ -398,7 +398,7 @@ def test_every_instant_moves_with_the_wall_clock(hours):
 
 @pytest.mark.parametrize("hours", [6, -6])
 def test_a_clock_that_is_set_neither_ends_marks_nor_keeps_them(hours):
-    """What lasts three minutes lasts three minutes."""
+    """A mark of three minutes lasts three minutes."""
     ledger, by = filled(EPOCH), timedelta(hours=hours)
     ledger.apply_event(ClockSet(by))
     ledger.apply_event(TimePassed(at(minutes=2) + by))

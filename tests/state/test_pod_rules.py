@@ -172,7 +172,7 @@ class TestBudgets:
 
 
 class TestOlderAnnotations:
-    """What older autoscalers read protects a pod where do-not-disrupt says nothing."""
+    """Annotations of older autoscalers protect a pod without do-not-disrupt."""
 
     def verdict(self, annotations, *, age=timedelta()):
         item = read(node="web", annotations=annotations, startTime=f"{EPOCH:%Y-%m-%dT%H:%M:%SZ}")

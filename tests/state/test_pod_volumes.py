@@ -246,7 +246,7 @@ class TestAlternatives:
         assert found == (zones("z2"), zones("z3"))
 
     def test_volumes_in_different_zones_fit_no_node(self):
-        """The pod stays a pod to be scheduled, and is told that none can hold it."""
+        """The pod stays pending, with the reason that no node can hold it."""
         (found,) = alternatives(
             bound("data", "one"),
             bound("logs", "two"),
@@ -331,7 +331,7 @@ class TestAttached:
         assert question.problem.nodes[0].volumes == {EBS: {"default/data"}}
 
     def test_attachments_of_bound_pods_are_counted_per_driver(self):
-        """Case 306: however often the claim of the machine is updated."""
+        """Case 306: however often the claim of the node is updated."""
         builder = synced_state(
             POOL,
             *node_and_claim("web"),

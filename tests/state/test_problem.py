@@ -396,7 +396,7 @@ class TestExistingCapacity:
         assert found.shape.required_node_terms == tuple(added)
 
     def test_daemons_that_wait_for_devices_of_drivers_are_left_out(self):
-        """Case 161: while DRA is not looked at they will not run."""
+        """Case 161: while DRA is not supported they will not run."""
         shape = msgspec.structs.replace(
             pod_shape(cpu="1", owner_kind="DaemonSet"), resource_claims=("gpu",)
         )
@@ -445,7 +445,7 @@ class TestExistingCapacity:
         assert existing.requirements is not None
 
     def test_only_the_daemons_of_a_type_weigh_on_it(self):
-        """Case 151 for claims under way: a daemon of large machines does not shrink small ones."""
+        """Case 151 for claims under way: a daemon of large nodes does not shrink small ones."""
         types = catalogue(
             instance_type("small", cpu="4", labels={"size": "s"}, overhead={}),
             instance_type("large", cpu="32", labels={"size": "l"}, overhead={}),
@@ -552,7 +552,7 @@ class TestKeptPlaces:
         return builder
 
     def test_a_nominated_pod_waits_and_its_resources_are_reserved(self):
-        """It is not asked about again, however long the machine takes."""
+        """It is not pending again, however long the node takes."""
         builder = self.placed(node_claim("new", requirements=[listing("c-4x")]), target="new")
         question = ask(builder, at(minutes=14))
         assert question.problem.pods == ()
@@ -581,7 +581,7 @@ class TestKeptPlaces:
         assert names(ask(self.placed(target="nowhere")).problem.pods) == ["web-0"]
 
     def test_pods_that_no_longer_fit_are_asked_about_again(self):
-        """The scheduler filled the machine with others; what is left is still theirs."""
+        """The scheduler filled the node with others; the rest is still theirs."""
         builder = self.placed(*node_and_claim("web"), target="web", count=3)
         assert ask(builder).problem.pods == ()
         builder.apply_event(ObjectObserved(pod("intruder", cpu="2", node_name="web")))
@@ -674,7 +674,7 @@ class TestNominatedPods:
         assert ask(builder).placed_pods == {}
 
     def test_a_nomination_of_the_scheduler_replaces_the_planned_node(self):
-        """Who was told of another node than planned is expected there alone."""
+        """A pod nominated for another node than planned is expected there only."""
         waiting = self.nominated(node="b")
         builder = synced_state(POOL, *node_and_claim("a"), *node_and_claim("b"), waiting)
         builder.apply_event(PodsDecided(placed={waiting.uid: "a"}, at=EPOCH))

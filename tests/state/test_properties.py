@@ -97,7 +97,7 @@ def test_incremental_and_fresh_states_agree(steps):
 @given(versions)
 @with_examples(100)
 def test_snapshots_never_change(steps):
-    """What a decision was made on can be looked at afterwards."""
+    """The input of a decision can be read afterwards."""
     builder = synced_state(*machines())
     kept = []
     for item in history(steps):
@@ -117,7 +117,7 @@ def test_snapshots_never_change(steps):
 
 
 def test_the_cost_of_an_event_does_not_grow_with_the_cluster():
-    """Only what an event touches is rebuilt: one machine of two hundred."""
+    """Only what an event touches is rebuilt: one node of two hundred."""
     builder = StateBuilder(MANAGED_KINDS)
     for number in range(200):
         for half in node_and_claim(f"n{number}"):

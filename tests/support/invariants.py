@@ -108,7 +108,7 @@ class Invariants:
     def note_instances(self, provider_ids: Iterable[str], *, blind_seconds: float = 0.0) -> None:
         """Check the instances that the cloud has now.
 
-        `blind_seconds` of the time since the last look the controller could not see the cluster,
+        `blind_seconds` of the time since the last check the controller could not see the cluster,
         and had to leave instances alone: they do not count.
         """
         claimed = {claim.get("status", {}).get("providerID") for claim in self._harness.claims()}
@@ -321,8 +321,8 @@ class Invariants:
 def quiet_violations(harness: ControllerHarness, cloud: CloudAccount) -> list[str]:
     """Return the errors of a cluster that has become quiet.
 
-    Every pod runs, instances, claims and Nodes are one to one, and nothing bears the marks of a
-    disruption that nobody carries out.
+    Every pod runs, instances, claims and Nodes are one to one, and nothing bears the marks of an
+    abandoned disruption.
     """
     return [
         *_waiting(harness.pods()),

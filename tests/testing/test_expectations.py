@@ -116,7 +116,7 @@ def test_the_emptiness_expectation_names_all_remaining_objects():
 
 
 def test_a_duplicate_is_found_even_after_its_collection():
-    """Two launches for one claim are one too many, whatever became of the second machine."""
+    """Two launches for one claim are one too many, whatever became of the second instance."""
     cloud = CloudAccount(instances=[INSTANCE], launches={"uid-1": 2})
     seen = Observation(nodes=[NODE], node_claims=[CLAIM], cloud=cloud)
 
@@ -137,5 +137,5 @@ def test_a_duplicate_is_found_even_after_its_collection():
     ],
 )
 def test_leaks_are_found_in_both_directions(seen: Observation, said: str):
-    """Machines nobody owns, and owners of machines that are not there."""
+    """Instances without a claim, and claims without an instance."""
     assert any(said in message for message in failures({"consistent": True}, seen))

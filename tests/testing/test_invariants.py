@@ -57,7 +57,7 @@ def pod(name, on):
 
 
 class Scene:
-    """A cluster without a controller, with one machine and its pod; the test writes as one."""
+    """A cluster without a controller, with one node and its pod; the test writes as one."""
 
     def __init__(self, harness, watch):
         self.harness, self.cluster, self.watch = harness, harness.cluster, watch
@@ -79,7 +79,7 @@ class Scene:
 
 @pytest.fixture
 def seen(tmp_path):
-    """Return a function that tells a story and returns the breaches that were noted."""
+    """Return a function that runs a scenario and returns the recorded violations."""
 
     def tell(story, **pool):
         async def told():
@@ -337,7 +337,7 @@ def test_node_that_is_being_replaced_counts_against_no_limit(seen):
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_node_marked_for_long_counts_against_no_limit(seen, ends):
-    """Not either if its command ends while the new machine is launched."""
+    """Not either if its command ends while the new node is launched."""
 
     async def story(scene):
         scene.mark("first")

@@ -1,7 +1,7 @@
 """An independent judge of scheduling plans.
 
 Shares no code with `karpenter_core.scheduling`: plain dictionaries and loops, written from
-Kubernetes' rules. It looks at every machine a planned claim may become (every listed type with
+Kubernetes' rules. It checks every node that a planned claim may become (every listed type with
 every offering that the claim allows) as a node with labels, and asks whether each pod may run
 there; it adds up requests, daemons, ports, volumes, limits and reservations; and it replays the
 pods in the plan's order against everything that looks at other pods.
@@ -71,7 +71,7 @@ def _order(plan):
 
 
 def _order_matters(problem):
-    """Whether any constraint looks at other pods; without one, any order is as good."""
+    """Return whether any constraint depends on other pods; without one, any order is as good."""
     pods = [*problem.pods, *(pod for node in problem.nodes for pod in node.pods)]
     return any(
         pod.shape.pod_affinity or pod.shape.pod_anti_affinity or hard_spreads(pod.shape)

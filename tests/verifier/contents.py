@@ -1,4 +1,4 @@
-"""What is on a node: labels, taints, room, ports and volumes, and what claims count against."""
+"""Contents of a node: labels, taints, resources, ports, volumes, limits and reservations."""
 
 from __future__ import annotations
 

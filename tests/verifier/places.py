@@ -1,4 +1,4 @@
-"""Where pods are: existing nodes, and planned claims as every node they may become.
+"""Places of pods: existing nodes, and planned claims as every node they may become.
 
 A machine is one way in which a claim can be launched: a listed type, one of its offerings that the
 claim allows, and a value for each label that the type leaves open.
@@ -33,7 +33,7 @@ class Machine:
 
     @property
     def room(self):
-        """What daemons and pods may use: less what the system keeps, less huge pages."""
+        """Return the resources for daemons and pods, without system reservations and huge pages."""
         overhead = {
             **self.instance_type.overhead.total(),
             **(self.offering.overhead_override or {}),

@@ -1,4 +1,4 @@
-"""Replay a plan in its order: each pod must pass the filters that look at other pods.
+"""Replay a plan in its order: each pod must pass the filters that depend on other pods.
 
 Topology spread and pod (anti-)affinity as the Kubernetes scheduler counts them, on the true labels
 of nodes, but for what upstream decides otherwise. Domains that pools could make count as empty
@@ -250,7 +250,7 @@ class Replay:
                     break
 
     def _inverse(self, pod, place):
-        """Nobody who is there already may object."""
+        """No pod already there may have anti-affinity."""
         for other, neighbour in self._objectors:
             for term in neighbour.shape.pod_anti_affinity:
                 key = term.topology_key

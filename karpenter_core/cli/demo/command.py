@@ -306,9 +306,9 @@ async def _clean_up(
             await _until(is_gone, changed)
             await demo_cluster.wait_retired()
         return
-    left = [] if cloud is None else sorted(cloud.list_resources())
+    remaining = [] if cloud is None else sorted(cloud.list_resources())
     view.say(
-        f"{cluster_statistics.nodes} nodes are left{', in the cloud ' if left else ''}{', '.join(left)}; "
+        f"{cluster_statistics.nodes} nodes are left{', in the cloud ' if remaining else ''}{', '.join(remaining)}; "
         "see the controller's log"
     )
 

@@ -92,7 +92,7 @@ def resized_containers(
     """
     if status is None:
         return None
-    found: dict[str, RawContainerStatus] | None = None
+    resized: dict[str, RawContainerStatus] | None = None
     pairs = (
         (status.container_statuses, spec.containers, False),
         (status.init_container_statuses, spec.init_containers, True),
@@ -106,10 +106,10 @@ def resized_containers(
                     continue
                 counts = not only_sidecars or container.restart_policy == "Always"
                 if counts and _differs(entry, container):
-                    found = {} if found is None else found
-                    found[entry.name] = entry
+                    resized = {} if resized is None else resized
+                    resized[entry.name] = entry
                 break
-    return found
+    return resized
 
 
 def amounts(written: Amounts | None) -> dict[str, int]:

@@ -271,8 +271,10 @@ def _zone_and_capacity_type(offering: Offering) -> tuple[str, str]:
 
 
 def _one_value(requirements: Requirements, key: str) -> str:
-    found = requirements.get(key)
-    values = cast("frozenset[object]", frozenset() if found.complement else found.values)
+    requirement = requirements.get(key)
+    values = cast(
+        "frozenset[object]", frozenset() if requirement.complement else requirement.values
+    )
     if len(values) != 1:
         listed = ", ".join(sorted(map(repr, values))) or "none"
         raise _InvalidValue(f"requirements must have one value of {key}, not {listed}")

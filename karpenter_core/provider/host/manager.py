@@ -118,9 +118,9 @@ class Plugins:
     def item_call_mode(self, hook: str, name: str) -> ItemCallMode | None:
         """Return how a plug-in's hook is called for one item; None when it takes many at once."""
         chosen = self._sources[name].plugin
-        for found in getattr(self._pm.hook, hook).get_hookimpls():
-            if found.plugin is chosen:
-                return item_call_mode(found.function)
+        for implementation in getattr(self._pm.hook, hook).get_hookimpls():
+            if implementation.plugin is chosen:
+                return item_call_mode(implementation.function)
         return None
 
     def implementers(self, hook: str) -> tuple[str, ...]:
@@ -146,12 +146,12 @@ class Plugins:
             PluginError: two plug-ins declare a flag or variable differently.
         """
         result: dict[str, tuple[SettingSpec, ...]] = {}
-        taken: dict[str, tuple[str, SettingSpec]] = {}
+        owner_by_word: dict[str, tuple[str, SettingSpec]] = {}
         for name in self.implementers(ADD_SETTINGS.name):
             result[name] = self._ask(ADD_SETTINGS, name, NoArguments()) or ()
             for spec in result[name]:
                 for word in (spec.flag, spec.env):
-                    other, declared = taken.setdefault(word, (name, spec))
+                    other, declared = owner_by_word.setdefault(word, (name, spec))
                     if _setting_shape(declared) != _setting_shape(spec):
                         raise PluginError(
                             f'setting "{word}" is declared by {self._sources[other]} '
@@ -225,8 +225,10 @@ def load_plugins(
     Raises:
         PluginError: a plug-in cannot be used, or two of them clash.
     """
-    found = importlib.metadata.entry_points(group=PROJECT) if entry_points is None else entry_points
-    sources = [*_installed(found, selected)]
+    points = (
+        importlib.metadata.entry_points(group=PROJECT) if entry_points is None else entry_points
+    )
+    sources = [*_installed(points, selected)]
     for name, plugin in (extra or {}).items():
         sources.append(_PluginSource(name=name, origin="given by the program", plugin=plugin))
     _check_names(sources)
@@ -241,9 +243,9 @@ def load_plugins(
 
 
 def _installed(
-    found: Iterable[importlib.metadata.EntryPoint], selected: Iterable[str] | None
+    entry_points: Iterable[importlib.metadata.EntryPoint], selected: Iterable[str] | None
 ) -> Iterable[_PluginSource]:
-    points = sorted(found, key=lambda point: (point.name, _origin(point)))
+    points = sorted(entry_points, key=lambda point: (point.name, _origin(point)))
     if selected is not None:
         selected_names = set(selected)
         unknown = sorted(selected_names - {point.name for point in points})

@@ -179,9 +179,11 @@ class ClaimTags:
                     dealt[name] = named or ClaimRef(name=own, uid="")
             else:
                 waiting.append(name)
-        taken = {claim.uid for claim in dealt.values()}
-        left = [claims[uid] for uid in sorted(claims) if uid not in taken and uid not in settled]
-        dealt.update(zip(waiting, left, strict=False))
+        assigned_uids = {claim.uid for claim in dealt.values()}
+        unassigned_claims = [
+            claims[uid] for uid in sorted(claims) if uid not in assigned_uids and uid not in settled
+        ]
+        dealt.update(zip(waiting, unassigned_claims, strict=False))
         return {name: dealt[name] for name in sorted(dealt)}
 
     def _call(self, name: str, tags: Mapping[str, str]) -> tuple[str, ...]:

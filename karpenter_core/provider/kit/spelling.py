@@ -40,12 +40,12 @@ def hook_problems(plugin: object) -> Iterator[str]:
     """Say what is wrong with the names of a plug-in's hooks and of their arguments."""
     hook_names = {name for name in dir(hookspecs) if name.startswith(f"{PROJECT}_")}
     for name in dir(plugin):
-        found = getattr(plugin, name, None) if name.startswith(f"{PROJECT}_") else None
-        if not callable(found):
+        implementation = getattr(plugin, name, None) if name.startswith(f"{PROJECT}_") else None
+        if not callable(implementation):
             continue
         if name in hook_names:
-            yield from _argument_problems(name, found)
-        elif hasattr(found, _MARK):
+            yield from _argument_problems(name, implementation)
+        elif hasattr(implementation, _MARK):
             alike = get_close_matches(name, hook_names, n=1)
             meant = f'; did you mean "{alike[0]}"?' if alike else ""
             yield f'unknown hook "{name}"{meant}'

@@ -223,13 +223,13 @@ def _price_table(
     left out.
     """
     numbers: dict[Requirements, int] = {}
-    found: list[OfferingGroup] = []
+    groups: list[OfferingGroup] = []
     sold: list[tuple[int, int, float]] = []
     for column, row in enumerate(rows):
         for offering in row.offerings:
-            number = numbers.setdefault(offering.requirements, len(found))
-            if number == len(found):
-                found.append(
+            number = numbers.setdefault(offering.requirements, len(groups))
+            if number == len(groups):
+                groups.append(
                     OfferingGroup(
                         requirements=offering.requirements,
                         zone=offering.zone,
@@ -239,13 +239,13 @@ def _price_table(
             rate = rates.get(offering.price.currency)
             if rate is not None:
                 sold.append((number, column, round(offering.price.amount * rate, 12)))
-    order = sorted(range(len(found)), key=lambda number: _group_order(found[number]))
+    order = sorted(range(len(groups)), key=lambda number: _group_order(groups[number]))
     line_of = {number: line for line, number in enumerate(order)}
-    prices = np.full((len(found), len(rows)), inf, dtype=np.float64)
+    prices = np.full((len(groups), len(rows)), inf, dtype=np.float64)
     for number, column, price in sold:
         line = line_of[number]
         prices[line, column] = min(prices[line, column], price)
-    return tuple(found[number] for number in order), prices
+    return tuple(groups[number] for number in order), prices
 
 
 def _reserved(

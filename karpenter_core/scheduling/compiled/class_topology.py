@@ -37,7 +37,7 @@ def find_class_topologies(
     """Return the topology groups of each class at each of its relaxation steps."""
     numbers = {axis.key: axis.number for axis in axes}
     topology_by_key: dict[object, ClassTopology] = {}
-    found: list[tuple[ClassTopology, ...]] = []
+    topologies: list[tuple[ClassTopology, ...]] = []
     for pod_class in classes:
         of_class: list[ClassTopology] = []
         for relaxation_step in pod_class.relaxation_steps:
@@ -48,8 +48,8 @@ def find_class_topologies(
                     pod_class, relaxation_step, axes, numbers
                 )
             of_class.append(topology)
-        found.append(tuple(of_class))
-    return tuple(found)
+        topologies.append(tuple(of_class))
+    return tuple(topologies)
 
 
 def _class_topology(

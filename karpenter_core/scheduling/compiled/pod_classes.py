@@ -142,17 +142,17 @@ def classify_pods_steps(
             key = keys[id(shape)] = reader.key(shape, constraints_reader[id(shape)])
         own = volumes.get(pod.uid) if volumes else None
         whole = key if own is None else (key, own.alternatives, attachments.signature(own))
-        found = classes.get(whole)
-        if found is None:
-            found = classes[whole] = reader.make(
+        pod_class_found = classes.get(whole)
+        if pod_class_found is None:
+            pod_class_found = classes[whole] = reader.make(
                 shape, constraints_reader[id(shape)], own or _NO_VOLUMES, attachments
             )
-        found.members.append(pod)
+        pod_class_found.members.append(pod)
         if number % PODS_PER_STEP == 0:
             yield 2
-    for found in classes.values():
-        if len(found.members) > 1:
-            found.members.sort(key=pod_order)
+    for pod_class_found in classes.values():
+        if len(pod_class_found.members) > 1:
+            pod_class_found.members.sort(key=pod_order)
     ordered = sorted(classes.values(), key=lambda pod_class: pod_class.queue_order)
     return tuple(ordered), PodClassIndex(reader, classes, attachments)
 

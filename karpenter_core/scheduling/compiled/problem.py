@@ -202,15 +202,15 @@ class ExistingNodeReader:
             for labels in node_constraints.alternatives
             for key in labels
         }
-        self._asked: Final = tuple(sorted(asked.union(topology_keys)))
+        self._required_keys: Final = tuple(sorted(asked.union(topology_keys)))
         self._aliases: Final = {**ALIASES, **problem.aliases}
-        self._names: Final = frozenset(self._asked).union(
-            alias for alias, key in self._aliases.items() if key in self._asked
+        self._names: Final = frozenset(self._required_keys).union(
+            alias for alias, key in self._aliases.items() if key in self._required_keys
         )
         """The labels to look at, as they may stand on a node."""
         self._well_known: Final = WELL_KNOWN | problem.well_known
         self._resources: Final = tuple((name, is_attach_resource(name)) for name in resources)
-        self._known: Final = dict[object, NodeSignature]()
+        self._node_signatures: Final = dict[object, NodeSignature]()
 
     def free(self, node: ExistingNode) -> list[int]:
         """Return how much of each resource pods may still use; -1 where no pod may be added.
@@ -235,7 +235,7 @@ class ExistingNodeReader:
         if node.requirements is not None:
             return NodeSignature(
                 requirements=Requirements(
-                    r for r in node.requirements.values() if r.key in self._asked
+                    r for r in node.requirements.values() if r.key in self._required_keys
                 ),
                 taints=node.taints,
                 host_ports=host_ports,
@@ -244,9 +244,9 @@ class ExistingNodeReader:
         labels = tuple([pair for pair in node.labels.items() if pair[0] in self._names])
         name = node.name if HOSTNAME in self._names else ""
         key = (labels, name, node.taints, host_ports)
-        node_signature = self._known.get(key)
+        node_signature = self._node_signatures.get(key)
         if node_signature is None:
-            node_signature = self._known[key] = NodeSignature(
+            node_signature = self._node_signatures[key] = NodeSignature(
                 requirements=self._requirements(node), taints=node.taints, host_ports=host_ports
             )
         return node_signature
@@ -255,5 +255,6 @@ class ExistingNodeReader:
         labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}
         labels = {HOSTNAME: node.name, **labels}
         return Requirements.from_labels(
-            {key: labels[key] for key in self._asked if key in labels}, aliases=self._aliases
+            {key: labels[key] for key in self._required_keys if key in labels},
+            aliases=self._aliases,
         )

@@ -178,10 +178,10 @@ def _relaxations(wishes: _PodPreferences, *, softens: bool) -> Iterator[_PodPref
 
 def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
     """Drop the first constraint that may be broken; the last one takes its place (as upstream)."""
-    left = list(spreads)
-    place = next(n for n, s in enumerate(left) if s.when_unsatisfiable != "DoNotSchedule")
-    left[place] = left[-1]
-    return tuple(left[:-1])
+    remaining = list(spreads)
+    place = next(n for n, s in enumerate(remaining) if s.when_unsatisfiable != "DoNotSchedule")
+    remaining[place] = remaining[-1]
+    return tuple(remaining[:-1])
 
 
 def _read(term: NodeSelectorTerm, aliases: Mapping[str, str]) -> list[Requirement]:

@@ -169,9 +169,9 @@ class TopologyGroups:
         selecting_groups = self._selected.get(key)
         if selecting_groups is None:
             candidates = [g for pair in labels for g in self._by_pair.get(pair, ())]
-            found = (g for g in (*candidates, *self._others) if g.selects(shape))
+            matching = (g for g in (*candidates, *self._others) if g.selects(shape))
             selecting_groups = self._selected[key] = tuple(
-                sorted(found, key=lambda group: group.index)
+                sorted(matching, key=lambda group: group.index)
             )
         return selecting_groups
 

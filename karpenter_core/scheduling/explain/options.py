@@ -133,8 +133,8 @@ class PoolExplanation:
     ) -> tuple[ClaimOption, ...]:
         """Return what is left of options when a claim has to be in one of some domains."""
         chosen = tuple(domains)
-        left = (self._in_domains(option, axis, chosen) for option in options)
-        return tuple(option for option in left if option is not None)
+        narrowed_options = (self._in_domains(option, axis, chosen) for option in options)
+        return tuple(option for option in narrowed_options if option is not None)
 
     def _in_domains(
         self, option: ClaimOption, axis: TopologyAxis, domains: tuple[int, ...]

@@ -112,9 +112,9 @@ class CoveringProgram:
         highs.run()
         if highs.getModelStatus() != HighsModelStatus.kOptimal:
             return None
-        found = highs.getSolution()
-        amounts = np.maximum(np.array(found.col_value, dtype=np.float64), 0.0)
-        duals = np.maximum(np.array(found.row_dual, dtype=np.float64), 0.0)
+        solution = highs.getSolution()
+        amounts = np.maximum(np.array(solution.col_value, dtype=np.float64), 0.0)
+        duals = np.maximum(np.array(solution.row_dual, dtype=np.float64), 0.0)
         return CoveringSolution(
             amounts=amounts,
             duals=duals * self._cost_scale / self._row_scale,

@@ -109,9 +109,11 @@ def solve_guidance(problem: GuidanceProblem, *, bounded: bool = True) -> Guidanc
 
 def _rows(problem: GuidanceProblem, usable: Mask, capacity: Amounts) -> tuple[Floats, Floats, Mask]:
     """Return the rules that ask for something: a line per share and resource, then its nodes."""
-    left = np.maximum(capacity[None, :, :] - problem.load[:, :, None], 0).astype(np.float64)
+    remaining_capacity = np.maximum(capacity[None, :, :] - problem.load[:, :, None], 0).astype(
+        np.float64
+    )
     one = np.ones((len(usable), 1, capacity.shape[1]), dtype=np.float64)
-    per_node = np.concatenate((left, one), axis=1)
+    per_node = np.concatenate((remaining_capacity, one), axis=1)
     asked = np.concatenate((problem.demand, problem.nodes[:, None]), axis=1)
     asked = asked.astype(np.float64).ravel()
     is_used = asked > 0

@@ -179,9 +179,9 @@ class KnapsackSolver:
             rest = table[row - down[fits], cell - across[fits]] + size_values[fits]
             best = int(rest.argmax()) if len(rest) else -1
             if best >= 0 and rest[best] >= enough:
-                taken = int(np.flatnonzero(fits)[best])
-                content[sizes[taken]] += 1
-                row, cell = row - int(down[taken]), cell - int(across[taken])
+                chosen = int(np.flatnonzero(fits)[best])
+                content[sizes[chosen]] += 1
+                row, cell = row - int(down[chosen]), cell - int(across[chosen])
             elif row and table[row - 1, cell] >= enough:
                 row -= 1
             else:

@@ -44,7 +44,7 @@ def nth_cheapest(counted: Mask, prices: Floats, ranks: Sequence[int]) -> list[Fl
     """
     order = np.argsort(prices, kind="stable")
     ranked, ordered = prices[order], counted[:, order]
-    found: list[Floats] = []
+    prices_by_rank: list[Floats] = []
     for rank in ranks:
         if rank == 1:
             position = ordered.argmax(axis=1)
@@ -53,8 +53,8 @@ def nth_cheapest(counted: Mask, prices: Floats, ranks: Sequence[int]) -> list[Fl
             reached = np.cumsum(ordered, axis=1, dtype=few)
             nth_rank = np.minimum(reached[:, -1], rank).astype(few)
             position = (reached >= nth_rank[:, None]).argmax(axis=1)
-        found.append(np.where(ordered.any(axis=1), ranked[position], np.inf))
-    return found
+        prices_by_rank.append(np.where(ordered.any(axis=1), ranked[position], np.inf))
+    return prices_by_rank
 
 
 def robust_prices(cheapest: Floats, nth: Floats, *, weight: float) -> Floats:

@@ -38,7 +38,7 @@ def pending_pods_by_zone(
     labels; a pod that may choose the zone for others like it counts as flexible.
     """
     counts = TopologyCounts(compiled)
-    found: dict[str, int] = {}
+    pods_by_zone: dict[str, int] = {}
     zone_by_topologies: dict[tuple[ClassTopology, ...], str] = {}
     for pod_class, topology in zip(compiled.classes, compiled.topologies, strict=True):
         waiting = sum([pod.phase == "Pending" for pod in pod_class.members])
@@ -51,8 +51,8 @@ def pending_pods_by_zone(
                     zone_by_topologies[topology] = (
                         zone  # classes that share ties ask the same of zones
                     )
-            found[zone] = found.get(zone, 0) + waiting
-    return dict(sorted(found.items()))
+            pods_by_zone[zone] = pods_by_zone.get(zone, 0) + waiting
+    return dict(sorted(pods_by_zone.items()))
 
 
 def _zone(

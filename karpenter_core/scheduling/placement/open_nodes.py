@@ -44,13 +44,13 @@ class OpenNodes:
         self._signature = np.full(size, NO_ROW, dtype=np.int64)
         self._signature[:existing] = signatures
         self._row = np.full(size, NO_ROW, dtype=np.int64)
-        self._worth = np.zeros(size, dtype=np.float64)
+        self._free_value = np.zeros(size, dtype=np.float64)
         self._weights: Final = weights
-        self._worth_of: Final = dict[int, float]()
+        self._pod_values: Final = dict[int, float]()
         """What a pod of each class takes, weighed."""
         self.signatures_in_use: Final = list(dict.fromkeys(signatures.tolist()))
         """Every signature some node has or had, in the order of coming up."""
-        self._known: Final = set(self.signatures_in_use)
+        self._known_signatures: Final = set(self.signatures_in_use)
         self.log: Final = list[tuple[int, list[int], list[int]]]()
         """What was placed, in order: class, columns, pods put on each."""
 
@@ -77,7 +77,7 @@ class OpenNodes:
     @property
     def free_value(self) -> Floats:
         """What is left on each planned claim, weighed; nothing without weights."""
-        return self._worth[: self.count]
+        return self._free_value[: self.count]
 
     @property
     def size(self) -> int:
@@ -93,7 +93,7 @@ class OpenNodes:
         self._free[:, start:end] = limit[:, None]
         self._used[:, start:end] = 0
         if self._weights is not None:
-            self._worth[start:end] = self._weights @ limit
+            self._free_value[start:end] = self._weights @ limit
         self._signature[start:end] = signature
         self._use(signature)
         self._row[start:end] = row
@@ -111,21 +111,21 @@ class OpenNodes:
             self._free[:, column] -= amount
             self._used[:, column] += amount
             if pod_value is not None:
-                self._worth[column] -= pod_value * count
+                self._free_value[column] -= pod_value * count
             return
         given = np.array(counts)
         amounts = request[:, None] * given[None, :]
         self._free[:, columns] -= amounts
         self._used[:, columns] += amounts
         if pod_value is not None:
-            self._worth[columns] -= pod_value * given
+            self._free_value[columns] -= pod_value * given
 
     def _weighed(self, pod_class: int, request: Amounts) -> float | None:
         if self._weights is None:
             return None
-        pod_value = self._worth_of.get(pod_class)
+        pod_value = self._pod_values.get(pod_class)
         if pod_value is None:
-            pod_value = self._worth_of[pod_class] = float(self._weights @ request)
+            pod_value = self._pod_values[pod_class] = float(self._weights @ request)
         return pod_value
 
     def set_signature(
@@ -145,7 +145,7 @@ class OpenNodes:
     def _measure(self, columns: Columns | list[int], limit: Amounts) -> None:
         self._free[:, columns] = limit[:, None] - self._used[:, columns]
         if self._weights is not None:
-            self._worth[columns] = self._weights @ self._free[:, columns]
+            self._free_value[columns] = self._weights @ self._free[:, columns]
 
     def close(self, columns: list[int]) -> None:
         """Close claims without pods: nothing fits there any more, nor do they grow."""
@@ -157,13 +157,13 @@ class OpenNodes:
         self._free[line, columns] -= amount
 
     def _use(self, signature: int) -> None:
-        if signature not in self._known:
-            self._known.add(signature)
+        if signature not in self._known_signatures:
+            self._known_signatures.add(signature)
             self.signatures_in_use.append(signature)
 
     def _grow(self, needed: int) -> None:
         size = max(needed, 2 * self._signature.shape[0])
         self._free, self._used = grown(self._free, size), grown(self._used, size)
         self._signature = grown(self._signature, size, NO_ROW)
-        self._worth = grown(self._worth, size)
+        self._free_value = grown(self._free_value, size)
         self._row = grown(self._row, size, NO_ROW)

@@ -112,9 +112,9 @@ def find_cost_bound(compiled: CompiledProblem, first_fit: PlacementEngine) -> Co
 
     All pools count, whatever their weight; nodes that are there are used up first.
     """
-    left = first_fit.left
+    pending_by_class = first_fit.left
     counts = {
-        index: len(pod_class.members) - left.get(index, 0)
+        index: len(pod_class.members) - pending_by_class.get(index, 0)
         for index, pod_class in enumerate(compiled.classes)
     }
     demands = {index: count for index, count in counts.items() if count}

@@ -164,13 +164,13 @@ def place_steps(plan: FinishedPlan) -> Generator[int, None, PlanPlacement]:
     """Give the places of each class to its members, oldest first, in the order of placing."""
     placement = PlanPlacement()
     classes = plan.engine.compiled.classes
-    taken = [0] * len(classes)
+    next_member = [0] * len(classes)
     done = 0
     for index, columns, counts in plan.engine.nodes.log:
         members = classes[index].members
         for column, count in zip(columns, counts, strict=True):
-            start = taken[index]
-            taken[index] = end = start + count
+            start = next_member[index]
+            next_member[index] = end = start + count
             if column in plan.dropped:
                 placement.left.setdefault(index, []).extend(members[start:end])
             else:
@@ -180,8 +180,8 @@ def place_steps(plan: FinishedPlan) -> Generator[int, None, PlanPlacement]:
             if done % _COLUMNS_PER_STEP == 0:
                 yield 1
     for index, pod_class in enumerate(classes):
-        if taken[index] < len(pod_class.members) and index not in plan.engine.unreached:
-            placement.left.setdefault(index, []).extend(pod_class.members[taken[index] :])
+        if next_member[index] < len(pod_class.members) and index not in plan.engine.unreached:
+            placement.left.setdefault(index, []).extend(pod_class.members[next_member[index] :])
     return placement
 
 

@@ -206,10 +206,10 @@ class BaseState:
         key = (number, signature)
         effects = self._effects.get(key)
         if effects is None:
-            found = [(g, self.cells_of(g, signature)) for g in self.plans[number].counted]
+            counting_cells = [(g, self.cells_of(g, signature)) for g in self.plans[number].counted]
             effects = self._effects[key] = (
-                tuple(g.index for g, cells in found if g.is_host and cells is not None),
-                tuple(cell for _, cells in found for cell in cells or ()),
+                tuple(g.index for g, cells in counting_cells if g.is_host and cells is not None),
+                tuple(cell for _, cells in counting_cells for cell in cells or ()),
             )
         return effects
 

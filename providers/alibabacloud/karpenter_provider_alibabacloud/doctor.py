@@ -89,7 +89,9 @@ class ProviderDoctor:
             tried = [pool.submit(_try_call, action, call) for action, call in tries.items()]
             cluster = pool.submit(self._check_cluster)
             scaled = pool.submit(self._check_scaling)
-            problems = [found for found in (each.result() for each in tried) if found is not None]
+            problems = [
+                problem for problem in (each.result() for each in tried) if problem is not None
+            ]
             rest = [*cluster.result(), *scaled.result(), *self._check_interruptions()]
         if not problems:
             problems = [_ok(f"all of {len(tries)} permissions that can be tried out are granted")]

@@ -279,9 +279,9 @@ class InstanceTagger:
         with self._lock:
             waiting = list(self._waiting)
         unread = [name for name in waiting if self._read.get(name) is None][:AT_ONCE]
-        found = self._reader.of_ids(unread) if unread else {}
-        self._done(name for name in unread if name not in found or found[name].is_leaving)
-        for name, instance in found.items():
+        instances = self._reader.of_ids(unread) if unread else {}
+        self._done(name for name in unread if name not in instances or instances[name].is_leaving)
+        for name, instance in instances.items():
             self._read.put(name, instance.tags)
 
     def _make(self, change: TagChange, names: Sequence[str]) -> None:
@@ -337,9 +337,9 @@ class InstanceTagger:
                 self._read.drop(name)  # some of the change may have been made
 
     def _look_again(self, names: Sequence[str]) -> None:
-        found = self._reader.of_ids(names)
-        self._done(name for name in names if name not in found)
-        for name, instance in found.items():
+        instances = self._reader.of_ids(names)
+        self._done(name for name in names if name not in instances)
+        for name, instance in instances.items():
             self._read.put(name, instance.tags)
 
     def _done(self, names: Iterable[str]) -> None:

@@ -159,12 +159,12 @@ class PriceReader:
             _log.warning("the price file cannot be used", error=str(error))
         types, _ = self._types()
         work = _PendingQueries(types, self._considered_now(types))
-        left, errors = MOST_CALLS, list[CloudProviderError]()
+        calls_left, errors = MOST_CALLS, list[CloudProviderError]()
         for part in (self._read_on_demand, self._read_spot, self._read_advice):
             if self._silent_until.get(part.__name__, now) > now:
                 continue
             try:
-                left -= part(work, left)
+                calls_left -= part(work, calls_left)
             except CloudProviderError as error:
                 errors.append(error)
                 if isinstance(error, AuthError):

@@ -339,8 +339,8 @@ def _estimate(info: InstanceTypeInfo, estimates: _EstimateFactors) -> float:
 
 
 def _median(values: Iterable[float]) -> float:
-    found = list(values)
-    return median(found) if found else 1.0
+    samples = list(values)
+    return median(samples) if samples else 1.0
 
 
 def _amount(quote: OnDemandQuote | None) -> float | None:

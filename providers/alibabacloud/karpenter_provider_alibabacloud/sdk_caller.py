@@ -135,25 +135,27 @@ class SdkCaller:
     def _arguments(
         self, action: str, parameters: Mapping[str, object], signature: inspect.Signature
     ) -> list[object]:
-        left = dict(parameters)
+        unread = dict(parameters)
         arguments: list[object] = []
         for name in signature.parameters:
             match name:
                 case "request" | "tmp_req":
-                    request, unknown = request_model(self._models, action, left)
-                    left = dict.fromkeys(unknown)
+                    request, unknown = request_model(self._models, action, unread)
+                    unread = dict.fromkeys(unknown)
                     arguments.append(request)
                 case "headers":
                     arguments.append({})
                 case "runtime":
                     arguments.append(self._runtime(action))
                 case _:  # a part of the path
-                    value = left.pop(_camel(name), None)
+                    value = unread.pop(_camel(name), None)
                     if not value:
                         raise TypeError(f"{self._service}:{action} needs {_camel(name)}")
                     arguments.append(value)
-        if left:
-            raise TypeError(f"{self._service}:{action} has no parameter {', '.join(sorted(left))}")
+        if unread:
+            raise TypeError(
+                f"{self._service}:{action} has no parameter {', '.join(sorted(unread))}"
+            )
         return arguments
 
     def _runtime(self, action: str) -> object:

@@ -132,7 +132,7 @@ def in_pool(name: str) -> Mapping[str, Any]:
 
 
 class Machines:
-    """Lets machines join the cluster as kubelets do, and takes Nodes away whose machine is gone."""
+    """Registers instances as kubelets do, and deletes Nodes whose instance is gone."""
 
     def __init__(self, cloud: SimulatedAlibabaCloud, harness: ControllerHarness) -> None:
         self._cloud = cloud
@@ -158,7 +158,7 @@ class Machines:
 
 @asynccontextmanager
 async def joining(theatre: Theatre, stage: ProviderCluster) -> AsyncIterator[None]:
-    """Let machines join while the context is open."""
+    """Register instances while the context is open."""
     task = asyncio.create_task(Machines(theatre.cloud, stage.harness).run())
     try:
         yield

@@ -159,7 +159,7 @@ def test_the_system_disk_has_the_lowest_level_unless_another_is_named():
     ],
 )
 def test_an_alias_is_family_and_version(text, name, version, known):
-    """Case 17: one of an unknown family is read too, and is told apart."""
+    """Case 17: one of an unknown family is read too, as such."""
     alias = read(images({"alias": text})).alias
 
     assert alias is not None

@@ -108,7 +108,7 @@ def test_fifty_claims_share_a_group():
 
 
 def test_a_group_is_no_larger_than_its_tags():
-    """What does not fit is refused, not cut."""
+    """A group with too many tags is refused, not cut."""
     claims = [ref(number) for number in range(57)]
 
     with pytest.raises(TooManyClaimsError, match="57 claims"):
@@ -152,14 +152,14 @@ def test_a_long_name_is_in_its_own_tag_only():
 
 
 def test_unreadable_tags_are_left_out():
-    """Tags that somebody wrote by hand are nobody's claim."""
+    """Handwritten tags name no claim."""
     tags = {"karpenter.k8s.alibabacloud/nodeclaims": "nonsense -x:short :"}
 
     assert CLAIM_TAGS.claims_of(tags) == ()
 
 
 def test_instances_are_assigned_in_order_of_id_and_uid():
-    """Everybody who looks at the tags deals alike, in whatever order instances come."""
+    """Every reader of the tags assigns alike, in any order of instances."""
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
     tags = tags_of(claims)
     instances = dict.fromkeys(("i-c", "i-a", "i-b"), tags)
@@ -184,7 +184,7 @@ def test_an_instances_own_tag_counts_before_the_order():
 
 
 def test_remembered_owners_count_first():
-    """Where ECS does not show all of a group yet."""
+    """ECS does not list all instances of the group yet."""
     claims = sorted((ref(number) for number in range(2)), key=lambda claim: claim.uid)
     instances = {"i-b": tags_of(claims)}
 
@@ -192,8 +192,8 @@ def test_remembered_owners_count_first():
 
 
 def test_a_late_instance_is_surplus_when_every_claim_has_one():
-    """A process that began anew dealt what it saw; a claim that was left over has been launched for
-    again. What comes to light then must be collected, not dealt to claims that have theirs."""
+    """A restarted process assigned the listed instances; a claim without one was launched again.
+    Later instances must be collected, not assigned to claims that have theirs."""
     claims = sorted((ref(number) for number in range(3)), key=lambda claim: claim.uid)
     tags = tags_of(claims)
     shown = dict.fromkeys(("i-a", "i-b", "i-c"), tags)

@@ -66,7 +66,7 @@ def test_the_late_taint_is_removed_and_others_are_kept():
 
 
 def test_a_conflicting_node_change_defers_to_the_next_pass():
-    """Its taints are written as a whole: what somebody has added must not be lost."""
+    """Its taints are written as a whole: an added taint must not be lost."""
     server = Server(node(), node("n2"))
     server.refused["n1"] = ConflictError("changed", status=409)
 

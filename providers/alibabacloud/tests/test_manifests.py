@@ -27,7 +27,7 @@ def pod(objects):
 
 
 def test_the_controllers_account_takes_a_role(objects, pod):
-    """ACK's webhook looks at namespaces with this label, and at accounts with this annotation."""
+    """ACK's webhook selects namespaces by this label, and accounts by this annotation."""
     account = objects["ServiceAccount", pod["serviceAccountName"]]["metadata"]
 
     assert account["annotations"] == {

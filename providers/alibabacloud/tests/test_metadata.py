@@ -1,4 +1,4 @@
-"""The region of the machine, from its metadata service (acceptance case 98)."""
+"""The region comes from the metadata service (acceptance case 98)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_token_is_fetched_where_one_is_needed(service):
 
 
 def test_proxies_are_not_asked(service, monkeypatch):
-    """They would answer for a machine of their own."""
+    """They would answer with their own metadata."""
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 

@@ -1,4 +1,4 @@
-"""A thousand machines through the whole controller on Alibaba Cloud: planned, launched, ended.
+"""A whole controller plans, launches and ends a thousand instances on Alibaba Cloud.
 
 `launch/test_thousand.py` has what goes wrong on the way (acceptance cases 67 and 68).
 """
@@ -81,7 +81,7 @@ def machines(cloud: SimulatedAlibabaCloud) -> set[str]:
 
 
 async def until_nothing_is_left(theatre: Theatre, stage: ProviderCluster) -> None:
-    """Delete all that wants machines, and wait until there are none."""
+    """Delete everything that needs instances, and wait until there are none."""
     cluster = stage.harness.cluster
     for pod in stage.harness.pods():
         cluster.delete(PODS, pod["metadata"]["name"], namespace="default")
@@ -93,7 +93,7 @@ async def until_nothing_is_left(theatre: Theatre, stage: ProviderCluster) -> Non
 
 
 def test_a_thousand_anti_affine_pods_get_a_thousand_instances(theatre, tmp_path):
-    """Machines that are each a claim's own, by few calls; when all is deleted nothing is left."""
+    """Each instance has one claim, by few calls; after deletion nothing remains."""
     cloud = theatre.cloud
 
     async def story(stage: ProviderCluster) -> None:

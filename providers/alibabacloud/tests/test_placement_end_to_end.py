@@ -77,7 +77,7 @@ async def until_running(stage: ProviderCluster, count: int, *, seconds: float = 
 
 
 def nothing_is_leaked(cloud: SimulatedAlibabaCloud, stage: ProviderCluster) -> bool:
-    """Whether each machine is some claim's, and each claim's a machine of its own."""
+    """Whether instances and claims are one to one."""
     claimed = [claim["status"]["providerID"] for claim in stage.harness.claims()]
     machines = [cloud.instances.provider_id(each) for each in cloud.living()]
     return sorted(claimed) == sorted(machines) == sorted(set(machines))

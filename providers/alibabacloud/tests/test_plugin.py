@@ -1,4 +1,4 @@
-"""The plug-in as a whole: how it starts, and what one part of it tells another (case 98)."""
+"""The plug-in as a whole: its start, and facts that its parts share (case 98)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_start_makes_no_cloud_call(cloud, context, plugin):
 
 
 class Launching:
-    """Finds nothing, or whatever it is told."""
+    """Returns nothing, or the given result."""
 
     def __init__(self):
         self.outcome = InsufficientCapacityError("sold out")
@@ -181,7 +181,7 @@ def test_a_denied_launch_is_recorded_for_its_node_class(cloud, context, plugin, 
 
 
 def test_a_failed_type_listing_raises_the_same_error_each_time(cloud, context, plugin):
-    """The NodePool's status has it: with the id of each request it would change at every look."""
+    """It is in the NodePool's status: with request ids it would change at every pass."""
     plugin.karpenter_start(context)
     cloud.deny("DescribeClusterDetail")
     node_class, told = node_class_for(cloud), set()
@@ -194,7 +194,7 @@ def test_a_failed_type_listing_raises_the_same_error_each_time(cloud, context, p
 
 
 def test_instances_belong_to_the_nodeclaims_that_name_them(cloud, context, plugin):
-    """Before what the tags say, by which they would be dealt in their order."""
+    """The tags alone would assign them in their order."""
     claims = {}
     plugin.karpenter_start(replace(context, read_claims=lambda: claims))
     world = World(cloud, plugin.running.clients)
@@ -241,7 +241,7 @@ def task_of(plugin, name):
 
 
 class TestOnePartTellsAnother:
-    """What one hook learns, another one goes by."""
+    """Facts that one hook learns are used by the others."""
 
     @pytest.fixture
     def world(self, cloud, context, plugin):

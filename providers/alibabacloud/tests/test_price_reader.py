@@ -34,7 +34,7 @@ def refused(code: str, status: int = 400) -> ApiError:
 
 
 class Shop:
-    """A cloud that tells prices; a fault by action, or by action and type, is raised instead."""
+    """A cloud with prices; a fault by action, or by action and type, is raised instead."""
 
     def __init__(self, folder: Path, *names: str, price_file: str = "") -> None:
         self.types = {name: info(name) for name in sorted(names or (LARGE, XLARGE, OTHER))}

@@ -84,7 +84,7 @@ def test_a_refusal_names_code_request_and_action(clients, cloud):
 
 
 def test_throttling_twice_and_then_success_makes_three_calls(cloud):
-    """Case 66: and the time between them is short, but not the same for everybody."""
+    """Case 66: the waits are short and have jitter."""
     waited: list[float] = []
     seen: list[tuple[str, str]] = []
     cloud.fail("DescribeVSwitches", code="Throttling.User", times=2)
@@ -239,7 +239,7 @@ def test_only_the_end_of_a_keys_id_is_shown():
 
 
 def test_missing_credentials_are_an_error_of_credentials(cloud, monkeypatch, tmp_path):
-    """The default chain finds nothing: not on this machine, and no metadata is asked."""
+    """The default chain finds nothing on this host, and metadata is not queried."""
     for name in ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"):
         monkeypatch.delenv(name)
     from alibabacloud_credentials.utils import auth_constant, auth_util

@@ -1,4 +1,4 @@
-"""The table of shipped prices is written of what a cloud tells."""
+"""The table of shipped prices is written from a cloud's answers."""
 
 from __future__ import annotations
 

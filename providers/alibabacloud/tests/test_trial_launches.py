@@ -120,7 +120,7 @@ def test_without_a_type_for_its_images_no_launch_would_succeed(cloud, plugin):
     ],
 )  # fmt: skip
 def test_a_value_refused_by_ecs_is_reported_at_its_field(cloud, plugin, spec, code, field):
-    """An older CRD let it in, or no rule can tell; nothing is launched from the NodeClass."""
+    """An older CRD or no rule admitted it; nothing is launched from the NodeClass."""
     node_class = node_class_of(cloud, **spec)
     type_of_all_disks = [("node.kubernetes.io/instance-type", "In", "ecs.g7.large")]
     plugin.running.node_classes.note(

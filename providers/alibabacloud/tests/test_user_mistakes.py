@@ -59,7 +59,7 @@ def key_of(cloud: SimulatedAlibabaCloud, **variables: str) -> Iterator[None]:
 
 @contextmanager
 def no_credentials(_: SimulatedAlibabaCloud) -> Iterator[None]:
-    """Have none at all, wherever the SDK looks for them; it read the environment when imported."""
+    """Have none in any place that the SDK reads; it read the environment when imported."""
     from alibabacloud_credentials.utils import auth_util
 
     with pytest.MonkeyPatch.context() as patch:
@@ -74,7 +74,7 @@ def no_credentials(_: SimulatedAlibabaCloud) -> Iterator[None]:
 
 @contextmanager
 def vswitch_of_another_vpc(cloud: SimulatedAlibabaCloud) -> Iterator[None]:
-    """Let somebody else's vSwitch have the cluster's tag."""
+    """Put the cluster's tag on a foreign vSwitch."""
     vpc = cloud.networks.add_vpc(cidr="172.16.0.0/12")
     made = cloud.networks.add_vswitch(
         vpc.id, zone=cloud.world.zones[0], cidr="172.16.0.0/20", tags=cloud.world.discovery
@@ -424,7 +424,7 @@ def deleted_key(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
     ids=["key", "permissions", "permissions for ACK", "VPC"],
 )
 def test_a_later_fault_costs_no_instance(theatre, tmp_path, trouble, condition):
-    """A machine that runs goes on, whatever the NodeClass has come to."""
+    """A running instance goes on in any state of the NodeClass."""
     cloud = theatre.cloud
 
     async def story(stage: ProviderCluster) -> None:

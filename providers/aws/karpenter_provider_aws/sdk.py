@@ -162,19 +162,19 @@ class CloudClients:
 
     def _client(self, service: str, *, region: str = "", attempts: int | None = None) -> object:
         key = (service, attempts)
-        found = self._clients.get(key)
-        if found is None:
+        client = self._clients.get(key)
+        if client is None:
             region = region or self.region
             with self._lock:
-                found = self._clients.get(key)
-                if found is None:
+                client = self._clients.get(key)
+                if client is None:
                     made = self._made_session().client(
                         service, region, config=self._config(attempts=attempts)
                     )
                     if self._observe is not None:
                         self._observe(cast("BaseClient", made))
-                    found = self._clients[key] = made
-        return found
+                    client = self._clients[key] = made
+        return client
 
     def _made_session(self) -> _Session:
         """Call under the lock."""

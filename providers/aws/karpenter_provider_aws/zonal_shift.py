@@ -207,7 +207,7 @@ class ZonalShiftReader:
                 for subnet in page["Subnets"]:
                     zone_id = subnet.get("AvailabilityZoneId", "")
                     names.setdefault(zone_id, set()).add(subnet.get("AvailabilityZone", ""))
-        return {zone_id: frozenset(found) for zone_id, found in names.items()}
+        return {zone_id: frozenset(zone_names) for zone_id, zone_names in names.items()}
 
     def _report(self, active: frozenset[str]) -> None:
         """Log what began and what ended."""

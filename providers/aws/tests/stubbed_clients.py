@@ -44,7 +44,7 @@ class StubbedClients:
     def page(
         self, operation: str, answer: Mapping[str, Any], request: Mapping[str, Any], of: str = ""
     ) -> None:
-        """Expect a call and give its answer; `of` tells two queries of one operation apart."""
+        """Expect a call and give its answer; `of` distinguishes two queries of one operation."""
         self._answers.setdefault((operation, of), []).append((answer, request))
 
     def fail(self, operation: str, code: str, of: str = "") -> None:

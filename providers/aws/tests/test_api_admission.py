@@ -80,7 +80,7 @@ def test_metadata_options_are_filled_in():
 
 
 def test_nothing_else_is_filled_in():
-    """What a user wrote is what GitOps tools find."""
+    """GitOps tools find the fields that the user wrote, and no others."""
     stored = validator().default(node_class())
 
     assert stored["spec"].keys() - node_class()["spec"].keys() == {"metadataOptions"}

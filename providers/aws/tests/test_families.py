@@ -1,4 +1,4 @@
-"""Devices, images and what a machine is told of each AMI family: cases 120, 125 and 126."""
+"""Devices, images and bootstrap settings of each AMI family: cases 120, 125 and 126."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tags: what everything carries, and whose an instance of a fleet is, whoever asks and when."""
+"""Tags of all resources, and the assignment of a fleet's instances to claims."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ GRACE = {"memory.available": "1m"}
     ],
 )
 def test_values_accepted_by_the_reference_are_valid(kubelet):
-    """What its specs say of `spec.kubelet`; here and below, as far as it is not above."""
+    """Cases of the reference's specs about `spec.kubelet`, as far as not above."""
     assert invalid_settings(kubelet) == ()
 
 

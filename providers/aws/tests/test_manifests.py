@@ -1,4 +1,4 @@
-"""Manifests that guides to Karpenter print, as v1: each gives machines on the simulated AWS.
+"""Manifests that guides to Karpenter print, as v1: each launches instances on the simulated AWS.
 
 They were written for Provisioner and AWSNodeTemplate; here they are NodePool and EC2NodeClass, field by field.
 Each is admitted by an API server with our CRDs, becomes Ready, and a pod that suits it gets a machine that is as
@@ -55,7 +55,7 @@ DISCOVERY = {"tags": {"karpenter.sh/discovery": CLUSTER}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """What came of a manifest."""
+    """Result of a manifest."""
 
     name: str
     """Instance type."""
@@ -146,7 +146,7 @@ KUBELET = {
 
 
 def has_kubelets_arithmetic(found: Launched) -> bool:
-    """Four cores and 15,155 MiB, of which the kubelet keeps what it was told."""
+    """Four cores and 15,155 MiB, less the configured kubelet reservations."""
     assert found.name == "m5.xlarge"
     memory = 15155 * MIB
     expected = {

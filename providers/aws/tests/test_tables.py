@@ -55,7 +55,7 @@ def test_prices_are_read_by_region():
 
 
 def test_shipped_addresses_agree_with_ec2():
-    """Where both tell how many addresses an interface has, they say the same."""
+    """Both give the same number of addresses per interface."""
     told = {
         name: item["NetworkInfo"]["Ipv4AddressesPerInterface"] for name, item in raw_types().items()
     }

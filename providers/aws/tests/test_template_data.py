@@ -1,6 +1,6 @@
 """Tests launch template content (cases 87, 95, 104, 116 to 120, 126 to 132).
 
-Also the limit of user data (133), and the numbers of cases 47 to 51 as the kubelet is told them.
+Also the limit of user data (133), and the numbers of cases 47 to 51 as kubelet settings.
 """
 
 from __future__ import annotations

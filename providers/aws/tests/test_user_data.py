@@ -1,6 +1,6 @@
 """User data of each AMI family, read back as its reader does: acceptance cases 121 to 124.
 
-Also the flags of cases 47 to 51: what the catalogue reckons with is what the kubelet is told.
+Also the flags of cases 47 to 51: the catalogue's numbers are the kubelet's settings.
 """
 
 from __future__ import annotations
@@ -437,7 +437,7 @@ SETTING_VALUES = {
     ],
 )
 def test_bottlerocket_takes_settings_of_their_type_only(names, admitted):
-    """What it cannot read keeps it from booting."""
+    """An unreadable setting keeps it from booting."""
     for name in names:
         for told, value in SETTING_VALUES.items():
             text = f"[settings.kubernetes]\n{name} = {value}\n"
@@ -588,7 +588,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 @with_examples(100)
 def test_bottlerocket_keeps_whatever_a_user_sets_elsewhere(document):
-    """What Python reads as TOML is written back as the same."""
+    """TOML that Python reads is written back unchanged."""
     text = tomli_w.dumps({"settings": {"host-containers": document}, "others": document})
 
     merged = tomllib.loads(user_data(AmiFamily.BOTTLEROCKET, bootstrap(user_data=text)))

@@ -56,7 +56,7 @@ def wrong_credentials(aws: SimulatedAws) -> AbstractContextManager[object]:
 
 @contextmanager
 def no_credentials(_: SimulatedAws) -> Iterator[None]:
-    """Have none at all, wherever the SDK looks for them."""
+    """Have none in any place that the SDK reads."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
             patch.delenv(name, raising=False)
@@ -233,7 +233,7 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(few, tmp_pa
     ids=["credentials", "permissions", "group"],
 )
 def test_a_later_fault_costs_no_instance(few, tmp_path, trouble, condition):
-    """A machine that runs goes on, whatever the NodeClass has come to."""
+    """A running instance goes on in any state of the NodeClass."""
 
     async def story(stage: ProviderCluster) -> None:
         stage.apply(manifest(few), NODE_POOL, POD)

@@ -323,7 +323,7 @@ class KwokCloud:
         if is_reclaiming:
             self._reclaim()
         with self._store.reading() as db:
-            found = db.execute(
+            rows = db.execute(
                 "SELECT * FROM interruptions WHERE NOT acknowledged ORDER BY id"
             ).fetchall()
         return tuple(
@@ -333,7 +333,7 @@ class KwokCloud:
                 provider_id=row["provider_id"],
                 deadline=datetime.fromtimestamp(row["deadline"], UTC),
             )
-            for row in found
+            for row in rows
         )
 
     def _reclaim(self) -> None:

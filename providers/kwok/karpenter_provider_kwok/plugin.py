@@ -221,16 +221,16 @@ class KwokProvider:
         """Say what is sold and whether instances outlive the process."""
         running = self._started
         sold = f"{len(running.catalogue)} instance types"
-        found = [Finding(severity=Severity.OK, message=f"the simulated cloud sells {sold}")]
+        findings = [Finding(severity=Severity.OK, message=f"the simulated cloud sells {sold}")]
         if not running.settings.keeps_state:
-            found.append(
+            findings.append(
                 Finding(
                     severity=Severity.WARNING,
                     message="the simulated cloud forgets its instances with the process",
                     remedy="name a file with --kwok-state-file",
                 )
             )
-        return found
+        return findings
 
 
 @final

@@ -272,7 +272,7 @@ def test_zones_of_the_shipped_catalogue_differ(shipped):
 
 
 def test_prices_of_the_shipped_catalogue_are_uneven(shipped):
-    """Equal machines cost differently, and so the choice of one matters."""
+    """Equal types cost differently, and so the choice of one matters."""
     per_cpu = {
         it.offerings[0].price.amount / it.capacity["cpu"]
         for it in shipped

@@ -40,7 +40,7 @@ async def passes(world, seconds):
 
 
 def state_of(world):
-    """How far the Nodes of all instances are."""
+    """Return the states of the Nodes of all instances."""
     dump = world.dump()
     return [each["nodeState"] for each in (*dump["instances"], *dump["terminated"])]
 

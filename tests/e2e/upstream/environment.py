@@ -69,7 +69,7 @@ class Ground:
         return self.control_plane.kubeconfig
 
     async def left_behind(self):
-        """Return the machines and Nodes that are there when all garbage should have been collected."""
+        """Return the instances and Nodes that remain after garbage collection."""
         left = []
         async with ClusterClient(self.kubeconfig) as client:
 

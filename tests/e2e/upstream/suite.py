@@ -59,7 +59,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Result:
-    """How a scenario went."""
+    """Result of a scenario."""
 
     scenario: Scenario
     state: str

@@ -32,13 +32,13 @@ def regression():
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("name", sorted(EXPECTED["regression"]))
 async def test_karpenters_own_scenario_passes(name, regression, player):
-    """What its name says."""
+    """Run the scenario of this name."""
     result = await player.play(regression[name])
     assert result.is_good, f"{result.state}: {result.reason}"
 
 
 def test_every_scenario_is_expected_to_pass_or_has_a_reason(regression):
-    """Nobody forgets one that a new version brings."""
+    """No scenario of a new version is forgotten."""
     expected = set(EXPECTED["regression"])
     assert expected <= regression.keys()
     unexplained = [name for name in regression if name not in expected | _not_yet(regression)]

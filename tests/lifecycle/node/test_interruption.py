@@ -53,7 +53,7 @@ def test_interrupted_claim_is_deleted_with_its_reason(kind):
 
 
 def test_the_reason_counts_from_the_interruption_whatever_a_command_wrote_before():
-    """Its time tells how long the deletion may be waited for."""
+    """Its time bounds the wait for the deletion."""
     written = with_condition(spot_claim(), DISRUPTION_REASON, now=EPOCH, reason="Underutilized")
     later = EPOCH + timedelta(hours=1)
 
@@ -100,7 +100,7 @@ def test_unhealthy_instance_has_a_deadline_now():
 
 
 def test_reclaimed_offering_becomes_unavailable():
-    """The replacement must not be ordered from the same shelf."""
+    """The replacement must not be launched from the same offering."""
     key = {"instance_type": "m-4x", "zone": "zone-a"}
     reserved = node_claim("web", stage="Initialized", capacity_type="reserved")
 
@@ -115,7 +115,7 @@ def test_reclaimed_offering_becomes_unavailable():
     [InterruptionKind.SCHEDULED_MAINTENANCE, InterruptionKind.INSTANCE_TERMINATED, REBALANCE],
 )
 def test_other_interruptions_make_no_offering_unavailable(kind):
-    """A machine may be stopped by a user."""
+    """An instance may be stopped by a user."""
     assert look(said(kind), act_on_rebalance=True).exhausted == ()
 
 

@@ -30,7 +30,7 @@ def after(**delta: float):
 
 
 def dying(*, ready="Unknown", **options):
-    """A deleted machine that has been empty for long enough, with its node."""
+    """A deleted claim that has been empty for long enough, with its node."""
     claim = node_claim("web", stage="Initialized", deleted=EPOCH)
     drained = with_condition(claim, DRAINED, status="Unknown", reason="Draining", now=EPOCH)
     return drained, node("web", claim=claim, deleted=EPOCH, ready=ready, **options)
@@ -84,7 +84,7 @@ def test_taint_is_the_one_of_kubernetes():
 
 
 def test_node_without_instance_stays_until_its_volumes_are_detached():
-    """Without the node nobody would know that they may be detached at once."""
+    """Without the node the cluster would not know that they may be detached at once."""
     claim, view = dying()
     found = look(claim, view, ATTACHED, instance=InstanceState.GONE)
     assert (found.action, found.requeue_after) == (WAIT, timedelta(seconds=5))
@@ -96,7 +96,7 @@ def test_node_without_instance_stays_until_its_volumes_are_detached():
 
 
 def test_wait_for_volumes_ends_after_the_limit():
-    """From when it was marked; what is attached then is detached by nobody."""
+    """From its taint on; volumes attached then stay attached."""
     claim, view = dying()
     start = after(seconds=10)
     there = look(claim, view, ATTACHED, instance=InstanceState.GONE, now=start).node.applied_to(

@@ -52,7 +52,7 @@ def pair(name, *, pool="default", broken=True, stage="Initialized", deleted=None
 
 
 def pool_of(count, *, broken, pool="default"):
-    """A pool of so many machines; the first of them are broken."""
+    """A pool of so many nodes; the first of them are unhealthy."""
     return [item for i in range(count) for item in pair(f"node-{i}", pool=pool, broken=i < broken)]
 
 
@@ -202,7 +202,7 @@ def test_a_pool_without_a_healthy_node_says_so():
 
 
 def test_where_all_nodes_may_be_broken_all_are_repaired():
-    """Who sets 100 % asks for it."""
+    """A limit of 100 % allows it."""
     assert look(*pool_of(3, broken=3), limit=UnhealthyLimit.parse("100%")).action is REPAIR
 
 
@@ -230,7 +230,7 @@ def test_in_a_small_pool_the_next_waits_until_the_one_before_is_gone():
 
 
 def test_in_a_small_pool_a_claim_that_a_foreign_finalizer_holds_is_not_waited_for():
-    """Its machine is gone, and the finalizer may stay for ever."""
+    """Its instance is gone, and the finalizer may stay for ever."""
     held = node_claim(
         "node-0", stage="Initialized", deleted=EPOCH, finalizers=("example.com/audit",)
     )
@@ -339,7 +339,7 @@ def test_a_condition_that_does_not_say_since_when_counts_from_the_nodes_creation
 )
 @with_examples(100)
 def test_never_are_more_nodes_repaired_at_once_than_may_be_broken(count, broken, limit):
-    """Whatever the order in which they are looked at; in a small pool never two."""
+    """In any order of reconciling; in a small pool never two."""
     allowed = UnhealthyLimit.parse(limit)
     gone: list[str] = []
     for name in [f"node-{i}" for i in range(count)]:

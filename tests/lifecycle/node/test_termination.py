@@ -185,7 +185,7 @@ class TestDrain:
         assert emptied.action is WAIT
 
     def test_a_node_that_was_given_a_reason_but_no_taint_waits_from_its_taint_on(self):
-        """Reclaimed by its cloud, say: the taint comes with the first look."""
+        """Reclaimed by its cloud, say: the taint comes with the first pass."""
         alive = node_claim("web", stage="Initialized", deleted=EPOCH)
         claim, its_node = going(with_condition(alive, DISRUPTION_REASON, now=EPOCH, reason="Spot"))
         first = look(claim, its_node, now=after(seconds=60))

@@ -109,7 +109,7 @@ class TestSpreadPods:
         assert NODES[dealt(cluster(meant), meant)[0][1]] == "zone-a"
 
     def test_no_more_pods_than_the_skew_are_nominated_for_a_node(self):
-        """Nominated pods count on the node that is looked at and would refuse each other."""
+        """Nominated pods count on the evaluated node and would refuse each other."""
         meant = waiting(spread(ZONE), ["a-1", "a-1", "a-1", "b-1"])
         builder = cluster(meant)
         first = dealt(builder, meant)

@@ -178,7 +178,7 @@ class TestRegistration:
         assert keys == (["own", "a", "b"] if synced else ["own"])
 
     def test_a_node_may_say_that_its_taints_are_not_synced(self):
-        """Case 37: what boots the machine knows, and puts the label on its Node."""
+        """Case 37: the bootstrap knows, and puts the label on its Node."""
         claim = launched(taints=("a=1:NoSchedule",))
         young = booted(claim, labels={DO_NOT_SYNC_TAINTS: "true"})
         assert register(claim, young).node.applied_to(young).taints == ()
@@ -367,7 +367,7 @@ class TestLiveness:
         ],
     )
     def test_limits_restart_if_their_start_lies_in_the_future(self, claim, limit):
-        """Else a machine that never comes up is kept for as many hours as the clock was ahead."""
+        """Else a claim that never registers is kept for as many hours as the clock was ahead."""
         now = after(hours=-5)
         step = liveness_step(claim, now=now)
         assert (step.delete, step.requeue_after) == ("", limit)

@@ -50,7 +50,7 @@ def test_all_nodes_of_a_registered_claim_are_deleted_first():
 
 
 def test_a_node_that_only_a_foreign_finalizer_keeps_is_not_waited_for():
-    """It has been drained and let go of; whoever else holds it must not hold the instance."""
+    """It has been drained and let go of; a foreign finalizer must not hold the instance."""
     claim = deleted("Initialized")
     let_go = node("a", claim=claim, deleted=EPOCH, finalizers=("foreign/x",))
     assert look(claim, let_go).action is TerminationAction.TERMINATE_INSTANCE
@@ -85,7 +85,7 @@ def test_claim_that_was_never_launched_is_finished_at_once():
 
 
 def test_claim_waits_for_its_open_launch():
-    """Or the instance it may bring would be nobody's."""
+    """Or its instance would have no claim."""
     claim = deleted("")
     builder = synced_state(claim)
     builder.apply_event(LaunchCallStarted(claim.uid, EPOCH))

@@ -70,7 +70,7 @@ def test_nodeclass_drift_comes_after_pool_and_before_provider():
 
 
 class TestMigration:
-    """A new hash function makes no node look drifted, and hides no drift."""
+    """A new hash function causes no drift, and hides none."""
 
     def migrated(self, before):
         return with_migrated_hash(before, node_class(OLD), STAMP)

@@ -1,7 +1,7 @@
 """A cluster in memory for the acceptance cases, with the project's own code between its parts.
 
 Objects go through `StateBuilder`; a pass asks `build_provisioning_input`, `solve` answers; claims are
-built as the provisioner builds them, limits looked at again before each; a fake provider launches
+built as the provisioner builds them, limits are checked again before each; a fake provider launches
 them, registration lets their Nodes in, and the pods are bound. What is made up here is only what
 Karpenter does not do itself: the cloud, the kubelet and the Kubernetes scheduler.
 """
@@ -99,7 +99,7 @@ class Pass:
 
 
 class Cluster:
-    """Pools, pods, nodes and volumes, and a provisioner that is told when to pass."""
+    """Pools, pods, nodes and volumes, and a provisioner that runs on request."""
 
     def __init__(self, packing=PackingPolicy.FIRST_FIT):
         self.options = SolveOptions(packing=packing, max_instance_types=MAX_TYPES)
@@ -145,7 +145,7 @@ class Cluster:
         return self.snapshot.nodes.get(self.snapshot.pods[of.uid].node_name)
 
     def claim_of(self, of):
-        """Return the NodeClaim of the machine that a pod is bound to."""
+        """Return the NodeClaim of the node that a pod is bound to."""
         return self.snapshot.state_nodes_by_node[self.snapshot.pods[of.uid].node_name].claim
 
     def labels_of(self, of):
@@ -153,11 +153,11 @@ class Cluster:
         return self.node_of(of).labels
 
     def is_scheduled(self, *pods):
-        """Tell whether all of these pods are bound."""
+        """Return whether all of these pods are bound."""
         return all(self.snapshot.pods[item.uid].node_name for item in pods)
 
     def is_unscheduled(self, *pods):
-        """Tell whether none of these pods is bound."""
+        """Return whether none of these pods is bound."""
         return not any(self.snapshot.pods[item.uid].node_name for item in pods)
 
     def scheduled(self, pods):
@@ -256,7 +256,7 @@ class Cluster:
         )
 
     def node(self, name, *, taints=(), labels=None, allocatable=None, **options):
-        """Make a Node that nobody manages; 10 cores, 10 GiB and 110 pods unless said."""
+        """Make an unmanaged Node; 10 cores, 10 GiB and 110 pods unless said."""
         amounts = parse_resources(
             {"cpu": "10", "memory": "10Gi", "pods": "110", **(allocatable or {})}
         )
@@ -305,7 +305,7 @@ class Cluster:
                 self.apply(with_claim_conditions(machine.claim, INITIALIZED, now=self.now))
 
     def terminate(self, node):
-        """Begin to delete a machine: its claim, or its Node when there is no claim."""
+        """Start to delete a node: its claim, or its Node when there is no claim."""
         claim = self.snapshot.state_nodes_by_node[node.name].claim
         if claim is None:
             self.change(node, deletion_timestamp=self.now)
@@ -318,7 +318,7 @@ class Cluster:
     def provision(self, *pods, bind=True):
         """Create these pods, make one pass over all that wait, and bind those that got a place.
 
-        Only the pods given are bound, whoever else was placed.
+        Only the given pods are bound, although others were placed.
         """
         self.apply(*pods)
         made = self.plan()
@@ -348,7 +348,7 @@ class Cluster:
                 self._bind_as_scheduler(item, where[item.uid])
 
     def plan(self):
-        """Ask for a plan, have the verifier look at it, and change nothing."""
+        """Make a plan, verify it, and change nothing."""
         asked = build_provisioning_input(
             self.snapshot,
             now=self.now,

@@ -72,7 +72,7 @@ class FakeProvider:
         )
 
     def _take(self, reservation_id):
-        """Use up one machine of a reservation, wherever it is on offer."""
+        """Use up one instance of a reservation, wherever it is on offer."""
         self.types = {
             pool: tuple(
                 replace(item, offerings=tuple(_less(o, reservation_id) for o in item.offerings))

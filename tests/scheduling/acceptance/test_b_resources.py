@@ -127,7 +127,7 @@ SLOTS = "test.com/extended-slots"
 
 
 def overridden_type(*, available):
-    """A type half of whose offerings give a machine with slots, and less memory."""
+    """A type half of whose offerings have slots, and less memory."""
     made = fake_type("override-capable", "4", "8Gi")
     memory = Overhead(system_reserved=parse_resources({"memory": "1Gi"})).total()
     dearer = [

@@ -260,7 +260,7 @@ def test_case_158_159_a_claim_requests_its_pods_and_once_its_daemons(cluster, nu
 
 
 def test_case_160_daemons_that_wait_for_registered_and_initialised_nodes(cluster):
-    """Both count when the machine is chosen; what they wait for is nothing to ask a cloud for."""
+    """Both count for the choice of the type; a cloud cannot be asked for the labels they wait for."""
     cluster.apply(
         cluster.daemon_set("after-initialisation", cpu="1", where=[(INITIALIZED, "In", "true")]),
         cluster.daemon_set("after-registration", cpu="1", where=[(REGISTERED, "In", "true")]),
@@ -302,7 +302,7 @@ def test_case_367_a_daemons_template_asks_for_its_limits(cluster):
 
 
 def test_case_151_a_requirement_of_the_pool_narrows_its_daemons(cluster):
-    """A daemon of large machines does not count in a pool of small ones."""
+    """A daemon of large nodes does not count in a pool of small ones."""
     cluster.use(default_pool(requirements=[requirement_spec(SIZE, "In", "small")]))
     cluster.apply(cluster.daemon_set("of-large", **BIG, where=[(SIZE, "In", "large")]))
     pod = plain(cluster)

@@ -249,7 +249,7 @@ def test_case_281_volumes_without_a_driver_are_not_counted(cluster):
     ids=["named", "default", "newest default"],
 )
 def test_case_282_ephemeral_volumes_count_for_the_driver_of_their_class(cluster, asked, resolved):
-    """Which class an unnamed one has is the API server's to say, on the claim."""
+    """The API server sets the default class on the claim."""
     node = roomy(cluster, fake__csi__provider=1, other=10)
     other = [storage_class(n, zones("z1"), provisioner="other") for n in ("older-default",)]
     cluster.apply(storage_class(resolved, zones("z1")), *other)

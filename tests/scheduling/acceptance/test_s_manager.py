@@ -12,7 +12,7 @@ UNKNOWN = (("id", "r-unknown"),)
 
 @pytest.fixture
 def manager():
-    """One machine of the first reservation, two of the second, none of the third."""
+    """One instance of the first reservation, two of the second, none of the third."""
     return ReservationManager({ONE: 1, TWO: 2, USED_UP: 0})
 
 

@@ -29,13 +29,13 @@ SIZES = {SMALL: 2, MEDIUM: 3, LARGE: 6}
 
 
 def unreserved(offer):
-    """Say of an offering that its machines are of no reservation."""
+    """Mark an offering as one without a reservation."""
     none = Requirement.of(RESERVATION_ID, "DoesNotExist")
     return replace(offer, requirements=offer.requirements.add(none))
 
 
 def sized_type(name, **reservations):
-    """Make a type of as many GiB as cores, with so many machines of each reservation in z1."""
+    """Make a type of as many GiB as cores, with so many instances of each reservation in z1."""
     cores = SIZES[name]
     memory = f"{cores}Gi"
     price = fake_price(cores, parse_resources({"memory": memory})["memory"])
@@ -109,7 +109,7 @@ def test_case_291_reserved_capacity_is_used_up_before_other_offerings(cluster, p
 
 
 def one_per_pool(cluster):
-    """Make a pod for each of two pools, on small machines."""
+    """Make a pod for each of two pools, on small nodes."""
     return [
         pod
         for name in ("np-1", "np-2")

@@ -140,7 +140,7 @@ def test_case_305_usage_follows_pods_through_missed_events(cluster):
 
 
 def test_case_306_ports_and_volumes_survive_an_update_of_the_claim(cluster):
-    """Whatever else changes about the machine, a second pod of the port goes elsewhere."""
+    """After any change of the node, a second pod of the port goes elsewhere."""
     cluster.apply(storage_class("fast"), volume_claim("a", of="fast"), volume_claim("b", of="fast"))
     first = cluster.pod(host_ports=[80], volumes=[claimed("data", "a")])
     cluster.provision(first)

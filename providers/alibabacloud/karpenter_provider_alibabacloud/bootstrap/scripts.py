@@ -107,11 +107,11 @@ class AttachScripts:
         Raises:
             CloudProviderError: ACK refused or did not answer (`discovery.call_errors`).
         """
-        found = self._cache.get(key)
-        if found is None:
-            found = with_runtime(self._fetched(key), self._runtime(key))
-            self._cache.put(key, found)
-        return found
+        cached_script = self._cache.get(key)
+        if cached_script is None:
+            cached_script = with_runtime(self._fetched(key), self._runtime(key))
+            self._cache.put(key, cached_script)
+        return cached_script
 
     def note_registered(self) -> None:
         """Record that an instance joined: its token was good."""

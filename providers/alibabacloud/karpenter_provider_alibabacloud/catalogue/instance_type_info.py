@@ -133,10 +133,10 @@ def list_at(body: Mapping[str, Any], path: str) -> list[Mapping[str, Any]]:
 
     It is empty where any part of the path is missing.
     """
-    found: Any = body
+    value_at: Any = body
     for name in path.split("."):
-        found = found.get(name) or {}
-    return list(found)
+        value_at = value_at.get(name) or {}
+    return list(value_at)
 
 
 def _text(item: Mapping[str, Any], field: str) -> str:

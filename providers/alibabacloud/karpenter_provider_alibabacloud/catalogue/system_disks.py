@@ -76,17 +76,17 @@ class _DiskAnswer(NamedTuple):
 
 def read_system_disks(body: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     """Read an answer of DescribeAvailableResource about system disks of one type."""
-    found: dict[str, set[str]] = {}
+    categories_by_zone: dict[str, set[str]] = {}
     for zone in list_at(body, "AvailableZones.AvailableZone"):
         if not _is_available(zone):
             continue
         for group in list_at(zone, "AvailableResources.AvailableResource"):
             for resource in list_at(group, "SupportedResources.SupportedResource"):
                 if group.get("Type", "SystemDisk") == "SystemDisk" and _is_available(resource):
-                    found.setdefault(str(zone.get("ZoneId", "")), set()).add(
+                    categories_by_zone.setdefault(str(zone.get("ZoneId", "")), set()).add(
                         str(resource.get("Value", ""))
                     )
-    return {zone: frozenset(found[zone]) for zone in sorted(found)}
+    return {zone: frozenset(categories_by_zone[zone]) for zone in sorted(categories_by_zone)}
 
 
 def _is_available(item: Mapping[str, Any]) -> bool:

@@ -81,14 +81,14 @@ def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[DescribedRese
 
     That is a reservation of a kind that we do not know, of no instance type, or of several.
     """
-    found: list[DescribedReservation] = []
+    reservations: list[DescribedReservation] = []
     for item in items:
         criteria = item.get("PrivatePoolOptionsMatchCriteria", "")
         resources = _resources(item)
         if criteria not in _CRITERIA or len(resources) != 1 or item.get("Status") != ACTIVE:
             continue
         (resource,) = resources
-        found.append(
+        reservations.append(
             DescribedReservation(
                 id=item.get("PrivatePoolOptionsId", ""),
                 name=item.get("PrivatePoolOptionsName", ""),
@@ -96,10 +96,10 @@ def read_reservations(items: Iterable[Mapping[str, Any]]) -> tuple[DescribedRese
                 instance_type=resource.get("InstanceType", ""),
                 match_criteria=criteria,
                 end_time=_end(item),
-                available_instances=_left(resource),
+                available_instances=_remaining(resource),
             )
         )
-    return tuple(found)
+    return tuple(reservations)
 
 
 def _resources(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -115,7 +115,7 @@ def _end(item: Mapping[str, Any]) -> datetime | None:
     return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
-def _left(resource: Mapping[str, Any]) -> int:
+def _remaining(resource: Mapping[str, Any]) -> int:
     """Return the count that ECS gives, or what follows from the others."""
     available = resource.get("AvailableAmount")
     if available is not None:

@@ -76,7 +76,7 @@ class TrialRequestBuilder:
         self._cluster_id: Final = cluster_id
         self._types: Final = types
         self._system_disks: Final = system_disks
-        self._known: Final = known
+        self._node_classes: Final = known
 
     def request(self, node_class: ECSNodeClass, user_data: str) -> Mapping[str, object]:
         """Return the parameters of RunInstances for one usual instance, with `user_data`.
@@ -87,7 +87,7 @@ class TrialRequestBuilder:
         """
         choice = trial_instance(
             self._types.instance_types(node_class),
-            self._known.node_pools(node_class),
+            self._node_classes.node_pools(node_class),
             self._types.image_for(node_class),
         )
         if choice is None:

@@ -97,8 +97,8 @@ class NodeClassValidator:
 
         `dependencies` are the conditions of what a launch needs.
         """
-        found = (check(node_class) for check in STATIC_CHECKS)
-        problem = next((each for each in found if each is not None), None)
+        problems = (check(node_class) for check in STATIC_CHECKS)
+        problem = next((each for each in problems if each is not None), None)
         if problem is not None:
             return condition_unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
         waiting = _unmet_dependencies(dependencies)

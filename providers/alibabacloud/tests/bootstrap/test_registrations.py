@@ -1,4 +1,4 @@
-"""Scripts are fetched anew when machines stop joining: their tokens may have ended (section 5.3)."""
+"""Scripts are fetched again when instances stop registering: their tokens may have ended (section 5.3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from providers.alibabacloud.tests.manual_clock import HandClock
 
 
 class Scripts:
-    """What was told of machines."""
+    """Records the registrations and failures that were reported."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

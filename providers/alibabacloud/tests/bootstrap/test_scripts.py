@@ -24,7 +24,7 @@ ASKED = "DescribeClusterAttachScripts"
 
 @pytest.fixture
 def clock(cloud):
-    """The cloud's tokens end by the machine's clock, so ours goes by it, too."""
+    """The cloud's tokens end by the machine's clock, so ours follows it."""
     made = HandClock()
     made.passed = cloud.time() - NOON
     return made

@@ -116,8 +116,7 @@ def test_a_refusal_is_an_error_that_names_the_action(cloud, readers):
 
 
 def test_a_launch_gets_the_vswitch_of_each_zone_with_enough_addresses(cloud, readers):
-    """Section 4.2: none is chosen that has too few for one machine, and what is not used is given
-    back."""
+    """Section 4.2: each has addresses for one instance, and unused ones are given back."""
     zone = cloud.world.zones[0]
     small = cloud.world.vswitches[zone]
     large = cloud.networks.add_vswitch(

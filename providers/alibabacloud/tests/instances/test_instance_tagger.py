@@ -189,7 +189,7 @@ def test_a_name_that_the_node_class_gives_is_kept(tagged):
 
 
 def test_claims_are_not_read_while_all_tags_fit(tagged):
-    """Each reading waits for the event loop; a change looks at all that wait."""
+    """Each reading waits for the event loop; a change reads for all that wait."""
     pairs = tagged.launch(*(f"web-{n}" for n in range(8)))
 
     tagged.sync(*pairs)
@@ -263,7 +263,7 @@ def test_a_change_is_no_more_than_is_needed(tags, put, removed):
 
 
 def test_no_instance_gets_more_tags_than_it_can_have():
-    """What names the claim comes first; what goes makes room."""
+    """Tags that name the claim come first; removed tags make space."""
     full = {f"k{n}": "" for n in range(19)}
 
     assert dict(tag_change(full, WISH).put) == {"own": "1"}
@@ -346,7 +346,7 @@ class TestRoomForTags:
             assert (own.name, own.uid) == (pair[0].name, pair[0].uid)
 
     def test_the_own_claim_is_written_before_the_others_go(self, tagged, wave):
-        """A process that dies in between leaves an instance that is somebody's."""
+        """A process that dies in between leaves an instance with a claim."""
         tagged.user_tags(USER_TAGS)
         self.write_down(tagged, wave)
         tagged.world.clock.forward(1)
@@ -376,7 +376,7 @@ class TestRoomForTags:
 
 
 def test_one_instance_that_refuses_tags_holds_up_no_other(tagged):
-    """A policy may look at the tags of the instance itself."""
+    """A policy may depend on the tags of the instance itself."""
     pairs = tagged.launch(*(f"web-{n}" for n in range(8)))
     tagged.sync(*pairs)
     tagged.user_tags({"team": "search"})

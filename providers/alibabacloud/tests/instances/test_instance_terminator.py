@@ -69,7 +69,7 @@ def test_an_instance_whose_tags_forbid_it_is_found_by_few_calls(world, hundred):
 
 
 def test_a_refused_deletion_is_not_repeated_at_once(world, hundred):
-    """Its claim is looked at every few seconds."""
+    """Its claim is reconciled every few seconds."""
     kept = hundred[3]
     denial = world.cloud.deny_about(DELETE, kept)
     world.instances.terminate(hundred)

@@ -89,7 +89,7 @@ def test_instances_of_others_are_not_listed(world):
 
 
 def test_a_thousand_instances_are_listed_a_hundred_at_a_time(world):
-    """Case 80: ten calls. Of tags ECS finds no more, so the first look goes on without them."""
+    """Case 80: ten calls. ECS finds no more by tags, so the first listing continues without them."""
     tags = {
         f"kubernetes.io/cluster/{world.cloud.world.cluster}": "owned",
         "karpenter.sh/nodepool": "web",
@@ -249,7 +249,7 @@ def test_fetching_returns_instances_and_missing_ids(world):
 
 
 def test_a_reported_creation_time_is_never_too_early(world):
-    """Case 86: by its age it is collected, and ECS tells minutes only."""
+    """Case 86: it is collected by its age, and ECS has minutes only."""
     now = world.clock.now()
     (found,) = world.launch("young")
 
@@ -292,7 +292,7 @@ def test_termination_is_asked_for_once_and_ends_in_gone(world):
 
 
 def test_a_new_instance_that_is_terminated_is_gone_once_missing(world):
-    """Whoever deletes it has seen it."""
+    """The caller that deletes it has seen it."""
     (found,) = world.launch("short", remembered=True)
 
     assert world.instances.terminate([found]) == [TerminationStatus.STARTED]

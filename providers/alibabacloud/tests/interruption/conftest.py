@@ -47,7 +47,7 @@ class Listening(World):
         )
 
     def poll(self) -> tuple[Interruption, ...]:
-        """Have every source look once; return what is announced."""
+        """Poll every source once; return the announcements."""
         self.instances.list()
         for task in self.interruption_sources.tasks():
             task.run()

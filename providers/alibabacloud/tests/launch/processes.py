@@ -184,7 +184,7 @@ class Process:
         self.prices.update_spot({name: quote}, hours=1, currency="CNY")
 
     def types(self, node_class: ECSNodeClass) -> dict[str, InstanceType]:
-        """Return the types by name, as the core was last told of them."""
+        """Return the types by name, as the core last listed them."""
         return {it.name: it for it in self.offered.instance_types(node_class)}
 
     def requests(self, *claims: NodeClaim, node_class: ECSNodeClass) -> list[LaunchRequest]:

@@ -45,7 +45,7 @@ def parts_of(process, outcome):
 
 
 def flag(process, outcome, name):
-    """Return what ACK's script is told with a flag."""
+    """Return the value of a flag of ACK's script."""
     command = next(part for part in parts_of(process, outcome) if "--openapi-token" in part)
     return re.search(rf" --{name} (\S+)", command)[1]
 
@@ -55,7 +55,7 @@ def config(process, outcome):
 
 
 def test_a_kubelet_takes_as_many_pods_as_were_planned_with(process):
-    """Case 31: told is what the type was listed with, whichever field it follows from."""
+    """Case 31: the number is that of the listed type, from whichever field."""
     xlarge = (INSTANCE_TYPE, "ecs.g7.xlarge")
     for name, fields, pods in (
         ("a", {"maxPods": 20}, 20),

@@ -85,7 +85,7 @@ def test_another_process_finds_what_a_lost_reply_launched(process, restarted, no
 
 
 def test_the_cluster_is_read_once_for_claims_that_are_new(process, node_class):
-    """Nobody else can have launched for those; what is older may be another process's."""
+    """No other process can have launched for new claims; for older ones it may have."""
     cloud = process.cloud
     for name in ("a", "b", "c"):
         process.launch_one(claim_of(name, *WISH, created=process.clock.now()), node_class)
@@ -110,7 +110,7 @@ def test_a_process_that_leads_again_finds_what_another_launched_meanwhile(
 
 
 def test_nothing_is_launched_while_the_cluster_cannot_be_read(process, node_class):
-    """What is raised says that nothing was sent."""
+    """The error says that nothing was sent."""
     process.cloud.deny(READ)
 
     with pytest.raises(CloudProviderError):
@@ -152,7 +152,7 @@ def test_a_partial_listing_proves_no_absent_instance(process, restarted, node_cl
 def test_claims_that_may_have_an_instance_wait_for_a_whole_listing_and_young_ones_do_not(
     process, node_class
 ):
-    """A process that read the cluster before knows that nobody launched for a claim that is new."""
+    """A process that read the cluster before knows that no other launched for a new claim."""
     process.launch_one(claim_of("a", *WISH), node_class)
     process.cloud.behaviour.instances_per_page = 0
     with lost_pages(process.cloud):
@@ -245,7 +245,7 @@ def test_a_failed_request_of_another_process_is_repeated(process, restarted, nod
 def test_an_instance_of_a_provider_id_belongs_to_that_claim_alone(process, restarted, node_class):
     """The process died while it wrote down what it had launched, and an instance has vanished.
 
-    By tags alone the instances that are left would be dealt anew, in their order.
+    By tags alone the remaining instances would be assigned again, in their order.
     """
     lost, kept, waiting = sorted(claims(3), key=lambda claim: claim.uid)
     outcomes = process.launch(lost, kept, waiting, node_class=node_class)
@@ -295,7 +295,7 @@ def test_a_second_instance_of_a_claim_is_surplus(process, restarted, node_class)
 def test_instances_of_a_lost_reply_go_to_claims_without_a_provider_id(process, node_class):
     """A claim found its instance by the tags before the call was repeated for the others.
 
-    Young claims are not looked up, so that the repeated call alone deals.
+    New claims are not looked up, so that only the repeated call assigns.
     """
     now = process.clock.now()
     young = [claim_of(f"n{each}", *WISH, created=now) for each in range(3)]
@@ -311,7 +311,7 @@ def test_instances_of_a_lost_reply_go_to_claims_without_a_provider_id(process, n
 
 
 def test_surplus_names_the_claims_of_its_launch(process, restarted, node_class):
-    """It is nobody's, and is known as surplus of our own launch."""
+    """It has no claim, and is reported as surplus of our own launch."""
     there = claims(3)
     outcomes = process.launch(*there, node_class=node_class)
     more = process.launch_one(claim_of("b", *WISH), node_class)

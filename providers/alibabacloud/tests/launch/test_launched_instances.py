@@ -35,7 +35,7 @@ FACTS = LaunchDetails(
 
 
 def sold(zone, capacity_type, memory, *, reservation=""):
-    """An offering that is told apart by the memory that it says a node has there."""
+    """An offering that is recognised by its override of a node's memory."""
     made = offering(zone, capacity_type)
     labels = {CAPACITY_RESERVATION_ID: reservation} if reservation else {}
     requirements = made.requirements.merge(Requirements.from_labels(labels))

@@ -45,7 +45,7 @@ from providers.alibabacloud.tests.launch.processes import (
 
 
 def marked(process):
-    """What is held to be sold out in all vSwitches, as type, zone and capacity type."""
+    """Return the offerings marked sold out, as type, zone and capacity type."""
     offerings = process.unavailable_offerings.view(now=process.clock.now()).offerings
     return {mark[:3] for mark in offerings if not mark.subnet}
 
@@ -193,7 +193,7 @@ def test_the_quota_of_a_type_ends_launches_of_that_type_for_ten_minutes(process,
 def test_a_claim_goes_on_to_another_type_when_one_has_no_quota(
     cloud, clients, tmp_path, node_class, api
 ):
-    """What was launched by the same answer counts as launched."""
+    """Instances launched by the same answer count as launched."""
     process = Process(cloud, clients, tmp_path, launch_api=api)
     cloud.capacity.limit_type(LARGE, 2)
     claims = many(5, ON_DEMAND, (INSTANCE_TYPE, LARGE, XLARGE))
@@ -311,7 +311,7 @@ def test_an_unknown_refusal_is_tried_in_one_other_place(cloud, clients, tmp_path
 
 
 def test_a_hundred_equal_claims_are_two_calls(process, node_class):
-    """Case 67: each has an instance of its own, as everybody sees by the tags."""
+    """Case 67: each has an instance of its own by its tags."""
     claims = many(100, ON_DEMAND, ONLY_LARGE)
 
     outcomes = process.launch(*claims, node_class=node_class)
@@ -325,7 +325,7 @@ def test_a_hundred_equal_claims_are_two_calls(process, node_class):
 
 
 def test_partial_stock_is_launched(process, node_class):
-    """Case 68: sixty of a hundred, and forty are told that there is no more."""
+    """Case 68: sixty of a hundred; forty get insufficient capacity."""
     process.cloud.capacity.sell_out(capacity_type="on-demand")
     pool = InstancePool(capacity_type="on-demand", instance_type=LARGE, zone=ZONE_B)
     process.cloud.capacity.stock(pool, 60)
@@ -363,7 +363,7 @@ def test_a_repeated_stock_out_is_masked_for_longer(process, node_class):
 
 
 def test_private_pools_are_launched_into_and_counted(process):
-    """What is left goes down; without any the claim is told so."""
+    """The remaining capacity goes down; without any the claim gets that error."""
     pool = process.cloud.reservations.add(
         "batch", instance_type=LARGE, zone=ZONE_G, total=1, criteria="Target"
     )

@@ -143,7 +143,7 @@ def test_disks_are_encrypted_by_either_way_to_launch(process, metadata):
 
 
 def test_balanced_goes_on_to_the_next_zone(process):
-    """Where the zone with fewest nodes has no stock."""
+    """The zone with fewest nodes has no stock."""
     zones = sorted(process.cloud.world.vswitches)
     node_class = class_of(process.cloud, vSwitchSelectionPolicy="balanced")
     process.nodes = {
@@ -194,7 +194,7 @@ def test_data_disks_are_launched_with_and_without_categories(process):
 
 
 def test_an_instance_has_the_users_tags_and_ours(process):
-    """Case 60: and those that tell whose it is."""
+    """Case 60: and those that name its claim."""
     node_class = class_of(process.cloud, tags={"team": "web"})
 
     outcome = process.launch_one(claim_of("a", ON_DEMAND), node_class)
@@ -216,7 +216,7 @@ def test_an_instance_has_the_users_tags_and_ours(process):
 
 
 def test_the_instance_joins_with_what_the_claim_says(process, node_class):
-    """What the kubelet registers is what was promised."""
+    """The kubelet registers the labels and taints of the claim."""
     outcome = process.launch_one(claim_of("a", SPOT), node_class)
 
     node = process.cloud.node(outcome.provider_id)
@@ -269,7 +269,7 @@ def running(cloud, clients, tmp_path):
 
 
 def test_run_instances_goes_on_to_the_next_choice(running, node_class):
-    """What has no stock is marked, and the claim gets what is next."""
+    """A choice without stock is marked, and the claim gets the next one."""
     running.cloud.capacity.sell_out(zone=ZONE_B)
 
     outcome = running.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)

@@ -23,7 +23,7 @@ from providers.alibabacloud.tests.launch.processes import (
 
 
 def choices(sent):
-    """What one call asks for, as type and vSwitch."""
+    """Return the choices of one call, as type and vSwitch."""
     return [
         (config["InstanceType"], config["VSwitchId"]) for config in sent["LaunchTemplateConfig"]
     ]
@@ -132,7 +132,7 @@ def test_a_sold_out_offering_is_left_out_for_three_minutes(process, node_class):
 
 
 def test_the_twenty_cheapest_types_are_ordered_by_interruption_rate(process):
-    """What is often taken back comes last, though it costs less; dearer types are no part of it."""
+    """Types with many interruptions come last, though they cost less; more expensive types are left out."""
     node_class = class_of(process.cloud, spot={"allocationStrategy": "capacity-optimized"})
     process.prices.update_advice(
         {name: {ZONE_B: SpotAdvice(30.0, 1.0)} for name in process.types(node_class)}
@@ -147,7 +147,7 @@ def test_the_twenty_cheapest_types_are_ordered_by_interruption_rate(process):
 
 
 def test_a_call_has_the_twenty_cheapest_types_in_price_order(process, node_class):
-    """Case 52: bare metal and GPUs are no part of them, nor are machines of another architecture."""
+    """Case 52: without bare metal, GPUs and other architectures."""
     cheapest = twenty_five_cheapest(process, node_class, "on-demand")
 
     process.launch_one(

@@ -39,7 +39,7 @@ def restarted(cloud, clients, tmp_path):
 
 @pytest.fixture
 def node_class(cloud):
-    """Of vSwitches that have addresses for the pods of a thousand machines."""
+    """A NodeClass with vSwitch addresses for the pods of a thousand instances."""
     wide = {
         zone: cloud.networks.add_vswitch(
             cloud.world.vpc_id, zone=zone, cidr=f"10.{number}.0.0/16"
@@ -101,7 +101,7 @@ def test_a_thousand_claims_get_an_instance_each_by_few_calls(
 
 
 def test_a_thousand_launches_use_all_available_stock(process, node_class, claims):
-    """The others are told of the lack; nothing is launched for nobody."""
+    """The others get insufficient capacity; no instance is without a claim."""
     cloud = process.cloud
     for zone in cloud.world.zones:
         pool = InstancePool(capacity_type="on-demand", instance_type=LARGE, zone=zone)
@@ -127,7 +127,7 @@ def test_a_thousand_launches_use_all_available_stock(process, node_class, claims
 def test_replies_that_are_lost_among_a_thousand_launches_cost_nothing(
     process, restarted, node_class, claims, who, stock
 ):
-    """What nobody was told of is found again, by the same call or by its tags."""
+    """Instances of a lost reply are found again, by the same call or by their tags."""
     cloud = process.cloud
     if stock is not None:
         cloud.capacity.sell_out(capacity_type="on-demand")

@@ -36,7 +36,7 @@ IN_PROGRESS = ("IdempotentProcessing", "LastTokenProcessing")
 
 
 def claims(process, number):
-    """Claims that were just made: nobody looks for their instances in a listing."""
+    """New claims, whose instances are not searched in a listing."""
     now = process.clock.now()
     return [claim_of(f"n{each}", ON_DEMAND, created=now) for each in range(number)]
 
@@ -82,7 +82,7 @@ def test_a_token_in_progress_is_repeated_until_it_is_answered(
 def test_a_token_in_progress_is_repeated_with_the_next_launch_of_its_claims(
     process, node_class, code
 ):
-    """Though other machines would be chosen by then; twice in a row."""
+    """Other types would be chosen by then; twice in a row."""
     process.cloud.lose_replies(GROUP)
     be_in_progress(process, code, 25)
     first = process.launch(*claims(process, 5), node_class=node_class)

@@ -40,7 +40,7 @@ def zones_of(process, node_class, capacity_type="on-demand"):
 
 
 def test_a_claim_without_another_zone_gets_insufficient_capacity(short, node_class):
-    """It names what it looked at, and nothing is asked of ECS."""
+    """The message names the vSwitches, and no call to ECS is made."""
     outcome = short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
 
     assert isinstance(outcome, InsufficientCapacityError)
@@ -179,7 +179,7 @@ def test_a_vswitch_too_full_for_one_type_is_open_for_a_type_with_fewer_pods(shor
 
 
 def closed(process):
-    """What is marked, as types and zones, and as vSwitches."""
+    """Return what is marked, as types and zones, and as vSwitches."""
     shortages = process.unavailable_offerings.view(now=process.clock.now())
     return {(mark.instance_type, mark.zone) for mark in shortages.offerings}, set(shortages.subnets)
 
@@ -229,7 +229,7 @@ def test_a_refusal_without_a_vswitch_marks_all_requested_vswitches_full(process,
 
 
 def test_a_full_vswitch_and_a_stock_out_are_marked_separately(process, node_class):
-    """The core is told of the sold out offering alone: the full vSwitch is of this NodeClass."""
+    """Only the sold-out offering is reported to the core: the full vSwitch is of this NodeClass."""
     cloud = process.cloud
     cloud.capacity.sell_out()
     cloud.fail_configs(code="InvalidVSwitchId.IpNotEnough", zone=ZONE_B)

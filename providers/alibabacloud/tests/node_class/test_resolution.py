@@ -92,7 +92,7 @@ def test_an_empty_selector_is_named_and_resolved_again_soon(
 
 
 def test_an_unchanged_cloud_is_answered_alike(make_process, cloud):
-    """Case 21: whichever process looks, so that nothing is patched."""
+    """Case 21: for every process, so that nothing is patched."""
     process = make_process()
     resolved = process.resolve(node_class_of(cloud))
 
@@ -113,7 +113,7 @@ def test_a_failed_read_erases_no_status(process, cloud):
 
 
 def test_a_part_without_an_answer_becomes_unknown_after_a_while(process, cloud):
-    """Section 1.9: after three looks in a row; it heals by itself."""
+    """Section 1.9: after three passes in a row; it recovers by itself."""
     resolved = process.resolve(node_class_of(cloud))
     with cloud.fail("DescribeSecurityGroups", code="InternalError", status=500, times=None):
         for expected in ("True", "True", "Unknown"):

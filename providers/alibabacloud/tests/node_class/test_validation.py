@@ -132,7 +132,7 @@ def test_trial_launches_run_once_in_half_an_hour(make_process, cloud):
 
 
 def test_a_launch_that_is_not_permitted_is_said_of_the_node_class(make_process, cloud):
-    """Until the policy is mended: each look tries it again."""
+    """Until the policy is corrected: each pass tries it again."""
     process = make_process(dry_runs=True)
 
     with cloud.deny(LAUNCHES):
@@ -187,7 +187,7 @@ LAUNCHED = LaunchedInstance(
 
 
 def test_refusals_of_launches_are_in_the_node_class_condition(launches, process, cloud):
-    """No dry run tells of provisioning groups. It is forgotten, as nobody tells when it is mended."""
+    """No dry run covers provisioning groups. The refusal expires, as no event reports its correction."""
     refused = launches(NO_GROUPS)
     sold_out = launches(SOLD_OUT)
     process.later(minutes=5)

@@ -112,7 +112,7 @@ async def test_a_node_class_is_ready_after_one_resolution_and_one_status_write(
 
 
 async def test_an_unchanged_cloud_is_not_written_again(controller, server, process, cloud):
-    """Case 21: neither status nor metadata; though all of it was looked at again."""
+    """Case 21: neither status nor metadata, although all was resolved again."""
     key = server.put(node_class_of(cloud))
     await controller.reconcile(key)
     patches, calls = len(server.patches), cloud.calls.count("DescribeVSwitches")

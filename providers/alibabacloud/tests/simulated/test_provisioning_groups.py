@@ -1,4 +1,4 @@
-"""Provisioning groups of the simulated Alibaba Cloud: which machines they give, and what they refuse."""
+"""Provisioning groups of the simulated Alibaba Cloud: their instances and refusals."""
 
 from __future__ import annotations
 

@@ -33,13 +33,13 @@ class ServiceNetwork:
         self._clients: Final = clients
         self._cluster: Final = cluster
         self._lock: Final = Lock()
-        self._known: Final = known
+        self._known_cidrs: Final = known
         self._cidr = ""
 
     @property
     def cidr(self) -> str:
         """The CIDR if it is known without a call, else empty."""
-        known_cidrs = self._known()
+        known_cidrs = self._known_cidrs()
         with self._lock:
             self._cidr = self._cidr or (known_cidrs[0] if known_cidrs else "")
             return self._cidr

@@ -81,10 +81,10 @@ class CapacityBlockPoll:
     def _ends(self, ids: Collection[str]) -> dict[str, datetime]:
         """Return when those blocks end that are about to."""
         now = self._clock.now()
-        found = self._reservations.find([CapacityReservationTerm(id=each) for each in ids]).items
+        blocks = self._reservations.find([CapacityReservationTerm(id=each) for each in ids]).items
         return {
             block.id: block.end_time.astimezone(UTC)
-            for block in found
+            for block in blocks
             if block.end_time is not None
             and is_expiring(block.reservation_type, block.end_time, now)
         }

@@ -103,14 +103,14 @@ class InstanceDirectory:
 
     def by_nodes(self, ids: Collection[str]) -> dict[str, OwnedInstance]:
         """Return what the Nodes of these instances tell; never a call."""
-        found: dict[str, OwnedInstance] = {}
+        owned_instances: dict[str, OwnedInstance] = {}
         for node in self._read_nodes().values():
             name = instance_id_of(node)
             if name in ids:
                 owned_instance = _from_node(name, node)
                 if owned_instance is not None:
-                    found[name] = owned_instance
-        return found
+                    owned_instances[name] = owned_instance
+        return owned_instances
 
     def in_reservations(self, reservation_ids: Collection[str]) -> tuple[OwnedInstance, ...]:
         """Return our instances that run in any of these capacity reservations, by id.

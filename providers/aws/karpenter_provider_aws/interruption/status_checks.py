@@ -157,7 +157,7 @@ class InstanceStatusPoll:
         if self._clock.monotonic() < self._asked_again_at:
             return
         try:
-            found = [one for status in self._describe() for one in health_findings(status)]
+            findings = [one for status in self._describe() for one in health_findings(status)]
         except AuthError as error:
             failure = refusal_behind(error)
             if failure is None or not is_permission_missing(failure.code):
@@ -173,7 +173,7 @@ class InstanceStatusPoll:
         now = self._clock.now()
         due = {
             cause: one
-            for cause, one in longest_findings(self._dated(found, now)).items()
+            for cause, one in longest_findings(self._dated(findings, now)).items()
             if one.counts(now)
         }
         ours, _ = self._directory.find({one.instance_id for one in due.values()})
@@ -187,12 +187,12 @@ class InstanceStatusPoll:
         for _, category in news:
             self._count(category)
 
-    def _dated(self, found: Iterable[HealthFinding], now: datetime) -> list[HealthFinding]:
+    def _dated(self, findings: Iterable[HealthFinding], now: datetime) -> list[HealthFinding]:
         """Give checks whose beginning EC2 does not tell the time at which they were first seen."""
-        found = tuple(found)
-        seen = {one.cause: self._first_seen.get(one.cause, now) for one in found}
+        findings = tuple(findings)
+        seen = {one.cause: self._first_seen.get(one.cause, now) for one in findings}
         self._first_seen = seen
-        return [one if one.since is not None else _since(one, seen[one.cause]) for one in found]
+        return [one if one.since is not None else _since(one, seen[one.cause]) for one in findings]
 
     def _describe(self) -> Iterator[InstanceStatusTypeDef]:
         seen: set[str] = set()

@@ -91,10 +91,10 @@ def late_checks(
 
 def tag_finding(node_class: EC2NodeClass) -> NodeClassFinding | None:
     """Refuse tags by which resources are known as ours; an old CRD may have let them in."""
-    taken = restricted_tags(node_class.spec.tags)
-    if not taken:
+    restricted = restricted_tags(node_class.spec.tags)
+    if not restricted:
         return None
-    message = f"spec.tags: {', '.join(taken)}: set by Karpenter alone"
+    message = f"spec.tags: {', '.join(restricted)}: set by Karpenter alone"
     return NodeClassFinding(reason="TagValidationFailed", message=message)
 
 

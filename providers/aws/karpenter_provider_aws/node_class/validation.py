@@ -217,8 +217,8 @@ class NodeClassValidator:
 
 
 def _first(checks: Iterable[Check], node_class: EC2NodeClass) -> ConditionFinding | None:
-    found = (check(node_class) for check in checks)
-    return next((problem for problem in found if problem is not None), None)
+    problems = (check(node_class) for check in checks)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def _unmet_dependencies(dependencies: Iterable[Condition]) -> ResolutionPart | None:

@@ -198,7 +198,7 @@ def test_published_variants_become_images_and_others_are_left_out(images, ec2, s
 
 
 def test_an_alias_without_any_image_is_named(images, clients):
-    """Case 112: with the version of Kubernetes that it was looked for."""
+    """Case 112: with the version of Kubernetes of the search."""
     with refused(clients.ssm, "GetParameter", "ParameterNotFound"):
         found = images.find(node_class({"alias": "al2023@v19990101"}))
 

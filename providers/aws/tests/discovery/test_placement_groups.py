@@ -78,7 +78,7 @@ def test_a_group_that_ec2_does_not_know_is_none(groups, stub, code):
 
 
 def test_an_ec2_outage_keeps_the_last_group_for_a_day(groups, stub, clients, clock):
-    """Who needs the truth gets the error."""
+    """A caller that needs the current answer gets the error."""
     describe(stub, ITEM, GroupNames=["racks"])
     groups.find(BY_NAME)
     stub.deactivate()

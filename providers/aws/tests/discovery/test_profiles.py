@@ -291,7 +291,7 @@ def test_unused_profiles_alone_are_collected(make_profiles, iam, clock):
 
 
 def test_nothing_is_collected_that_is_used_again(profiles, clock):
-    """Between the look that found it unused and the next."""
+    """Between the pass that found it unused and the next."""
     name = profiles.ensure(node_class())
     clock.forward(hours=1)
     profiles.collect([], complete=True)

@@ -192,7 +192,7 @@ def test_an_aws_fault_is_no_finding(subnets, clients, code, status, kind):
 
 
 def test_no_answer_is_no_finding(subnets, clients):
-    """Nor is an error kept: the next look asks again."""
+    """Errors are not cached: the next pass queries again."""
     with unreachable(clients.ec2), pytest.raises(CloudProviderError) as caught:
         subnets.find([tagged(a="1")])
     assert not is_refusal(caught.value)

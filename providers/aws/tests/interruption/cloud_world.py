@@ -49,7 +49,7 @@ class CloudClock:
 
 @dataclass
 class World:
-    """What the parts under test are made of."""
+    """The simulated cloud and the parts under test."""
 
     aws: SimulatedAws
     clients: CloudClients

@@ -71,7 +71,7 @@ def test_a_block_end_is_announced_until_acknowledged(world: World):
 
 
 def test_instances_without_a_node_are_interrupted_too(world: World):
-    """A NodeClass selects the block; who is in it EC2 tells."""
+    """A NodeClass selects the block; EC2 lists its instances."""
     reservation = block(world, ends_in_minutes=20)
     machine = launched_in(world, reservation)
     world.reservations.find([CapacityReservationTerm(id=reservation.id)])
@@ -80,7 +80,7 @@ def test_instances_without_a_node_are_interrupted_too(world: World):
 
 
 def test_other_reservations_announce_no_interruption(world: World):
-    """One that is on demand leaves its machines running."""
+    """An on-demand reservation leaves its instances running."""
     reservation = block(world, ends_in_minutes=20, kind="default")
     world.join(launched_in(world, reservation), **reserved_labels(reservation))
     lasting = block(world, ends_in_minutes=200)

@@ -137,7 +137,7 @@ class Process:
         self.drift = DriftDetector(reader=self.reader, recent=self.recent, types=self.offered)
 
     def types(self, node_class):
-        """Return the types by name, as the core was last told of them."""
+        """Return the types by name, as the core last listed them."""
         return {it.name: it for it in self.offered.instance_types(node_class)}
 
     def request(self, claim, node_class):

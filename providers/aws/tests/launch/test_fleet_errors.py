@@ -36,7 +36,7 @@ def marked(found):
 
 
 def test_a_full_spread_group_is_full_for_types_that_were_not_tried():
-    """Case 103: EC2 tells of one type; the others would fare no better in this zone."""
+    """Case 103: EC2 names one type; the others would fail alike in this zone."""
     found = marks(ICE, FULL_GROUP, placement_group="pg-1")
 
     assert marked(found) == {("m5.large", "a", "pg-1", ""), ("c5.large", "a", "pg-1", "")}

@@ -234,7 +234,7 @@ def test_claims_of_two_versions_of_a_node_class_are_launched_from_their_own(
 
 
 def test_a_node_class_with_many_tags_has_smaller_fleets(aws, clients, process):
-    """EC2 takes fifty tags of an instance; what tells its claims has to fit beside the others."""
+    """EC2 takes fifty tags of an instance; claim tags have to fit with the others."""
     tagged = node_class_of(aws, clients, tags={f"team-{number}": "web" for number in range(38)})
     claims = [claim_of(f"{'web' * 20}-{number}", ON_DEMAND) for number in range(51)]
 
@@ -262,7 +262,7 @@ def test_an_instance_of_a_provider_id_belongs_to_that_claim_alone(
 ):
     """The process died while it wrote down what it had launched, and EC2 shows only a part of it.
 
-    By tags alone the instances that are shown would be dealt anew, in their order.
+    By tags alone the listed instances would be assigned again, in their order.
     """
     first, second, third = claims = sorted(wave(3), key=lambda claim: claim.uid)
     outcomes = process.launch(*claims, node_class=node_class)
@@ -288,7 +288,7 @@ def test_a_second_instance_of_a_claim_is_surplus(process, make_process, node_cla
 
 
 def test_surplus_names_the_claims_of_its_launch(process, make_process, node_class):
-    """It is nobody's, and is known as surplus of our own launch."""
+    """It has no claim, and is reported as surplus of our own launch."""
     first, _ = claims = sorted(wave(2), key=lambda claim: claim.uid)
     used, surplus = process.launch(*claims, node_class=node_class)
     restarted = make_process()

@@ -185,7 +185,7 @@ def test_missing_tags_are_added_and_no_others(aws, clients, process, node_class)
 
 
 def test_tags_are_added_once_a_second(aws, process, node_class, clock):
-    """Case 148: who has to wait is told how long, and comes in turn."""
+    """Case 148: callers that wait get the delay, and follow in order."""
     claims = [claim_of(f"n{n}", ON_DEMAND) for n in range(3)]
     outcomes = process.launch(*claims, node_class=node_class)
     pairs = [(launched_claim(c, o), node_of(o)) for c, o in zip(claims, outcomes, strict=True)]

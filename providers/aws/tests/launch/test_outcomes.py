@@ -184,7 +184,7 @@ def test_a_full_subnet_masks_nothing_for_other_node_classes(aws, process, node_c
 
 
 def test_a_full_subnet_is_not_reported_with_a_stock_out(aws, process, node_class):
-    """What is sold out is sold out for all; the subnet is marked, and the next launch finds it so."""
+    """A stock-out is one for all; the subnet is marked, and the next launch skips it."""
     wish = (ON_DEMAND, M5, (ZONE, "us-east-1a", "us-east-1b"))
     planned_before = process.request(claim_of("again", *wish), node_class)
     aws.fail_overrides(code="InsufficientFreeAddressesInSubnet", zone="us-east-1a")
@@ -443,7 +443,7 @@ def test_the_lowest_partition_is_asked_of_the_template(aws, clients, process):
 
 
 def reserved_class(aws, clients, process, reservation):
-    """Return a NodeClass with a reservation that has been looked at."""
+    """Return a NodeClass with a resolved reservation."""
     term = CapacityReservationTerm(id=reservation.id)
     (found,) = process.reservations.find([term]).items
     status = found.status(process.clock.now()).model_dump(

@@ -1,4 +1,4 @@
-"""A Node in a partition placement group tells its partition before it is let in (specification, 8.7)."""
+"""A Node in a partition placement group has its partition label before registration (specification, 8.7)."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PODS = 29
 
 @pytest.fixture
 def in_a(aws, process):
-    """The subnet of one zone, looked at."""
+    """Return the resolved subnet of one zone."""
     subnet = aws.world.subnets[A]
     process.subnets.find([SubnetTerm(id=subnet)])
     return subnet
@@ -58,7 +58,7 @@ def test_a_subnet_that_ec2_finds_full_has_no_address_left(aws, process, node_cla
 
 
 def test_a_launch_mistake_tries_no_other_subnet(aws, clients, process):
-    """The mistake is what the claim is told; another fleet would meet it again."""
+    """The claim gets the mistake as its error; another fleet would meet it again."""
     sibling = clients.ec2.create_subnet(
         VpcId=aws.world.vpc_id, CidrBlock="10.0.240.0/24", AvailabilityZone=A
     )["Subnet"]["SubnetId"]

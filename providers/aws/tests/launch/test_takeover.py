@@ -60,7 +60,7 @@ def test_a_process_that_takes_over_a_slow_launch_buys_nothing_twice(aws, start, 
 
 
 def test_a_claim_that_a_fleet_served_not_is_launched_for_after_five_minutes(aws, start, node_class):
-    """The process that knew the fleet's answer is gone; nothing else tells that no more will come."""
+    """The process with the fleet's answer is gone; nothing else shows that no more will come."""
     claims = wave(3, ("node.kubernetes.io/instance-type", "m5.large"))
     aws.capacity.limit_vcpus(4)
     start().launch(*claims, node_class=node_class)

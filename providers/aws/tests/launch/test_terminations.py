@@ -34,7 +34,7 @@ def launched(process, node_class, count):
 
 
 def living(aws, found):
-    """Return those of the instances whose end has not begun."""
+    """Return the instances that are not terminating."""
     return [each for each in found if aws.instance(each).ends_at is None]
 
 

@@ -1,4 +1,4 @@
-"""Calls of which nobody knows what came: repeated word for word, never taken for a refusal."""
+"""Calls with an unknown outcome are repeated unchanged, and are no refusal."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_refusals_of_a_repeated_call_do_not_keep_it_in_memory(aws, process, cloc
 def test_a_refusal_after_a_lost_reply_within_one_call_is_not_taken_for_nothing_launched(
     aws, process, node_class
 ):
-    """The SDK must not repeat the call by itself: it tells of the last answer alone."""
+    """The SDK must not repeat the call by itself: it reports the last answer alone."""
     aws.behaviour.invisible_seconds = 60
     aws.lose_replies("CreateFleet", times=1)
     with aws.fail("CreateFleet", code="InvalidParameterValue", times=None):

@@ -86,7 +86,7 @@ def node_pool(name, *requirements, labels=None):
 
 
 class Parts:
-    """What one process resolves NodeClasses with."""
+    """The parts of one process that resolve NodeClasses."""
 
     def __init__(
         self,

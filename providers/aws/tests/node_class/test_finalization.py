@@ -58,7 +58,7 @@ def test_without_iam_access_profiles_are_kept(make_parts, aws):
 
 
 def test_a_recreated_node_class_gets_new_trial_launches(parts, aws):
-    """What was tried out is forgotten."""
+    """Results of trial launches are forgotten."""
     node_class = parts.resolve(parts.node_class())
     parts.finalizer.finalize(node_class)
     aws.calls.clear()

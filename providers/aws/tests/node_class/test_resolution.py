@@ -163,7 +163,7 @@ def test_an_alias_that_this_kubernetes_does_not_have_says_so(make_parts):
 
 
 def test_a_deleted_security_group_among_others_is_named_though_ready(parts, aws, clients):
-    """Nodes can be launched; who looks is told."""
+    """Nodes can be launched; the condition reports it."""
     extra = clients.ec2.create_security_group(
         GroupName="extra", Description="extra", VpcId=aws.world.vpc_id
     )["GroupId"]
@@ -194,7 +194,7 @@ def test_a_deleted_security_group_among_others_is_named_though_ready(parts, aws,
 def test_a_missing_permission_is_a_condition_with_field_and_action(
     parts, aws, action, condition, field
 ):
-    """What was found before stays in the status; other parts are not touched."""
+    """Earlier findings stay in the status; other parts are not touched."""
     with aws.deny(action):
         found = parts.resolve(parts.node_class())
 
@@ -258,7 +258,7 @@ def test_without_any_answer_nothing_is_found(parts, aws):
 
 
 def test_a_service_without_an_answer_keeps_its_last_status(parts, aws):
-    """Here IAM: the others are looked at, and `Ready` does not change."""
+    """Here IAM: the others are resolved, and `Ready` does not change."""
     good = parts.resolve(parts.node_class())
     parts.clock.forward(minutes=20)
     with aws.cut_off("iam:*"):
@@ -271,7 +271,7 @@ def test_a_service_without_an_answer_keeps_its_last_status(parts, aws):
 
 
 def test_status_of_another_spec_is_not_kept(parts, aws):
-    """The role was changed, and nobody can say whether there is a profile for it."""
+    """The role was changed, and its profile is unknown."""
     good = parts.resolve(parts.node_class())
     changed = parts.node_class(generation=2, role="other").model_copy(
         update={"status": good.status}
@@ -322,7 +322,7 @@ def test_a_placement_group_must_be_there(parts, aws):
 
 
 def test_reservations_are_listed_until_they_end(parts, aws):
-    """Case 143; the next look is due at the end of the first of them."""
+    """Case 143; the next pass is due at the end of the first of them."""
     now = parts.clock.now()
     block = aws.reservations.add(
         instance_type="m5.large",

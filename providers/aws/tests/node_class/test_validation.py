@@ -106,7 +106,7 @@ def test_a_lack_of_capacity_is_no_lack_of_permission(parts, aws):
 
 
 def test_a_template_that_vanished_meanwhile_is_made_anew(parts, aws):
-    """Somebody deleted it."""
+    """It was deleted by others."""
     missing = "InvalidLaunchTemplateName.NotFoundException"
     with aws.fail("CreateFleet", code=missing, times=1):
         assert told(parts.resolve(parts.node_class())).status == "True"
