@@ -66,7 +66,7 @@ MINUTE = timedelta(minutes=1)
 
 def moved(number, *, at, gone="old", before=1.0, launches=1):
     """A consolidation of one node."""
-    machine = DecisionCandidate(
+    replaced_node = DecisionCandidate(
         node=gone, node_claim=gone, node_pool="general", price_per_hour=Price(before), pods=2
     )
     launch = DecisionLaunch(
@@ -80,7 +80,7 @@ def moved(number, *, at, gone="old", before=1.0, launches=1):
         at=at,
         summary="",
         reason="Underutilized",
-        candidates=(machine,),
+        candidates=(replaced_node,),
         launches=(launch,) * launches,
         price_per_hour_before=Price(before),
         price_per_hour_after=Price(0.1),

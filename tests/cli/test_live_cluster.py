@@ -18,7 +18,7 @@ from karpenter_core.sim.cluster import EmbeddedCluster
 from karpenter_core.testing.cluster import ClusterClient
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.cli.inputs import NODE_CLASS_REF, POOL, node, pod, pool, write
-from tests.cli.test_explain_node import CONSOLIDATING, machine
+from tests.cli.test_explain_node import CONSOLIDATING, claim_with_node
 from tests.support.kubeconfig import write_kubeconfig
 
 NODE_POOLS, *_ = (
@@ -278,7 +278,7 @@ def test_explain_says_what_disruption_makes_of_a_node(ask, world, tmp_path):
     """Of a node that is there, and of one that a file lays over the cluster; only GET is sent."""
     world.apply(NODE_CLASS, CONSOLIDATING, node("mine"))
     world.make_ready("general")
-    file = write(tmp_path / "a.yaml", *machine("a"))
+    file = write(tmp_path / "a.yaml", *claim_with_node("a"))
 
     alone = json.loads(ask("explain", "node", "mine", "-o", "json").out)
     empty = json.loads(ask("explain", "node", "a", file, "-o", "json").out)

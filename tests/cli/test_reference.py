@@ -80,8 +80,8 @@ def test_every_field_of_an_explanation_of_a_node_is_in_the_table(program, monkey
 
     for answer in found["methods"].values():
         assert set(answer) == rows("| field of a method | meaning |")
-    told = PAGE.partition("## Output of `karpenter explain node`")[2]
-    assert all(f"`{key}`" in told for key in found)
+    output_section = PAGE.partition("## Output of `karpenter explain node`")[2]
+    assert all(f"`{key}`" in output_section for key in found)
 
 
 def test_the_list_of_constraints_is_closed():

@@ -15,15 +15,15 @@ from tests.support.invariants import Invariants, quiet_violations
 
 EDITION = {"example.com/edition": "2"}
 NEWER = {"spec": {"template": {"metadata": {"labels": EDITION}}}}
-"""What makes the machines of a pool drift."""
+"""A template label whose change makes the nodes of a pool drift."""
 
 
 BOOT = {"key": "example.com/boot", "effect": "NoSchedule"}
 """A startup taint; nobody takes it off unless a life does."""
 COMMAND_SECONDS = 600
-"""How long a command waits for its replacements."""
+"""Time limit of a command's wait for its replacements."""
 REPAIR_SECONDS = 600
-"""How long the kwok provider has a Node that is not Ready before it counts as broken."""
+"""Time after which the kwok provider repairs a Node that is not Ready."""
 
 
 def pool(*, after="0s", **template):
@@ -61,11 +61,11 @@ class Scene:
         self.harness, self.cluster = harness, harness.cluster
         self._folder = folder
 
-    def is_whole(self, machines, *, without=(), **labels):
+    def is_whole(self, count, *, without=(), **labels):
         """Return whether so many nodes are complete, with pods on them."""
         metadata = [claim["metadata"] for claim in self.harness.claims()]
         return (
-            len(metadata) == machines
+            len(metadata) == count
             and not any(each["name"] in without for each in metadata)
             and all(labels.items() <= each["labels"].items() for each in metadata)
             and not quiet_violations(self.harness, self._account())
@@ -206,8 +206,8 @@ async def late(scene):
 
     It is used then, and no third node is launched.
     """
-    machines = pool(after="5m", startupTaints=[BOOT])
-    scene.cluster.apply([NODE_CLASS, machines, budget(), deployment("web", 2)])
+    late_pool = pool(after="5m", startupTaints=[BOOT])
+    scene.cluster.apply([NODE_CLASS, late_pool, budget(), deployment("web", 2)])
     await scene.settle(lambda: any(is_true(c, "Registered") for c in scene.claims().values()))
     (old,) = scene.claims()
     await scene.cluster.clock.sleep(60)

@@ -22,16 +22,16 @@ from karpenter_provider_kwok.registrar import NodeRegistrar
 
 FROZEN_SECONDS = (120, 3600)
 CATCH_UP_SECONDS = 300.0
-"""How long after a frozen watch the state of the controller may still be old."""
+"""Time for which the controller's state may be old after a frozen watch."""
 LOST_SHARE = 0.02
 """Of all replies, where a history loses some all the time."""
 CLOUD_FAULTS = 4
-"""How many faults of the cloud are in force at once, at most."""
+"""Largest number of simultaneous faults of the cloud."""
 PLURALS = (
     "pods", "pods", "nodes", "nodes", "nodeclaims", "nodeclaims", "nodepools",
     "poddisruptionbudgets", "kwoknodeclasses", "daemonsets", "volumeattachments", "",
 )  # fmt: skip
-"""What a watch is frozen of; empty for everything."""
+"""Kinds whose watch is frozen; the empty name freezes all."""
 STARTUP_TAINT = {"key": "example.com/agent", "effect": "NoSchedule"}
 CLOCK_MINUTES = [3, 20, 90, 300, -3, -20, -90, -300]
 """By how much the clock of the controller's machine may be ahead."""
@@ -344,7 +344,7 @@ def shaken_cloud(obstacles):
     clock = obstacles.cluster.clock
     begin, disturb = KwokCloud.__init__, ActiveFaults.disturb
 
-    def begun(self, store, *, now, **options):
+    def cloud_init(self, store, *, now, **options):
         begin(self, store, now=clock.now, **options)
 
     def disturbed(self, operation):
@@ -352,7 +352,7 @@ def shaken_cloud(obstacles):
         return replace(found, reply_lost=True) if obstacles.loses_reply() else found
 
     with (
-        patch.object(KwokCloud, "__init__", begun),
+        patch.object(KwokCloud, "__init__", cloud_init),
         patch.object(ActiveFaults, "disturb", disturbed),
         patch.object(NodeRegistrar, "_now", lambda _self: clock.now().timestamp()),
     ):

@@ -81,7 +81,7 @@ def play(
 ) -> None:
     """Run a scenario on an embedded cluster, in simulated time; `plugins` run with kwok's."""
 
-    async def told() -> None:
+    async def run_scenario() -> None:
         async with ControllerHarness(
             lambda: {"kwok": KwokProvider(), **(plugins or {})},
             folder=folder,
@@ -90,7 +90,7 @@ def play(
         ) as harness:
             await story(harness)
 
-    run_virtual(told())
+    run_virtual(run_scenario())
 
 
 def cloud(harness: ControllerHarness, folder: Path) -> dict[str, Any]:

@@ -282,11 +282,11 @@ def play_gated(folder, answers, story):
         provider.answers = answers
         return {"kwok": provider}
 
-    async def told():
+    async def run_scenario():
         async with ControllerHarness(plugins, folder=folder) as harness:
             await story(harness)
 
-    run_virtual(told())
+    run_virtual(run_scenario())
 
 
 class TestGates:

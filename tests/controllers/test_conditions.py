@@ -40,8 +40,10 @@ def test_changed_conditions_are_published_counted_and_measured(tmp_path):
         await scene.cluster.clock.sleep(30)
 
         ready = "Type: Ready, Status: Unknown -> True, Reason: Ready"
-        told = [("Ready", f"Status condition transitioned, {ready}")]
-        assert transitions(scene, "NodeClaim") == told, "its stages turned True with it"
+        expected_messages = [("Ready", f"Status condition transitioned, {ready}")]
+        assert transitions(scene, "NodeClaim") == expected_messages, (
+            "its stages turned True with it"
+        )
         assert [name for name, _ in transitions(scene, "NodePool")] == ["NodeRegistrationHealthy"]
 
         name = "operator_nodeclaim_status_condition"

@@ -273,10 +273,10 @@ def test_a_stopping_leader_releases_its_lease_at_once(tmp_path):
         await scene.cluster.clock.sleep(5)
 
         assert await old.stop() == 0
-        begun = scene.cluster.clock.monotonic()
+        started_at = scene.cluster.clock.monotonic()
         await scene.settle(lambda: new.process.is_leading, seconds=30)
 
-        assert scene.cluster.clock.monotonic() - begun < 6
+        assert scene.cluster.clock.monotonic() - started_at < 6
 
     play(tmp_path, story)
 

@@ -170,8 +170,8 @@ class TestDuringTheWait:
             assert names(stage.scene.nodes()) == stage.first
             assert not stage.tainted
             assert stage.failed("single") == 1
-            (told, _) = stage.scene.events("ConsolidationRejected")
-            assert "reason: churn" in told["message"]
+            (reported, _) = stage.scene.events("ConsolidationRejected")
+            assert "reason: churn" in reported["message"]
 
         staged(tmp_path, story)
 
@@ -284,14 +284,14 @@ def test_a_pod_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
         with structlog.testing.capture_logs() as lines:
             await stage.begin(2, cores=["4", "8"], small="800m")
             await stage.clock.sleep(300)
-        told = Counter(
+        reported = Counter(
             line["Node"]["name"] for line in lines if line["event"].startswith("set aside")
         )
         validations = [line for line in lines if line["event"].endswith("is no longer valid")]
         assert len(validations) > 2
-        assert told["second"] == 1
-        assert len(told) > 2
-        assert set(told.values()) == {1}, told
+        assert reported["second"] == 1
+        assert len(reported) > 2
+        assert set(reported.values()) == {1}, reported
 
     structlog.reset_defaults()  # commands that another test ran in this process log errors alone
     monkeypatch.setattr(controller, "plan_steps", planning)

@@ -97,7 +97,7 @@ class Stage:
         }
         return self.first - there
 
-    def told(self, reason):
+    def regarding(self, reason):
         return {
             (e["involvedObject"]["kind"], e["involvedObject"]["name"])
             for e in self.scene.events(reason)
@@ -151,9 +151,9 @@ class TestReplacement:
             await stage.until(lambda: stage.claims == {new}, seconds=120)
             await stage.until(lambda: len(stage.scene.pods("Running")) == 1)
 
-            assert stage.told("DisruptionLaunching") == {("NodeClaim", new)}
-            assert stage.told("DisruptionWaitingReadiness") == {("NodeClaim", new)}
-            assert stage.told("DisruptionTerminating") == {("Node", old), ("NodeClaim", old)}
+            assert stage.regarding("DisruptionLaunching") == {("NodeClaim", new)}
+            assert stage.regarding("DisruptionWaitingReadiness") == {("NodeClaim", new)}
+            assert stage.regarding("DisruptionTerminating") == {("Node", old), ("NodeClaim", old)}
             assert stage.decided("replace", "drifted", "") == (1, 1)
 
         staged(tmp_path, story)
@@ -331,14 +331,14 @@ class TestDeletion:
                 node = change.stored.obj
                 if "deletionTimestamp" not in node["metadata"]:
                     tainted = any(t["key"] == TAINT for t in node["spec"].get("taints", ()))
-                    told = BALANCERS in node["metadata"]["labels"]
-                    seen.append((node["metadata"]["name"], tainted, told))
+                    regarding = BALANCERS in node["metadata"]["labels"]
+                    seen.append((node["metadata"]["name"], tainted, regarding))
 
             stage.scene.cluster.server.registry.store.listen(NODES, note)
             (kept,) = {pod["spec"]["nodeName"] for pod in stage.scene.pods()}
             stage.change()
             await stage.until(lambda: stage.leaving == stage.first, seconds=120)
-            marks = {(name == kept, told) for name, tainted, told in seen if tainted}
+            marks = {(name == kept, regarding) for name, tainted, regarding in seen if tainted}
             assert marks == {(False, True), (True, False)}
 
         staged(tmp_path, story)

@@ -66,7 +66,7 @@ def play(folder, story, *, cloud=None, nodes=3, pool=None):
     """Run a scenario that begins with some nodes, one pod on each."""
     cloud = cloud or Cloud()
 
-    async def told():
+    async def run_scenario():
         async with ControllerHarness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
             workload = deployment("web", nodes, affinity=ONE_POD_A_NODE)
             scene.cluster.apply([NODE_CLASS, pool or node_pool(disruption=KEPT), workload])
@@ -75,7 +75,7 @@ def play(folder, story, *, cloud=None, nodes=3, pool=None):
             await scene.cluster.clock.sleep(5)
             await story(scene, cloud)
 
-    run_virtual(told())
+    run_virtual(run_scenario())
 
 
 def drifted(scene) -> list[str]:
@@ -134,8 +134,8 @@ def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkey
         odd.append(scene.claims()[0]["metadata"]["name"])
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=5)
-        (told,) = scene.events("JudgementFailed")
-        assert (told["involvedObject"]["kind"], told["involvedObject"]["name"]) == (
+        (reported,) = scene.events("JudgementFailed")
+        assert (reported["involvedObject"]["kind"], reported["involvedObject"]["name"]) == (
             "NodeClaim", odd[0],
         )  # fmt: skip
 

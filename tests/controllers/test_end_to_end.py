@@ -37,10 +37,10 @@ def test_nodes_and_pods_may_live_in_another_cluster_than_claims(tmp_path):
         assert scene.cluster.list(NODES) == []
         assert len(scene.claims()) == len(scene.nodes()) > 0
         assert all("ownerReferences" not in node["metadata"] for node in scene.nodes())
-        told = {event["involvedObject"]["kind"] for event in scene.cluster.list(EVENTS)}
-        assert {"NodeClaim", "NodePool"} >= told >= {"NodeClaim"}
-        told = {event["involvedObject"]["kind"] for event in scene.workload.list(EVENTS)}
-        assert {"Pod", "Node"} >= told >= {"Pod"}
+        kinds = {event["involvedObject"]["kind"] for event in scene.cluster.list(EVENTS)}
+        assert {"NodeClaim", "NodePool"} >= kinds >= {"NodeClaim"}
+        kinds = {event["involvedObject"]["kind"] for event in scene.workload.list(EVENTS)}
+        assert {"Pod", "Node"} >= kinds >= {"Pod"}
 
         scene.workload.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)

@@ -225,13 +225,13 @@ def played(folder, life, faults, troubles=()):
         await life(scene, folder)
         launches = cloud(scene, folder)["launches"]
         assert set(launches.values()) == {1}, "each claim has had one instance"
-        for name, machines in {
+        for name, expected in {
             "nodes_created": launches,
             "nodes_drained": launches,
             "nodes_terminated": launches,
             "nodeclaims_terminated": claims,
         }.items():
-            assert total(running, f"karpenter_{name}") <= len(machines), f"{name} counts one twice"
+            assert total(running, f"karpenter_{name}") <= len(expected), f"{name} counts one twice"
 
     print(f"{folder.name}: {life.__name__}")  # noqa: T201 - seen where the life ends badly
     folder.mkdir()
@@ -250,7 +250,7 @@ def total(running, counter):
 
 
 TAPES = {}
-"""What was taped of each life; it is the same each time."""
+"""Recorded writes of each run; they are the same each time."""
 
 
 def taped(folder, life):
@@ -286,7 +286,7 @@ def test_a_run_converges_after_any_failed_write(tmp_path, life, way, share):
 
 
 CALLS = [(life, operation) for life in LIVES for operation in ("launch", "terminate")]
-"""What the lives ask of the cloud; only the unlucky one is long enough to be compared with it."""
+"""Cloud calls of the runs; only the unlucky one is long enough for a comparison."""
 
 
 @pytest.mark.lives

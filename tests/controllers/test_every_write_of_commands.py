@@ -61,7 +61,7 @@ def played(folder, life, faults):
 
 
 TAPES = {}
-"""What was taped of each life; it is the same each time."""
+"""Recorded writes of each run; they are the same each time."""
 
 
 def taped(folder, life):

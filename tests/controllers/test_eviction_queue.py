@@ -103,7 +103,7 @@ class Scene:
     def add(self, *items, deadline=None):
         self.queue.add(Eviction(pod=item, deadline=deadline) for item in items)
 
-    def told(self, reason):
+    def messages_of(self, reason):
         return [notice.message for notice in self.notices if notice.reason == reason]
 
     def requests(self, code):
@@ -119,7 +119,7 @@ class Scene:
 def play(story, *objects, refusal=None):
     """Run a scenario with a queue, in simulated time."""
 
-    async def told():
+    async def run_scenario():
         scene = Scene(objects, refusal)
         task = asyncio.create_task(scene.queue.run())
         try:
@@ -127,7 +127,7 @@ def play(story, *objects, refusal=None):
         finally:
             task.cancel()
 
-    run_virtual(told())
+    run_virtual(run_scenario())
 
 
 def test_a_pod_that_is_not_there_is_forgotten():
@@ -159,7 +159,7 @@ def test_a_pod_is_evicted_and_counted():
         scene.add(item)
         await scene.clock.sleep(1)
         assert scene.server.evicted == [item.uid]
-        assert scene.told("Evicted") == ["Evicted pod: "]
+        assert scene.messages_of("Evicted") == ["Evicted pod: "]
         assert (scene.requests("200"), scene.drained(""), len(scene.queue)) == (1.0, 1.0, 0)
 
     play(story)
@@ -175,7 +175,7 @@ def test_the_reason_is_the_claims():
     async def story(scene):
         scene.add(scene.running())
         await scene.clock.sleep(1)
-        assert scene.told("Evicted") == ["Evicted pod: SpotInterruption"]
+        assert scene.messages_of("Evicted") == ["Evicted pod: SpotInterruption"]
         assert scene.drained("SpotInterruption") == 1.0
 
     play(story, interrupted, node("web", claim=interrupted))
@@ -197,8 +197,8 @@ def test_refused_eviction_gets_an_event_and_backs_off(refusal, code, text):
         await scene.clock.sleep(60)
         assert item.uid in scene.queue
         assert 8 <= scene.requests(code) <= 13
-        assert f"Failed to drain node, {text}" in scene.told("FailedDraining")[0]
-        assert scene.told("FailedDraining")[0].endswith("default/budget")
+        assert f"Failed to drain node, {text}" in scene.messages_of("FailedDraining")[0]
+        assert scene.messages_of("FailedDraining")[0].endswith("default/budget")
 
         scene.server.refusal = None
         await scene.clock.sleep(11)
@@ -215,7 +215,7 @@ def test_an_overloaded_api_server_is_backed_off_without_naming_a_budget():
         scene.add(item)
         await scene.clock.sleep(40)
         assert scene.requests("429") == 3.0
-        assert scene.told("FailedDraining") == []
+        assert scene.messages_of("FailedDraining") == []
 
         scene.server.refusal = None
         await scene.clock.sleep(10)
@@ -316,7 +316,7 @@ def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
         scene.add(item, deadline=scene.after(minutes=1))
         await scene.clock.sleep(0.1)
         assert [found[:2] for found in scene.server.deleted] == [(item.uid, 60)]
-        (text,) = scene.told("Disrupted")
+        (text,) = scene.messages_of("Disrupted")
         assert "granted 60 seconds of grace-period of its 120" in text
         assert (len(scene.queue), scene.server.asked) == (0, 0)
 
@@ -373,7 +373,7 @@ def test_a_deadline_long_past_still_leaves_a_second():
         scene.add(item, deadline=scene.after(hours=-1))
         await scene.clock.sleep(0.1)
         assert [found[:2] for found in scene.server.deleted] == [(item.uid, 1)]
-        assert "granted 1 seconds" in scene.told("Disrupted")[0]
+        assert "granted 1 seconds" in scene.messages_of("Disrupted")[0]
 
     play(story)
 
@@ -404,10 +404,10 @@ def test_temporary_protection_is_reported_until_it_expires():
         assert (scene.server.evicted, item.uid in scene.queue) == ([], True)
         until = f"{item.start_time + timedelta(minutes=5):%Y-%m-%dT%H:%M:%SZ}"
         text = f"The {DO_NOT_DISRUPT} grace period will elapse at {until}"
-        assert set(scene.told("DoNotDisruptUntil")) == {text}
+        assert set(scene.messages_of("DoNotDisruptUntil")) == {text}
         await scene.clock.sleep(75)
         assert scene.server.evicted == [item.uid]
-        assert scene.told("DoNotDisruptGracePeriodElapsed")
+        assert scene.messages_of("DoNotDisruptGracePeriodElapsed")
 
     play(story)
 
@@ -434,7 +434,7 @@ def test_an_unreadable_protection_is_reported_and_has_no_effect(value, why):
         scene.add(item)
         await scene.clock.sleep(1)
         assert scene.server.evicted == [item.uid]
-        assert scene.told("InvalidDoNotDisruptAnnotation") == [
+        assert scene.messages_of("InvalidDoNotDisruptAnnotation") == [
             f"Invalid {DO_NOT_DISRUPT} annotation: {why}, ignoring annotation"
         ]
 

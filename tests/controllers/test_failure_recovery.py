@@ -353,9 +353,11 @@ def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeyp
 
         assert {each.launched_for for each in there.values()} == {("uid-in-another-cluster",)}
         assert len(there) == 14
-        told = scene.events("SurplusInstanceTerminated")
-        assert {each["involvedObject"]["name"] for each in told} == {used["metadata"]["name"]}
-        assert len(told) == 10
+        surplus_events = scene.events("SurplusInstanceTerminated")
+        assert {each["involvedObject"]["name"] for each in surplus_events} == {
+            used["metadata"]["name"]
+        }
+        assert len(surplus_events) == 10
         assert len(scene.claims()) == len(scene.pods("Running")) == 1
 
     play(tmp_path, story)

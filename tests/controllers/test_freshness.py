@@ -160,9 +160,9 @@ def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
         (node,) = [each for each in scene.nodes() if each["metadata"]["name"] == name]
         assert "karpenter.sh/disrupted" in {each["key"] for each in node["spec"]["taints"]}
         assert len(scene.pods("Running")) == 2
-        (told, *_) = scene.events("WaitingForFreshState")
-        assert told["involvedObject"]["name"] == name
-        assert "pods" in told["message"]
+        (waiting_event, *_) = scene.events("WaitingForFreshState")
+        assert waiting_event["involvedObject"]["name"] == name
+        assert "pods" in waiting_event["message"]
 
         scene.cluster.frontend.faults.clear()
         await scene.settle(

@@ -168,10 +168,10 @@ class TestPodsOfAnInstanceWithoutAClaim:
             await scene.look(after=timedelta(seconds=1))
 
         assert scene.cloud.ended == [ORPHAN]
-        (told,) = [line for line in logs if line["log_level"] == "warning"]
-        assert told["Node"] == {"name": "orphan"}
-        assert told["provider-id"] == ORPHAN
-        assert "is terminated with its pods" in told["event"]
+        (reported,) = [line for line in logs if line["log_level"] == "warning"]
+        assert reported["Node"] == {"name": "orphan"}
+        assert reported["provider-id"] == ORPHAN
+        assert "is terminated with its pods" in reported["event"]
 
     async def test_the_node_is_deleted_to_be_drained(self):
         scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
@@ -293,19 +293,21 @@ class TestClaimsWithoutInstance:
         assert (first["NodeClaim"], bool(first["provider-id"])) == ({"name": "a"}, True)
 
     @pytest.mark.parametrize(
-        ("refusal", "told"),
+        ("refusal", "reported"),
         [
             (ApiError("etcd has no leader", status=500), ["etcd has no leader"] * 2),
             (NotFoundError("gone", status=404), []),
         ],
     )
-    async def test_one_that_cannot_be_deleted_is_not_counted_and_tried_again(self, refusal, told):
+    async def test_one_that_cannot_be_deleted_is_not_counted_and_tried_again(
+        self, refusal, reported
+    ):
         scene = self.scene("a", "b")
         scene.server.refusal = refusal
         with structlog.testing.capture_logs() as lines:
             await scene.look()
         assert self.counted(scene) == 0
-        assert [line["error"] for line in lines if "error" in line] == told
+        assert [line["error"] for line in lines if "error" in line] == reported
         scene.server.refusal = None
         await scene.look(after=timedelta(minutes=5))
         assert {name for _, name in scene.server.deleted} == {"a", "b"}

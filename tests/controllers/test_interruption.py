@@ -82,7 +82,7 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
 
     async def story(scene):
         running, (old,) = await grown(scene)
-        shelf = offering_of(scene.nodes()[0])
+        first_offering = offering_of(scene.nodes()[0])
         faults.suffer(*RECLAIM)
         await scene.settle(lambda: names(scene.claims()) - {old}, seconds=15)
         replaced = scene.cluster.clock.monotonic()
@@ -96,14 +96,14 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=10)
         assert scene.cluster.clock.monotonic() - replaced < 60
         (node,) = scene.nodes()
-        assert offering_of(node) != shelf
+        assert offering_of(node) != first_offering
 
         kind = 'message_type="spot_interrupted",provider="kwok"'
         assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
         deleted = 'karpenter_interruption_deleted_messages_total{provider="kwok"}'
         assert running.metric(deleted) == 1
-        told = {event["involvedObject"]["kind"] for event in scene.events("SpotInterrupted")}
-        assert told == {"Node", "NodeClaim"}
+        event_kinds = {event["involvedObject"]["kind"] for event in scene.events("SpotInterrupted")}
+        assert event_kinds == {"Node", "NodeClaim"}
         assert scene.events("TerminatingOnInterruption")
         (evicted,) = scene.events("Evicted")
         assert evicted["message"] == "Evicted pod: SpotInterruption"

@@ -386,8 +386,8 @@ def test_refused_replacement_is_recorded(tmp_path):
         found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
     played(tmp_path, story)
-    begun, *others = reversed(found["decisions"])
-    assert (begun.method, begun.rejection) == ("drift", "")
+    started, *others = reversed(found["decisions"])
+    assert (started.method, started.rejection) == ("drift", "")
     refused = next(item for item in others if item.rejection)
     assert (refused.method, refused.rejection) == ("drift", "launch")
     assert refused.obstacles[0].names == ("general",)
@@ -411,12 +411,12 @@ def test_rolled_back_command_is_recorded(tmp_path):
         found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
     played(tmp_path, story)
-    begun, taken_back = found["decisions"][-1], found["decisions"][-2]
-    assert (begun.method, begun.failure) == ("drift", "")
+    started, taken_back = found["decisions"][-1], found["decisions"][-2]
+    assert (started.method, started.failure) == ("drift", "")
     assert (taken_back.id, taken_back.failure) == (
-        begun.id, "replacements were not ready in time",
+        started.id, "replacements were not ready in time",
     )  # fmt: skip
-    assert taken_back.at > begun.at
+    assert taken_back.at > started.at
 
 
 def test_why_pods_are_left_by_a_limit_is_on_record(tmp_path):

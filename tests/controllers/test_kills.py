@@ -12,7 +12,7 @@ from tests.support.await_kills import AwaitTracker, point_text
 
 WITHOUT_ELECTION = "--disable-leader-election"
 DOWN_SECONDS = 2.0
-"""How long nobody runs between a kill and the next process."""
+"""Pause between a kill and the next process."""
 LIVES = {"renewed": (renewed, 128), "refused": (refused, 140), "unanswered": (unanswered, 120)}
 """Each with how many awaits it has come by; fewer would mean that some are not seen."""
 

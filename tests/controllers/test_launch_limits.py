@@ -66,8 +66,8 @@ def test_cluster_never_exceeds_its_node_limit(tmp_path):
         scene.cluster.scale(DEPLOYMENTS, "web", 9)
         assert await most(scene, 90) == 4
         assert len(scene.pods("Running")) == 3
-        told = [event["message"] for event in scene.events("FailedScheduling")]
-        assert any("4 nodes (--max-nodes-total)" in message for message in told)
+        messages = [event["message"] for event in scene.events("FailedScheduling")]
+        assert any("4 nodes (--max-nodes-total)" in message for message in messages)
         labels = 'nodepool="general",reason="max_nodes_total"'
         assert running.metric(f"{HELD}{{{labels}}}") >= 6
 
@@ -146,8 +146,8 @@ def test_pool_launches_at_its_rate_and_loses_no_claim(tmp_path):
         assert len(waits) == 3
         assert min(waits) >= timedelta(seconds=59)
         assert max(waits) <= timedelta(seconds=80)
-        told = [event["message"] for event in scene.events("FailedScheduling")]
-        assert any("waits for its turn: 2 launch(es) a minute" in message for message in told)
+        messages = [event["message"] for event in scene.events("FailedScheduling")]
+        assert any("waits for its turn: 2 launch(es) a minute" in message for message in messages)
 
     play(tmp_path, story)
 
@@ -185,8 +185,8 @@ def test_pool_whose_nodes_never_register_backs_off(tmp_path):
         assert launches(scene, tmp_path) <= 16
         labels = 'nodepool="general",reason="registration_failures"'
         assert running.metric(f"{HELD}{{{labels}}}") > 0
-        told = [event["message"] for event in scene.events("FailedScheduling")]
-        assert any('nodes of nodepool "general" in a row did not register' in m for m in told)
+        messages = [event["message"] for event in scene.events("FailedScheduling")]
+        assert any('nodes of nodepool "general" in a row did not register' in m for m in messages)
 
         broken(tmp_path)
         await scene.settle(lambda: len(scene.pods("Running")) == 10, seconds=1800)

@@ -36,7 +36,7 @@ def staged(tmp_path):
     """Return a function that plays with obstacles and a controller whose pods all run."""
 
     def stage(story, *wanted, pool=None):
-        async def told(scene):
+        async def observed_scenario(scene):
             (tmp_path / "faults.json").write_text("[]")
             clock = ControllerClock(scene.cluster.clock)
             watch = Invariants(scene, now=clock.now)
@@ -47,7 +47,11 @@ def staged(tmp_path):
                 await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
                 await story(scene, obstacles, running)
 
-        play(tmp_path, told, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+        play(
+            tmp_path,
+            observed_scenario,
+            arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"],
+        )
 
     return stage
 

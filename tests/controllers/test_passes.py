@@ -148,8 +148,8 @@ def test_a_stalled_loop_is_reported_to_readiness_and_every_pool(tmp_path, monkey
         await scene.cluster.clock.sleep(180)
         failures = running.process.servers.failures()
         assert "disruption has failed" in failures["passes"]
-        told = scene.events("PassFailing")
-        assert {event["involvedObject"]["kind"] for event in told} == {"NodePool"}
+        reported = scene.events("PassFailing")
+        assert {event["involvedObject"]["kind"] for event in reported} == {"NodePool"}
         assert running.metric('karpenter_pass_failures{controller="disruption"}') >= FAILING_PASSES
         said = condition(scene.pool("general"))
         assert (said["status"], said["reason"]) == ("False", "PassFailing")
@@ -182,8 +182,8 @@ def test_throttled_garbage_collection_is_reported_to_readiness(tmp_path, monkeyp
         await scene.cluster.clock.sleep(300)
         assert not running.process.servers.failures()
         await scene.settle(running.process.servers.failures, seconds=1800)
-        told = running.process.servers.failures()["passes"]
-        assert "nodeclaim.garbagecollection has failed 20 times in a row: Describe" in told
+        reported = running.process.servers.failures()["passes"]
+        assert "nodeclaim.garbagecollection has failed 20 times in a row: Describe" in reported
 
         busy.clear()
         await scene.settle(lambda: not running.process.servers.failures(), seconds=120)
@@ -241,11 +241,11 @@ def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monke
         running, kept, stay = await drifting(scene, apart("odd", 1))
         await scene.settle(lambda: stay() == {kept}, seconds=600)
 
-        told = scene.events("JudgementFailed")
-        assert {(e["involvedObject"]["kind"], e["involvedObject"]["name"]) for e in told} >= {
+        reported = scene.events("JudgementFailed")
+        assert {(e["involvedObject"]["kind"], e["involvedObject"]["name"]) for e in reported} >= {
             ("Node", kept)
         }
-        assert all("min() arg is an empty sequence" in event["message"] for event in told)
+        assert all("min() arg is an empty sequence" in event["message"] for event in reported)
         failed = 'karpenter_judgements_failed_total{controller="disruption",kind="Node"}'
         assert running.metric(failed) > 0
         assert not running.process.servers.failures()

@@ -67,7 +67,7 @@ def messages(scene, reason):
     return {event["message"] for event in scene.events(reason)}
 
 
-async def one_machine(scene, *objects, pods=1):
+async def one_node(scene, *objects, pods=1):
     """Start with these objects; return the process and the name of their one node."""
     scene.cluster.apply([NODE_CLASS, *objects])
     running = scene.start(WITHOUT_ELECTION)
@@ -92,7 +92,7 @@ class TestClaims:
         """Cases 61, 62, 64, 75, 84, 92, 96: the instance ends slowly, and each number is one."""
 
         async def story(scene):
-            running, name = await one_machine(scene, pool(), deployment("web", 1))
+            running, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             await scene.settle(lambda: not scene.pods(), seconds=30)
             scene.cluster.delete(NODE_CLAIMS, name)
@@ -131,7 +131,7 @@ class TestClaims:
         faults.write_text(json.dumps([{"fault": "throttle", "operation": "terminate", "count": 3}]))
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             scene.cluster.delete(NODE_CLAIMS, name)
             await scene.settle(lambda: gone(scene, name), seconds=120)
@@ -146,7 +146,7 @@ class TestClaims:
         """Cases 65, 66: three Nodes show its id, and a pod on one of them may not leave."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             (node,) = scene.nodes()
             for twin in ("twin-1", "twin-2"):
                 scene.cluster.apply(
@@ -278,7 +278,7 @@ class TestNodes:
         """Cases 82, 100: until the pod may be evicted."""
 
         async def story(scene):
-            running, name = await one_machine(
+            running, name = await one_node(
                 scene, pool(), budget("keep", "web", minAvailable=1), deployment("web", 1)
             )
             scene.cluster.delete(NODES, name)
@@ -303,7 +303,7 @@ class TestNodes:
 
         async def story(scene):
             budgets = [budget(name, "web", maxUnavailable=1) for name in ("one", "two")]
-            running, name = await one_machine(scene, pool(), *budgets, deployment("web", 1))
+            running, name = await one_node(scene, pool(), *budgets, deployment("web", 1))
             scene.cluster.delete(NODES, name)
             await scene.cluster.clock.sleep(300)
 
@@ -321,7 +321,7 @@ class TestNodes:
         """Case 85: while its kubelet spoke it was believed."""
 
         async def story(scene):
-            _, name = await one_machine(
+            _, name = await one_node(
                 scene, pool(), budget("keep", "web", minAvailable=1), deployment("web", 1)
             )
             scene.cluster.delete(NODES, name)
@@ -339,7 +339,7 @@ class TestNodes:
         """Case 86: a foreign finalizer keeps it."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             (pod,) = names(scene.pods())
             patch = {"metadata": {"finalizers": [FOREIGN]}}
             scene.cluster.server.registry.patch(PODS, patch, pod, "default")
@@ -355,7 +355,7 @@ class TestNodes:
         """Case 93: its event names it; only the cluster detaches."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.apply([attachment("va-1", name)])
             scene.cluster.delete(NODES, name)
             await scene.cluster.clock.sleep(120)
@@ -380,7 +380,7 @@ class TestDeadline:
             protected = deployment("web", 1, terminationGracePeriodSeconds=30)
             metadata = protected["spec"]["template"]["metadata"]
             metadata["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
-            _, name = await one_machine(
+            _, name = await one_node(
                 scene,
                 pool(template={"terminationGracePeriod": "5m"}),
                 budget("keep", "web", minAvailable=1),
@@ -413,7 +413,7 @@ class TestForeignFinalizers:
         """Claim and instance end; pods have moved; our own finalizer is off."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             (node,) = scene.nodes()
             finalizers = [FOREIGN, *node["metadata"]["finalizers"]]
             scene.cluster.server.registry.patch(
@@ -433,7 +433,7 @@ class TestForeignFinalizers:
         """The next claim launches, and goes, as if nothing were."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             (claim,) = scene.claims()
             finalizers = [FOREIGN, *claim["metadata"]["finalizers"]]
             scene.cluster.server.registry.patch(
@@ -460,7 +460,7 @@ class TestOutOfService:
         """It then stays until its volumes are let go of; without the setting it just goes."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.apply([attachment("va-1", name)])
             scene.cluster.kubelets.fail(name)
             forget_instances(tmp_path)

@@ -1,4 +1,4 @@
-"""Small clusters to consolidate: a market of simple machines, nodes with pods, and a pass over them.
+"""Small clusters to consolidate: a market of simple types, nodes with pods, and a pass over them.
 
 Prices are round: `FOUR` has four cores and costs 0.4 an hour. Nothing is kept by the system, so a
 node holds exactly what its name says.

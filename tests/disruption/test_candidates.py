@@ -93,15 +93,15 @@ class TestMachines:
         assert message(*objects) == text
 
     @pytest.mark.parametrize(
-        ("objects", "told"),
+        ("objects", "reported"),
         [
             ((node_claim("web", stage="Initialized"),), ["NodeClaim"]),
             (node_and_claim("web", stage="Registered"), ["Node", "NodeClaim"]),
         ],
     )
-    def test_a_booting_node_is_reported_only_when_slow(self, objects, told):
+    def test_a_booting_node_is_reported_only_when_slow(self, objects, reported):
         """Case 160: every new node is incomplete for a while."""
-        for seconds, kinds in ((119, []), (120, told)):
+        for seconds, kinds in ((119, []), (120, reported)):
             (blocked,) = judge(*objects, now=EPOCH + timedelta(seconds=seconds)).blocked
             assert [notice.regarding.kind for notice in blocked_notices(blocked)] == kinds
 

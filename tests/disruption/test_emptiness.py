@@ -81,7 +81,7 @@ def bound(name="a", *, on="web", owner_kind="ReplicaSet", deleted=None):
     return msgspec.structs.replace(built, deletion_timestamp=deleted)
 
 
-def machines(count, *, pool_name="default", prefix="web"):
+def claims_with_nodes(count, *, pool_name="default", prefix="web"):
     return [h for n in range(count) for h in node_and_claim(f"{prefix}-{n}", pool=pool_name)]
 
 
@@ -120,7 +120,7 @@ class TestWhatGoes:
 
     def test_several_go_in_one_command(self):
         """Case 167."""
-        assert empty(synced_state(pool(), *machines(2))) == ["web-0", "web-1"]
+        assert empty(synced_state(pool(), *claims_with_nodes(2))) == ["web-0", "web-1"]
 
     @pytest.mark.parametrize(
         ("item", "goes"),
@@ -172,14 +172,14 @@ class TestBudgets:
     @pytest.mark.parametrize(("nodes", "gone"), [("100%", 10), ("0%", 0), ("30%", 3)])
     def test_one_pool(self, nodes, gone):
         """Case 168."""
-        assert len(empty(synced_state(pool(nodes=nodes), *machines(10)))) == gone
+        assert len(empty(synced_state(pool(nodes=nodes), *claims_with_nodes(10)))) == gone
 
     def test_ten_pools(self):
         """Case 168: 3 nodes in each, 50 %: two of each go, ten are left."""
         names = [f"pool-{n}" for n in range(10)]
         builder = synced_state(
             *(pool(name, nodes="50%") for name in names),
-            *(h for name in names for h in machines(3, pool_name=name, prefix=name)),
+            *(h for name in names for h in claims_with_nodes(3, pool_name=name, prefix=name)),
             catalogues={name: standard_catalogue() for name in names},
         )
         gone = empty(builder)
@@ -199,7 +199,7 @@ class TestBudgets:
         assert found.reports[0].constrained
 
     def test_nodes_that_are_leaving_use_it_up(self):
-        builder = synced_state(pool(nodes="1"), *machines(3))
+        builder = synced_state(pool(nodes="1"), *claims_with_nodes(3))
         builder.apply_event(DeletionMarked(names=("web-0",), cause="drifted/1"))
         assert empty(builder) == []
 
@@ -224,7 +224,10 @@ class TestBudgets:
         """For every set of pools, budgets and busy nodes."""
         objects = []
         for name, (count, nodes) in pools.items():
-            objects += [pool(name, nodes=nodes), *machines(count, pool_name=name, prefix=name)]
+            objects += [
+                pool(name, nodes=nodes),
+                *claims_with_nodes(count, pool_name=name, prefix=name),
+            ]
             objects += [bound(f"{name}-{n}", on=f"{name}-{n}") for n in busy if n < count]
         builder = synced_state(*objects, catalogues={name: standard_catalogue() for name in pools})
         found = plan(look(builder))
@@ -238,7 +241,7 @@ class TestBudgets:
 class TestCommand:
     def test_the_command_names_its_action_and_reason(self):
         """Case 270: the text of a command."""
-        builder = synced_state(pool(), *machines(2))
+        builder = synced_state(pool(), *claims_with_nodes(2))
         command = only(plan(look(builder)))
         assert command is not None
         assert (command.id, command.cause, command.decision) == (
@@ -254,7 +257,7 @@ class TestCommand:
         assert command.evidence.snapshot_version == builder.snapshot().version
 
     def test_the_same_snapshot_gives_the_same_command(self):
-        builder = synced_state(pool(nodes="3"), *machines(9))
+        builder = synced_state(pool(nodes="3"), *claims_with_nodes(9))
         assert str(only(plan(look(builder)))) == str(only(plan(look(builder))))
 
     def test_the_timeout_grows_with_the_queue(self):
@@ -277,7 +280,7 @@ class TestValidation:
         return run_steps(EmptinessMethod().validate_steps(command, again))
 
     def test_a_still_valid_command_is_executed(self):
-        builder = synced_state(pool(), *machines(2))
+        builder = synced_state(pool(), *claims_with_nodes(2))
         command = self.command(builder)
         verdict = self.validate(builder, command)
         assert (verdict.rejection, verdict.failed_candidates) == (None, 0)
@@ -286,7 +289,7 @@ class TestValidation:
 
     def test_a_node_that_got_a_pod_drops_out(self):
         """Case 174."""
-        builder = synced_state(pool(), *machines(2))
+        builder = synced_state(pool(), *claims_with_nodes(2))
         command = self.command(builder)
         builder.apply_event(ObjectObserved(bound(on="web-0")))
         verdict = self.validate(builder, command)
@@ -344,7 +347,7 @@ class TestValidation:
         assert (verdict.rejection, verdict.failed_candidates) == (CommandRejection.BUDGET, 1)
 
     def test_a_smaller_budget_makes_it_smaller(self):
-        builder = synced_state(pool(), *machines(3))
+        builder = synced_state(pool(), *claims_with_nodes(3))
         command = self.command(builder)
         builder.apply_event(ObjectObserved(pool(nodes="1")))
         verdict = self.validate(builder, command)

@@ -267,13 +267,13 @@ def test_a_node_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
     builder.apply_event(ObjectObserved(node))
     builder.apply_event(ObjectObserved(claim))
     snapshot = builder.snapshot()
-    assert [machine.name for machine in snapshot.state_nodes] == ["a"]
+    assert [state_node.name for state_node in snapshot.state_nodes] == ["a"]
     assert [(i.regarding.kind, i.regarding.name) for i in snapshot.set_aside] == [("Node", "b")]
 
     monkeypatch.setattr(state_nodes, "effective_taints", genuine)
     builder.apply_event(ObjectObserved(msgspec.structs.replace(node, resource_version=9)))
     snapshot = builder.snapshot()
-    assert [machine.name for machine in snapshot.state_nodes] == ["a", "b"]
+    assert [state_node.name for state_node in snapshot.state_nodes] == ["a", "b"]
     assert snapshot.set_aside == ()
 
 

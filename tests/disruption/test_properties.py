@@ -71,9 +71,9 @@ def taken_and_allowed(case, method):
     """Return by pool how many nodes the commands take, how many go already, and the budget."""
     builder, _, outcome = asked(*case, method)
     snapshot = builder.snapshot()
-    counted = [machine for machine in snapshot.state_nodes if machine.initialized]
-    totals = Counter(machine.pool for machine in counted)
-    going = Counter(machine.pool for machine in counted if machine.marked_for_deletion)
+    counted = [state_node for state_node in snapshot.state_nodes if state_node.initialized]
+    totals = Counter(state_node.pool for state_node in counted)
+    going = Counter(state_node.pool for state_node in counted if state_node.marked_for_deletion)
     taken = Counter(c.pool.name for command in outcome.commands for c in command.candidates)
     return {
         name: (count, going[name], budget_of(snapshot.node_pools[name], method.reason, total))
@@ -238,10 +238,10 @@ class World:
     def __init__(self, objects, market):
         self.market = {of.name: of for of in market}
         self.pods = {o.uid: o for o in objects if isinstance(o, PodView)}
-        self.machines, self.others = {}, []
+        self.objects_by_name, self.others = {}, []
         for item in objects:
             if isinstance(item, (NodeView, NodeClaim)):
-                self.machines.setdefault(item.name, []).append(item)
+                self.objects_by_name.setdefault(item.name, []).append(item)
             elif not isinstance(item, PodView):
                 self.others.append(item)
         self._launched = 0
@@ -249,7 +249,7 @@ class World:
     def builder(self):
         return cluster(
             self.others,
-            list(self.machines.values()),
+            list(self.objects_by_name.values()),
             list(self.pods.values()),
             market=tuple(self.market.values()),
         )
@@ -257,13 +257,13 @@ class World:
     def carry_out(self, command):
         """Let the old go and the new come; return what the new ones cost."""
         for candidate in command.candidates:
-            del self.machines[candidate.name]
+            del self.objects_by_name[candidate.name]
         for name, pods in command.moves.items():
             self._bind(pods, name)
         for planned in command.replacements:
             self._launched += 1
             name, cheapest = f"new-{self._launched}", planned.cheapest
-            self.machines[name] = list(
+            self.objects_by_name[name] = list(
                 box(
                     name,
                     self.market[cheapest.instance_type],
@@ -273,7 +273,9 @@ class World:
                 )
             )
             self._bind(planned.pods, name)
-        lost = [pod for pod in self.pods.values() if pod.node_name not in {"", *self.machines}]
+        lost = [
+            pod for pod in self.pods.values() if pod.node_name not in {"", *self.objects_by_name}
+        ]
         for pod in lost:
             assert self._is_forced(pod, command), "every pod of a node that went has a place"
             self.pods[pod.uid] = msgspec.structs.replace(

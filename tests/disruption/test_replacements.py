@@ -70,14 +70,14 @@ def on_spot(types, of, *, minimum=None, **options):
 class TestWhichNodes:
     """Case 199: nodes that are not evaluated get a reason, on Node and claim."""
 
-    def told(self, *objects, **options):
+    def notices(self, *objects, **options):
         outcome = found(cluster(*objects, runs("a", "web", cpu="4"), **options))
         return [n for n in outcome.notices if n.reason == "Unconsolidatable"]
 
     def test_a_pool_that_consolidates_empty_nodes_only(self):
-        told = self.told(pool(policy="WhenEmpty"), box("web"))
-        assert len(told) == 4, "by two methods on two objects"
-        assert {n.message for n in told} == {
+        notices = self.notices(pool(policy="WhenEmpty"), box("web"))
+        assert len(notices) == 4, "by two methods on two objects"
+        assert {n.message for n in notices} == {
             'NodePool "default" has consolidation policy WhenEmpty, but node is not empty'
         }
 
@@ -88,12 +88,12 @@ class TestWhichNodes:
             assert len(said(found(new, now=EPOCH + timedelta(seconds=seconds)))) == count
 
     def test_a_pool_that_consolidates_nothing(self):
-        told = self.told(pool(window="Never"), box("web"))
-        assert len(told) == 6, "emptiness says it too"
-        assert {n.message for n in told} == {'NodePool "default" has consolidation disabled'}
+        notices = self.notices(pool(window="Never"), box("web"))
+        assert len(notices) == 6, "emptiness says it too"
+        assert {n.message for n in notices} == {'NodePool "default" has consolidation disabled'}
 
     @pytest.mark.parametrize(
-        ("machine", "message"),
+        ("node_objects", "message"),
         [
             (box("web", without={INSTANCE_TYPE}), 'Instance Type "" not found'),
             (box("web", kind("exotic", 4)), 'Instance Type "exotic" not found'),
@@ -107,11 +107,11 @@ class TestWhichNodes:
             ),
         ],
     )
-    def test_nodes_without_a_price_get_events(self, machine, message):
-        told = self.told(pool(), machine)
-        assert len(told) == 4
-        assert {n.message for n in told} == {message}
-        assert {n.window.total_seconds() for n in told} == {900}
+    def test_nodes_without_a_price_get_events(self, node_objects, message):
+        notices = self.notices(pool(), node_objects)
+        assert len(notices) == 4
+        assert {n.message for n in notices} == {message}
+        assert {n.window.total_seconds() for n in notices} == {900}
 
     def test_a_normal_node_gets_events_of_its_evaluation_only(self):
         outcome = found(cluster(box("web", FOUR), runs("a", "web", cpu="4")))

@@ -63,8 +63,8 @@ class TestCapacityType:
         assert gone(outcome) == []
 
     def test_spot_has_nothing_to_return_to(self):
-        machine = box("a", CHEAP_SPOT, capacity_type=SPOT)
-        outcome = back(cluster(returning(), machine, runs("web", "a"), market=[CHEAP_SPOT]))
+        node_objects = box("a", CHEAP_SPOT, capacity_type=SPOT)
+        outcome = back(cluster(returning(), node_objects, runs("web", "a"), market=[CHEAP_SPOT]))
         assert gone(outcome) == []
 
     def test_not_if_spot_alone_is_too_little_for_min_values(self):
@@ -112,7 +112,7 @@ class TestPools:
 
 
 class TestBudgets:
-    def machines(self, count):
+    def spot_nodes(self, count):
         return [
             item
             for n in range(count)
@@ -120,7 +120,7 @@ class TestBudgets:
         ]
 
     def test_the_oldest_goes_first_and_one_at_a_time(self):
-        outcome = back(cluster(returning(), self.machines(3), market=[CHEAP_SPOT]))
+        outcome = back(cluster(returning(), self.spot_nodes(3), market=[CHEAP_SPOT]))
         assert gone(outcome) == ["m0"]
 
     @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ class TestBudgets:
         [("0", "100%", 0), ("0%", "100%", 0), ("10%", "100%", 1), ("5", "0", 0), ("5", "1", 1)],
     )
     def test_both_budgets_have_to_allow_it(self, budget, of_pool, goes):
-        objects = (returning(budget=budget, nodes=of_pool), self.machines(3))
+        objects = (returning(budget=budget, nodes=of_pool), self.spot_nodes(3))
         assert len(gone(back(cluster(*objects, market=[CHEAP_SPOT])))) == goes
 
     def test_a_pass_without_time_left_is_cut_short(self):
-        builder = cluster(returning(), self.machines(1), market=[CHEAP_SPOT])
+        builder = cluster(returning(), self.spot_nodes(1), market=[CHEAP_SPOT])
         outcome = found(builder, ReturnToPreferred(), time_limit=PassTimeLimit(is_reached=True))
         assert (gone(outcome), report(outcome).is_cut_short) == ([], True)
         assert not report(outcome).is_idle

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest
 STEPS_OF: Final = frozenset({"nodeclaims", "nodes", "pods", "status", "eviction"})
 """Parts of a path that make up a step. A write to a NodePool is no step of a node's life."""
 TRIES: Final = 2
-"""How often a step is waited for; what comes twice in one life may come once in the next."""
+"""Number of waits for a step; a step may come twice in one run and once in the next."""
 MAX_ROUNDS: Final = 40
 """More than there are steps; a bound, should counting fail."""
 STOPPED_SECONDS: Final = 30.0

@@ -48,7 +48,7 @@ TWO: Final = CountBounds(at_least=2, at_most=2)
 TIMES: Final = "90,70,5" if MINUTES else "8,5,1"
 OUTAGE_SECONDS: Final = MINUTES * 60 or 25.0
 EMPTY_SECONDS: Final = 120 if MINUTES else 12
-"""How long nodes stay empty before they go: longer than kinds stay fresh."""
+"""Time for which nodes stay empty before they go: longer than kinds stay fresh."""
 HEALED_SECONDS: Final = 180 if MINUTES else 90
 ALL_PODS: Final = (b"GET /api/v1/pods?",)
 

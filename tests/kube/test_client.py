@@ -42,7 +42,7 @@ async def test_informers_follow_a_server_over_http(tmp_path):
     face = HttpServer(frontend := ServerFrontend(ApiServer(SystemClock())))
     path = tmp_path / "kubeconfig"
     write_kubeconfig(path, await face.start())
-    told = []
+    changes = []
     async with connected(str(path)) as transport:
         clock, codecs = SystemClock(), Codecs()
         api = KubeApi(transport, clock=clock)
@@ -50,18 +50,18 @@ async def test_informers_follow_a_server_over_http(tmp_path):
             ClusterApis(api),
             codecs,
             clock=clock,
-            sink=lambda change: told.append((type(change).__name__, change.object.name)),
+            sink=lambda change: changes.append((type(change).__name__, change.object.name)),
             kinds=[resources.NODES],
             jitter=lambda: 0.1,
         )
         running = asyncio.ensure_future(informers.run())
         await asyncio.wait_for(informers.wait_synced(), 5)
         await api.create(resources.NODES, {"metadata": {"name": "a"}})
-        await until(lambda: told == [("ObjectObserved", "a")])
+        await until(lambda: changes == [("ObjectObserved", "a")])
         frontend.stop()
         frontend.start()
         await api.delete(resources.NODES, "a")
-        await until(lambda: told[-1] == ("ObjectRemoved", "a"))
+        await until(lambda: changes[-1] == ("ObjectRemoved", "a"))
         running.cancel()
         await asyncio.wait({running})
     await face.stop()

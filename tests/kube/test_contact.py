@@ -58,7 +58,7 @@ def test_a_kind_without_changes_is_fresh_without_bookmarks():
     follower = follow(script, answers=repeat(page([node("a", 1)], 300)), watches=[start])
     assert len(watches_of(follower)) == 1
     assert len(follower.transport.requests) == 7
-    assert follower.told == ["+a@1"]
+    assert follower.changes == ["+a@1"]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_stream_that_hides_a_change_makes_its_kind_stale(shown):
         assert "the watch does not show" in follower.informer.problem
         await asyncio.sleep(800)
         assert not follower.informer.is_fresh
-        assert follower.told == ["+a@1"]
+        assert follower.changes == ["+a@1"]
 
     start = [event("ADDED", node("a", 1)), EMPTY, HANG]
     follower = follow(script, answers=repeat(page(shown, 30)), watches=[start, *repeat([HANG], 90)])
@@ -101,7 +101,7 @@ def test_a_stream_that_shows_at_last_what_it_hid_makes_its_kind_fresh():
         answers=[page([node("b", 20)], 30)],
         watches=[[EMPTY, HANG], [event("ADDED", node("b", 20)), HANG]],
     )
-    assert follower.told == ["+b@20"]
+    assert follower.changes == ["+b@20"]
 
 
 def test_a_change_during_a_list_keeps_the_kind_fresh():
@@ -216,7 +216,7 @@ def test_server_error_sent_twice_for_one_version_lists_again():
     )
     versions = [each.query["resourceVersion"] for each in watches_of(follower)]
     assert versions == ["10", "10", "11", "20"]
-    assert follower.told == ["+a@11", "-a@11", "+b@12"]
+    assert follower.changes == ["+a@11", "-a@11", "+b@12"]
 
 
 class Filed(Follower):
@@ -300,7 +300,7 @@ def test_objects_written_before_a_restore_are_removed():
             await asyncio.sleep(30)
         return follower
 
-    assert "-written@98" in run_virtual(scenario()).told
+    assert "-written@98" in run_virtual(scenario()).changes
 
 
 def test_contact_times_leave_time_for_a_check():
@@ -316,7 +316,7 @@ def test_list_of_a_selection_is_passed_on_ahead_of_the_watch():
         await follower.informer.synced.wait()
         found, unreadable = await follower.informer.read_now("metadata.name=b")
         assert ([each.name for each in found], unreadable) == (["b"], [])
-        assert follower.told == ["+b@20"]
+        assert follower.changes == ["+b@20"]
         await asyncio.sleep(20)
 
     follower = follow(
@@ -325,7 +325,7 @@ def test_list_of_a_selection_is_passed_on_ahead_of_the_watch():
         watches=[[10, EXPIRED], [HANG]],
         watch_list=False,
     )
-    assert follower.told == ["+b@20", "-b@20"]
+    assert follower.changes == ["+b@20", "-b@20"]
 
 
 def test_a_selected_list_older_than_the_watch_is_ignored():
@@ -343,7 +343,7 @@ def test_a_selected_list_older_than_the_watch_is_ignored():
         ],
         watch_list=False,
     )
-    assert follower.told == ["+b@20", "-b@35"]
+    assert follower.changes == ["+b@20", "-b@35"]
 
 
 def test_an_informer_says_when_its_kind_is_fresh_again():

@@ -35,7 +35,7 @@ KINDS: Final = {
     "error swallowed": 2,
     "member exchanged": 2,
 }
-"""How often each kind of change is drawn, as a weight."""
+"""Weight of each kind of change."""
 
 _COMPARISONS: Final = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",

@@ -32,7 +32,7 @@ from tests.kube.scripted import ScriptedTransport
 
 
 def process_with_kwok(folder, *arguments):
-    """Return a process that has not begun to run."""
+    """Return a process that has not started."""
     plugins = load_plugins(extra={"kwok": KwokProvider()}, entry_points=())
     specs = [spec for specs in plugins.settings().values() for spec in specs]
     ports = ProcessPlatform(

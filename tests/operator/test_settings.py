@@ -528,12 +528,12 @@ def test_no_text_makes_a_limit_of_ours_another_one(flag, text, by_flag):
     try:
         settings = load_settings(*given_as(option, text, by_flag=by_flag))
     except SettingsError as error:
-        told = str(error)
+        complaints = str(error)
     else:
-        told = ""
+        complaints = ""
         assert ASCII_WHOLE.fullmatch(text.strip())
         assert getattr(settings, option.field) == int(text) >= 0
-    assert not told or f'"{text}"' in told
+    assert not complaints or f'"{text}"' in complaints
 
 
 @given(text=NUMBER_LIKE, by_flag=st.booleans())
@@ -560,10 +560,10 @@ def test_no_text_of_any_option_is_a_traceback(option, text, by_flag):
     try:
         settings = load_settings(*given_as(option, text, by_flag=by_flag))
     except SettingsError as error:
-        told: tuple[str, ...] = (str(error),)
+        complaints: tuple[str, ...] = (str(error),)
     else:
-        told = settings.warnings
-    assert all(option.env in text or option.flag in text for text in told)
+        complaints = settings.warnings
+    assert all(option.env in text or option.flag in text for text in complaints)
 
 
 def test_plugin_options_refuse_bad_variables_by_default():

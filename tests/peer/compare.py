@@ -31,7 +31,7 @@ from tests.peer.shrink import shrunk
 
 RUNS = 4
 MORE_RUNS = 24
-"""How often the reference is asked when it seems to differ: chance is given its chance."""
+"""Number of runs of the reference when it seems to differ: its choices are random."""
 
 
 def main():

@@ -33,8 +33,8 @@ def random_cluster(seed, without=()):
             draw_pods.daemon(choices, f"agent-{number}") for number in range(choices.number(1, 3))
         ]
     if choices.has("nodes"):
-        machines = draw_capacity.machines(choices, pools, types)
-        cluster["nodes"], cluster["nodeClaims"], cluster["csiNodes"] = machines
+        nodes_and_claims = draw_capacity.nodes_and_claims(choices, pools, types)
+        cluster["nodes"], cluster["nodeClaims"], cluster["csiNodes"] = nodes_and_claims
     cluster["namespaces"] = draw_pods.namespaces()
     if choices.has("bound"):
         cluster["boundPods"] = draw_pods.bound_pods(choices, cluster, templates)

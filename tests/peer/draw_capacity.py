@@ -102,13 +102,13 @@ def _node_pool(choices, name, types):
             },
         },
     }
-    machine = spec["template"]["spec"]
+    template_spec = spec["template"]["spec"]
     if choices.chance(40, "taints"):
-        machine["taints"] = choices.some(_TAINTS, most=2)
+        template_spec["taints"] = choices.some(_TAINTS, most=2)
     if choices.chance(30, "soft_taints"):
-        machine.setdefault("taints", []).append({"key": "soft", "effect": "PreferNoSchedule"})
+        template_spec.setdefault("taints", []).append({"key": "soft", "effect": "PreferNoSchedule"})
     if choices.chance(25, "taints"):
-        machine["startupTaints"] = [{"key": "example.com/starting", "effect": "NoSchedule"}]
+        template_spec["startupTaints"] = [{"key": "example.com/starting", "effect": "NoSchedule"}]
     if choices.chance(60, "weights"):
         spec["weight"] = choices.number(1, 5)
     if choices.chance(50, "limits"):
@@ -206,7 +206,7 @@ def _either(choices, key, values):
 # -- Nodes and NodeClaims --------------------------------------------------------------------------
 
 
-def machines(choices, pools, types):
+def nodes_and_claims(choices, pools, types):
     """Draw existing and launching nodes: Nodes, NodeClaims and CSINodes."""
     nodes, claims, csi_nodes = [], [], []
     for number in range(choices.number(1, 4)):
@@ -214,7 +214,7 @@ def machines(choices, pools, types):
         if choices.chance(25):
             nodes.append(_foreign_node(choices, name))
         else:
-            claim, node = _machine(choices, name, choices.one(pools), choices.one(types))
+            claim, node = _node_and_claim(choices, name, choices.one(pools), choices.one(types))
             claims.append(claim)
             if node is not None:
                 nodes.append(node)
@@ -259,7 +259,7 @@ def _node_status(capacity, allocatable):
     }
 
 
-def _machine(choices, name, pool, it):
+def _node_and_claim(choices, name, pool, it):
     """Draw a NodeClaim of a pool, and its Node unless it is still to come."""
     offering = choices.one(it["offerings"])
     resources = it["resources"]

@@ -134,7 +134,7 @@ def _without_taints(cluster):
     """Remove the taints of pools, also from their nodes."""
     specs = [pool["spec"]["template"]["spec"] for pool in cluster["nodePools"]]
     found = [spec for spec in specs if spec.pop("taints", None)]
-    for spec in (machine["spec"] for machine in (*cluster["nodes"], *cluster["nodeClaims"])):
+    for spec in (item["spec"] for item in (*cluster["nodes"], *cluster["nodeClaims"])):
         if "taints" in spec:
             spec["taints"] = [t for t in spec["taints"] if t["key"] not in POOL_TAINTS]
     return bool(found)
@@ -150,7 +150,7 @@ def _closed_pools(cluster, types):
     }
     for zone, capacity_type, arch in sorted(sold):
         changed = copy.deepcopy(cluster)
-        # They do not know the domains of machines on their way that no pool sells any more.
+        # They do not know the domains of nodes on their way that no pool sells any more.
         changed["nodeClaims"] = [c for c in changed["nodeClaims"] if "nodeName" in c["status"]]
         for pool in changed["nodePools"]:
             pool["spec"]["template"]["spec"]["requirements"] += [

@@ -42,7 +42,7 @@ class Cloud:
     def __init__(self, *names: str) -> None:
         self.names = list(names)
         self.known: list[list[str] | None] = []
-        """What was known at each call."""
+        """Last answer at each call."""
         self.is_down = False
 
     def fetch(self, known: list[str] | None) -> list[str]:
@@ -158,18 +158,18 @@ def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
 
 
 def test_callers_during_a_fetch_share_its_answer(tmp_path: Path):
-    begun, go, calls = Event(), Event(), list[int]()
+    started, go, calls = Event(), Event(), list[int]()
 
     def slow(_: list[str] | None) -> list[str]:
         calls.append(1)
-        begun.set()
+        started.set()
         assert go.wait(10)
         return ["a"]
 
     answer = kept(slow, tmp_path)
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(answer.current) for _ in range(4)]
-        assert begun.wait(10)
+        assert started.wait(10)
         go.set()
         found = [each.result() for each in waiting]
 

@@ -96,12 +96,14 @@ def test_a_claim_with_a_long_name_has_a_call_of_its_own():
 @with_examples(100)
 def test_every_claim_is_in_one_call_by_its_tags(numbers, other_tags, most):
     claims = [ClaimRef(name=f"n{n}", uid=f"u{n}") for n in sorted(numbers)]
-    told = []
+    tagged_claims = []
     for batch in TAGS.batches(claims, other_tags=other_tags, node_pool="p", max_claims=most):
         assert len(batch) <= most
         tags = TAGS.tags_for(batch, other_tags=other_tags, node_pool="p")
-        told += TAGS.claims_of({"cloud/pool": "p", **tags})
-    assert sorted(told, key=lambda claim: claim.name) == sorted(claims, key=lambda c: c.name)
+        tagged_claims += TAGS.claims_of({"cloud/pool": "p", **tags})
+    assert sorted(tagged_claims, key=lambda claim: claim.name) == sorted(
+        claims, key=lambda c: c.name
+    )
 
 
 def test_unreadable_tags_have_no_claim():

@@ -98,8 +98,8 @@ def ids(outcomes):
 
 async def test_items_run_side_by_side_in_threads(tmp_path):
     """None of them ends before all have started."""
-    begun = threading.Barrier(12)
-    plugin = OneByOne(lambda _: begun.wait(PATIENCE))
+    started = threading.Barrier(12)
+    plugin = OneByOne(lambda _: started.wait(PATIENCE))
 
     async with world_of(plugin, tmp_path) as world:
         outcomes = await asyncio.gather(*launches(world, await requests_for(world, 12)))
@@ -113,12 +113,12 @@ async def test_items_run_side_by_side_in_threads(tmp_path):
 
 
 async def test_drift_of_many_claims_is_asked_for_side_by_side_in_their_order(tmp_path):
-    begun = threading.Barrier(6)
+    started = threading.Barrier(6)
     plugin = OneByOne(lambda _: None)
 
     async with world_of(plugin, tmp_path) as world:
         claims = [request.node_claim for request in await requests_for(world, 6)]
-        plugin.do = lambda name: begun.wait(PATIENCE) if name != "web-2" else fail(begun)
+        plugin.do = lambda name: started.wait(PATIENCE) if name != "web-2" else fail(started)
         found = await world.providers.detect_drift(claims, node_class())
 
     assert [type(outcome).__name__ for outcome in found] == [
@@ -193,10 +193,10 @@ def test_a_coroutine_that_hangs_holds_up_its_own_claim_only(tmp_path):
             late = []
             world.providers.subscribe_late_launches(lambda r, o: late.append((r.token, o)))
             requests = await requests_for(world, 40)
-            begun = world.clock.monotonic()
+            started = world.clock.monotonic()
             tasks = launches(world, requests)
             outcomes = await asyncio.gather(*(t for n, t in enumerate(tasks) if n != 7))
-            assert world.clock.monotonic() - begun == pytest.approx(1, abs=0.2)
+            assert world.clock.monotonic() - started == pytest.approx(1, abs=0.2)
             assert len(outcomes) == 39
             assert isinstance(await tasks[7], CallPendingError)
             assert world.providers.overdue_calls() == 1

@@ -100,9 +100,9 @@ def logged_of(statuses, folder, *, limit=None):
     ],
 )
 def test_an_unknown_status_key_is_logged_with_plug_in_kind_and_key(tmp_path, status, problem):
-    ((plugin, kind, told),) = logged(status, tmp_path)
+    ((plugin, kind, message),) = logged(status, tmp_path)
     assert (plugin, kind) == ("shop", "ShopNodeClass")
-    assert told.startswith(problem)
+    assert message.startswith(problem)
 
 
 def test_an_unknown_key_is_logged_once_per_class(tmp_path):
@@ -112,8 +112,8 @@ def test_an_unknown_key_is_logged_once_per_class(tmp_path):
 def test_a_value_that_is_another_one_each_time_is_logged_once(tmp_path):
     """A time or a request id in the place of a number would fill log and memory."""
     statuses = [{"diskGib": f"at {number}"} for number in range(5)]
-    ((_, _, told),) = logged_of(statuses, tmp_path, limit=1)
-    assert "'at 0'" in told
+    ((_, _, message),) = logged_of(statuses, tmp_path, limit=1)
+    assert "'at 0'" in message
 
 
 def test_two_fields_of_a_status_are_logged_each(tmp_path):

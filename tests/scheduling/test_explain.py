@@ -184,7 +184,7 @@ def test_a_later_reason_says_what_other_pods_left():
     assert reason.detail.endswith("to pods app=db leaves topology.kubernetes.io/zone zone-a")
 
 
-# -- machines --------------------------------------------------------------------------------------
+# -- nodes ----------------------------------------------------------------------------------------
 
 
 def test_volume_reasons_name_their_topology_and_the_pods_requirement():

@@ -31,7 +31,7 @@ both_packings = pytest.mark.parametrize(
 TRIED = ALL_FEATURES - {
     ProblemFeature.BOUNDS, ProblemFeature.MIN_VALUES, ProblemFeature.OVERRIDES, ProblemFeature.RESERVED, ProblemFeature.UNDECIDED,
 }  # fmt: skip
-"""What the judge knows of."""
+"""Constraints that the verifier checks."""
 LIFTED = ALL_FEATURES - {ProblemFeature.OVERRIDES}
 
 OF_THE_POD = "exclude each other"
@@ -58,7 +58,7 @@ def _judge(asked, options, seed):
         if is_special or not _lists_its_labels(pool) or not trial.is_open(pod, pool):
             continue
         named, found = reason.constraint.value, trial.names(pod, pool)
-        # The judge charges limits with the largest machines that claims may ever have been.
+        # The judge charges limits with the largest nodes that claims may ever have been.
         if "limit" in found and ORDER.index(named) > ORDER.index("limit"):
             continue
         if named not in found:

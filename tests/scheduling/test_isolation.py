@@ -146,8 +146,8 @@ def test_an_object_that_fails_without_any_pod_is_set_aside_too(fails, kind):
     assert placed(plan) == ["web"]
     assert [(i.regarding.kind, i.regarding.name) for i in plan.set_aside] == [(kind, "odd")]
     entry = plan_decision(plan, facts, options=SolveOptions(), id="1", cause="test", at=EPOCH)
-    (told,) = entry.obstacles
-    assert (told.kind, told.reason, told.names) == (kind, "JudgementFailed", ("odd",))
+    (obstacle,) = entry.obstacles
+    assert (obstacle.kind, obstacle.reason, obstacle.names) == (kind, "JudgementFailed", ("odd",))
 
 
 def test_a_persistent_failure_is_raised(fails):

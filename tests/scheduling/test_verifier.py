@@ -110,7 +110,7 @@ def test_ports_exclude_each_other_on_overlapping_addresses_only():
 
 
 def test_daemons_take_resources_and_ports_on_planned_claims():
-    """Where they may run."""
+    """Daemons count where they may run."""
     taking = pod_shape(cpu="15900m", host_ports=[80], owner_kind="DaemonSet")
     elsewhere = pod_shape(cpu="15900m", node_selector={ARCH: "arm64"}, owner_kind="DaemonSet")
     web = by_hand("web", host_ports=[80])
@@ -293,17 +293,17 @@ def test_pending_pods_that_a_node_would_take_are_reported():
     left = SchedulingPlan(unschedulable={web.uid: UnschedulablePod(message="left")})
     old = existing_node("old")
 
-    def told(**how):
+    def leftover_texts(**how):
         return list(leftovers(problem([web], **how), left))
 
-    assert told() == ["web is left, c-1x of default in zone-a spot would take it"]
-    assert told(pools=[], nodes=[old]) == ["web is left, node old would take it"]
-    assert told(pools=[node_pool(limits={"nodes": "0"})]) == []
-    assert told(pools=[node_pool(taints=["team:NoSchedule"])]) == []
+    assert leftover_texts() == ["web is left, c-1x of default in zone-a spot would take it"]
+    assert leftover_texts(pools=[], nodes=[old]) == ["web is left, node old would take it"]
+    assert leftover_texts(pools=[node_pool(limits={"nodes": "0"})]) == []
+    assert leftover_texts(pools=[node_pool(taints=["team:NoSchedule"])]) == []
     objector = by_hand("objector", node_name="old", pod_anti_affinity=term(selector=WEB))
     kept_away = replace(old, pods=(objector,))
-    assert told(pools=[], nodes=[kept_away]) == []
-    assert "zone-b" in told(nodes=[kept_away])[0]
+    assert leftover_texts(pools=[], nodes=[kept_away]) == []
+    assert "zone-b" in leftover_texts(nodes=[kept_away])[0]
     assert list(leftovers(ASKED, PLAN)) == []
 
 

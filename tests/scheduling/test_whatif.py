@@ -26,7 +26,14 @@ from karpenter_core.testing.builders import (
 )
 from tests.properties import examples, with_examples
 from tests.scheduling.handmade_plans import DB, WEB, spread, term
-from tests.scheduling.whatif_cases import OPTIONS, asked, drawn_cluster, movable, plan_of, told
+from tests.scheduling.whatif_cases import (
+    OPTIONS,
+    asked,
+    drawn_cluster,
+    movable,
+    plan_of,
+    verdict_facts,
+)
 from tests.verifier import violations
 
 often = with_examples(200)
@@ -304,14 +311,14 @@ def test_pending_pods_that_need_a_claim_do_not_count_as_moved():
 def test_a_push_is_there_for_the_questions_that_follow_until_it_is_taken_back():
     """Room that is taken is taken."""
     whatif = ask(node("a", web("one", "a")), node("b", web("two", "b")), node("spare", free="1"))
-    before = told(whatif.evaluate(("b",)))
+    before = verdict_facts(whatif.evaluate(("b",)))
 
     assert whatif.push(("a",)).fits
     assert not whatif.push(("b",)).fits
     assert not whatif.evaluate(("b",)).fits
     whatif.pop()
 
-    assert told(whatif.evaluate(("b",))) == before
+    assert verdict_facts(whatif.evaluate(("b",))) == before
 
 
 def test_pods_that_were_moved_to_a_node_move_on_with_it():
@@ -436,7 +443,9 @@ def test_answers_do_not_depend_on_what_was_asked_before(random):
     asked_much.exclude_nodes(())
 
     for names in reversed(sets):
-        assert told(asked_much.evaluate(names)) == told(asked(facts).evaluate(names))
+        assert verdict_facts(asked_much.evaluate(names)) == verdict_facts(
+            asked(facts).evaluate(names)
+        )
 
 
 @given(randoms)

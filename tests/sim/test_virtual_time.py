@@ -74,21 +74,21 @@ def test_timers_fire_in_the_order_of_their_times():
     """Sleeps, time limits and callbacks share one time line."""
 
     async def race():
-        told = []
+        recorded = []
         loop = asyncio.get_running_loop()
-        loop.call_later(2, told.append, "callback")
+        loop.call_later(2, recorded.append, "callback")
 
         async def sleeper(seconds):
             await asyncio.sleep(seconds)
-            told.append(seconds)
+            recorded.append(seconds)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(sleeper(3))
             group.create_task(sleeper(1))
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(asyncio.Event().wait(), 2.5)
-            told.append("limit")
-        return told
+            recorded.append("limit")
+        return recorded
 
     assert run_virtual(race()) == [1, "callback", "limit", 3]
 
@@ -158,15 +158,15 @@ class TestUntil:
 
     def test_effects_of_a_check_finish_before_the_next_check(self):
         async def story():
-            loop, begun, done = asyncio.get_running_loop(), [], []
+            loop, start_times, done = asyncio.get_running_loop(), [], []
 
             def poked():
-                begun.append(loop.time())
+                start_times.append(loop.time())
                 loop.call_soon(loop.call_later, 0.05, done.append, loop.time())
                 return len(done) == 2
 
             assert await until(poked, every_seconds=0.1, within_seconds=60)
-            return begun
+            return start_times
 
         assert run_virtual(story()) == pytest.approx([0, 0.1, 0.2])
 

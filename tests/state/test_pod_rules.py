@@ -138,8 +138,10 @@ class TestBudgets:
         held = running(labels={"app": "web"})
         elsewhere = disruption_budget(namespace="other", max_unavailable="0")
         others = disruption_budget(labels={"app": "api"}, max_unavailable="0")
-        nobody = msgspec.structs.replace(disruption_budget(max_unavailable="0"), selector=None)
-        assert moves(held, elsewhere, others, nobody)
+        selects_none = msgspec.structs.replace(
+            disruption_budget(max_unavailable="0"), selector=None
+        )
+        assert moves(held, elsewhere, others, selects_none)
         assert not moves(held, disruption_budget(labels={"app": "web"}, max_unavailable="0"))
 
     @pytest.mark.parametrize(("ready", "goes"), [(False, True), (True, False), (None, False)])

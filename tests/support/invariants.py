@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["Invariants", "quiet_violations"]
 
 LAG: Final = timedelta(seconds=90)
-"""How old what a decision was made on may be: a look, the wait before the second, the writes."""
+"""Largest age of a decision's input: a pass, the wait before validation, the writes."""
 MEMORY: Final = timedelta(hours=3)
-"""How long what a NodePool was is remembered: longer than any watch is frozen."""
+"""Time for which earlier NodePools are kept: longer than any watch is frozen."""
 LEAST_WAIT: Final = timedelta(minutes=10)
 """The time that a launched claim is given at least; less than any limit or lifetime in a history."""
 UNCLAIMED_SECONDS: Final = 1200.0

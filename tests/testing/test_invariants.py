@@ -62,7 +62,7 @@ class Scene:
     def __init__(self, harness, watch):
         self.harness, self.cluster, self.watch = harness, harness.cluster, watch
         self.lead = timedelta()
-        """How far the controller's clock is ahead of the cluster's."""
+        """Lead of the controller's clock over the cluster's."""
 
     def status(self, name, **status):
         registry = self.cluster.server.registry
@@ -82,7 +82,7 @@ def seen(tmp_path):
     """Return a function that runs a scenario and returns the recorded violations."""
 
     def tell(story, **pool):
-        async def told():
+        async def run_scenario():
             plugins = {"kwok": KwokProvider()}
             async with ControllerHarness(lambda: plugins, folder=tmp_path) as harness:
                 scenes = []
@@ -101,7 +101,7 @@ def seen(tmp_path):
                 await story(scene)
                 return watch.breaches
 
-        return run_virtual(told())
+        return run_virtual(run_scenario())
 
     return tell
 

@@ -178,9 +178,9 @@ def test_an_instances_own_tag_counts_before_the_order():
     tags = tags_of(claims)
     own = {**tags, NODE_CLAIM_TAG: claims[2].name}
 
-    dealt = CLAIM_TAGS.assign_owners({"i-a": own, "i-b": tags})
+    owners_by_id = CLAIM_TAGS.assign_owners({"i-a": own, "i-b": tags})
 
-    assert dealt == {"i-a": claims[2], "i-b": claims[0]}
+    assert owners_by_id == {"i-a": claims[2], "i-b": claims[0]}
 
 
 def test_remembered_owners_count_first():
@@ -216,6 +216,6 @@ def test_an_instance_beyond_the_last_claim_is_surplus():
     """It is listed, and found to be leaked."""
     tags = {key: value for key, value in tags_of([ref(1)]).items() if key != NODE_CLAIM_TAG}
 
-    dealt = CLAIM_TAGS.assign_owners(dict.fromkeys(("i-a", "i-b"), tags))
+    owners_by_id = CLAIM_TAGS.assign_owners(dict.fromkeys(("i-a", "i-b"), tags))
 
-    assert dealt == {"i-a": ref(1)}
+    assert owners_by_id == {"i-a": ref(1)}

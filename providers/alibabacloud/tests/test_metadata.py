@@ -103,9 +103,9 @@ def test_a_metadata_service_without_an_answer_is_given_up(monkeypatch):
 
 def test_the_region_is_read_once_and_only_when_not_configured(service):
     asking = CloudClients(metadata_endpoint=service.url)
-    told = CloudClients(region="cn-hangzhou", metadata_endpoint=service.url)
+    configured_clients = CloudClients(region="cn-hangzhou", metadata_endpoint=service.url)
 
-    assert [asking.region, asking.region, told.region] == [
+    assert [asking.region, asking.region, configured_clients.region] == [
         "cn-beijing",
         "cn-beijing",
         "cn-hangzhou",

@@ -122,13 +122,13 @@ def test_free_addresses_are_those_of_the_last_resolution(cloud, clients, metrics
         [VSwitchTerm(id=vswitch)]
     )
 
-    def told():
+    def address_gauge():
         labels = {"vswitch": vswitch, "zone": "cn-hangzhou-b"}
         return registry.get_sample_value(f"{OURS}vswitch_available_ips", labels)
 
-    assert told() == found.items[0].free_addresses
+    assert address_gauge() == found.items[0].free_addresses
     clock.forward(minutes=31)
-    assert told() is None
+    assert address_gauge() is None
 
 
 def test_a_provider_can_be_started_again_with_the_same_registry(metrics, registry, clock):

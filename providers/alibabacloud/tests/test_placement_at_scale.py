@@ -57,26 +57,26 @@ def opened() -> Iterator[Theatre]:
 
 @pytest.fixture
 def theatre(opened: Theatre) -> Theatre:
-    """A cloud with addresses for the pods of a thousand machines."""
+    """A cloud with addresses for the pods of a thousand instances."""
     opened.cloud.reset()
     return opened
 
 
 def launched(stage: ProviderCluster) -> dict[str, dict[str, Any]]:
-    """Return the NodeClaims that have a machine, by provider id."""
+    """Return the NodeClaims that have an instance, by provider id."""
     claims = stage.harness.claims()
     there = [each for each in claims if each.get("status", {}).get("providerID")]
-    by_machine = {each["status"]["providerID"]: each for each in there}
-    assert len(by_machine) == len(there)
-    return by_machine
+    claims_by_id = {each["status"]["providerID"]: each for each in there}
+    assert len(claims_by_id) == len(there)
+    return claims_by_id
 
 
 def pods(number: int) -> list[dict[str, Any]]:
     return [pod_manifest(f"web-{each:04}", cpu=ALONE) for each in range(number)]
 
 
-def machines(cloud: SimulatedAlibabaCloud) -> set[str]:
-    """Return the provider ids of all machines."""
+def living_ids(cloud: SimulatedAlibabaCloud) -> set[str]:
+    """Return the provider ids of all instances."""
     return {cloud.instances.provider_id(each) for each in cloud.living()}
 
 
@@ -104,14 +104,14 @@ def test_a_thousand_anti_affine_pods_get_a_thousand_instances(theatre, tmp_path)
         await stage.harness.settle(lambda: len(launched(stage)) == MANY)
 
         found = launched(stage)
-        assert machines(cloud) == found.keys()
+        assert living_ids(cloud) == found.keys()
         assert cloud.calls.count(GROUP) <= MOST_LAUNCHES
         for provider_id, claim in found.items():
-            machine = cloud.instance(provider_id)
+            instance = cloud.instance(provider_id)
             labels = claim["metadata"]["labels"]
-            assert labels["topology.kubernetes.io/zone"] == machine.pool.zone
-            assert machine.tags["karpenter.sh/nodepool"] == "general"
-            assert machine.tags[f"kubernetes.io/cluster/{cloud.world.cluster}"] == "owned"
+            assert labels["topology.kubernetes.io/zone"] == instance.pool.zone
+            assert instance.tags["karpenter.sh/nodepool"] == "general"
+            assert instance.tags[f"kubernetes.io/cluster/{cloud.world.cluster}"] == "owned"
 
         await until_nothing_is_left(theatre, stage)
         assert cloud.calls.count("DeleteInstances") <= MANY / 50
@@ -141,7 +141,7 @@ def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(theatre,
         assert lost.struck
         await stage.advance_minutes(2)
         assert len(cloud.living()) == 3 * (FEW // 5)
-        assert machines(cloud) == launched(stage).keys()
+        assert living_ids(cloud) == launched(stage).keys()
 
         cloud.capacity.clear()
         for _ in range(LONGEST_SHORTAGE_MINUTES):
@@ -149,7 +149,7 @@ def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(theatre,
             if len(cloud.living()) == FEW:
                 break
         assert len(launched(stage)) == FEW
-        assert machines(cloud) == launched(stage).keys()
+        assert living_ids(cloud) == launched(stage).keys()
         await until_nothing_is_left(theatre, stage)
 
     theatre.play(tmp_path, story)

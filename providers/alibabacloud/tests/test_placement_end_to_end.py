@@ -1,6 +1,6 @@
 """Tests the zones of launched instances through the whole controller.
 
-Pods are placed, machines join and pods run, in simulated time (acceptance cases 48, 50, 57, 62 and 64).
+Pods are placed, instances join and pods run, in simulated time (acceptance cases 48, 50, 57, 62 and 64).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def theatre(opened: Theatre) -> Theatre:
 
 
 def pool(**requirements: Sequence[str]) -> dict[str, Any]:
-    """Return a NodePool of large machines unless it is said otherwise; its nodes stay."""
+    """Return a NodePool of large instances unless it is said otherwise; its nodes stay."""
     wanted = {
         "node.kubernetes.io/instance-type": requirements.get("types", [LARGE]),
         "karpenter.sh/capacity-type": requirements.get("capacity", ["spot"]),
@@ -61,7 +61,7 @@ def pool(**requirements: Sequence[str]) -> dict[str, Any]:
 
 
 def zones(cloud: SimulatedAlibabaCloud) -> dict[str, int]:
-    """Count the machines by zone."""
+    """Count the instances by zone."""
     return dict(Counter(each.pool.zone for each in cloud.living()))
 
 
@@ -79,8 +79,8 @@ async def until_running(stage: ProviderCluster, count: int, *, seconds: float = 
 def nothing_is_leaked(cloud: SimulatedAlibabaCloud, stage: ProviderCluster) -> bool:
     """Whether instances and claims are one to one."""
     claimed = [claim["status"]["providerID"] for claim in stage.harness.claims()]
-    machines = [cloud.instances.provider_id(each) for each in cloud.living()]
-    return sorted(claimed) == sorted(machines) == sorted(set(machines))
+    living_ids = [cloud.instances.provider_id(each) for each in cloud.living()]
+    return sorted(claimed) == sorted(living_ids) == sorted(set(living_ids))
 
 
 def sell_out_zone_b(cloud: SimulatedAlibabaCloud, left: int) -> Callable[[], None]:

@@ -184,13 +184,13 @@ def test_a_failed_type_listing_raises_the_same_error_each_time(cloud, context, p
     """It is in the NodePool's status: with request ids it would change at every pass."""
     plugin.karpenter_start(context)
     cloud.deny("DescribeClusterDetail")
-    node_class, told = node_class_for(cloud), set()
+    node_class, reported = node_class_for(cloud), set()
     for _ in range(2):
         with pytest.raises(AuthError, match="cs:DescribeClusterDetail") as raised:
             plugin.karpenter_list_instance_types(node_pool_for(node_class), node_class)
-        told.add(str(raised.value))
+        reported.add(str(raised.value))
 
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_instances_belong_to_the_nodeclaims_that_name_them(cloud, context, plugin):
@@ -289,17 +289,17 @@ class TestOnePartTellsAnother:
 
     def test_launches_joins_and_ends_reach_the_watch_over_registrations(self, cloud, plugin, world):
         """By them a script that does not join nodes is fetched anew."""
-        told = []
+        reported = []
 
         class Recorder:
             def note_launched(self, ids):
-                told.append(("launched", *ids))
+                reported.append(("launched", *ids))
 
             def note_registered(self, provider_id):
-                told.append(("registered", provider_id))
+                reported.append(("registered", provider_id))
 
             def note_terminated(self, ids):
-                told.append(("terminated", *ids))
+                reported.append(("terminated", *ids))
 
         (found,) = world.launch("web-one")
         outcome = LaunchedInstance(
@@ -321,7 +321,7 @@ class TestOnePartTellsAnother:
         plugin.karpenter_sync_instance(world.claim("web-one", found), world.join(found))
         plugin.karpenter_terminate_instances([found])
 
-        assert told == [("launched", found), ("registered", found), ("terminated", found)]
+        assert reported == [("launched", found), ("registered", found), ("terminated", found)]
 
     def test_a_registered_node_teaches_the_memory_of_its_type(self, cloud, plugin, world):
         (found,) = world.launch("web-one")
@@ -346,7 +346,7 @@ class TestOnePartTellsAnother:
         task_of(plugin, "instance-types")()
         info = parts.type_catalogue.current()[0][TYPE]
         cloud.prices.walk = cloud.prices.on_demand_walk = 0.2
-        told = set()
+        reported = set()
         for _ in range(2):
             parts.price_reader.consider([TYPE])
             parts.price_reader.refresh()
@@ -354,11 +354,11 @@ class TestOnePartTellsAnother:
             spot = parts.prices.spot(info, ZONE_B, hours=1).amount
             assert on_demand == pytest.approx(cloud.prices.on_demand(TYPE))
             assert spot == pytest.approx(cloud.prices.spot(TYPE, ZONE_B))
-            told.add((on_demand, spot))
+            reported.add((on_demand, spot))
             context.clock.forward(days=1)
             cloud.time.advance(24 * 3600)
 
-        assert len(told) == 2
+        assert len(reported) == 2
 
     def test_a_deleted_node_class_is_forgotten(self, cloud, plugin, world):
         node_class = node_class_for(cloud)

@@ -61,7 +61,7 @@ def written(request: LaunchRequest, outcome: LaunchedInstance) -> NodeClaim:
 async def test_every_hook_calls_configured_endpoints_only(
     few_types_cloud: SimulatedAlibabaCloud, make_world: Callable[..., ProviderWorld]
 ):
-    """Case 46: from the start to the end of a machine, its NodeClass and the process."""
+    """Case 46: from the start to the end of an instance, its NodeClass and the process."""
     cloud, node_class = few_types_cloud, node_class_for(few_types_cloud)
     with hosts_reached() as reached:
         async with make_world() as world:
@@ -120,7 +120,7 @@ async def test_memory_of_the_first_node_is_what_is_planned_with_after_it(
 async def test_a_cluster_outside_ack_uses_the_users_text_without_an_ack_call(
     few_types_cloud: SimulatedAlibabaCloud, make_world: Callable[..., ProviderWorld]
 ):
-    """Case 79: from the NodeClass to the machine."""
+    """Case 79: from the NodeClass to the instance."""
     cloud, text = few_types_cloud, "#!/bin/sh\njoin-my-cluster --once\n"
     image = cloud.images.add("golden").id
     node_class = node_class_for(

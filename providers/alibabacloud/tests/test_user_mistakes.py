@@ -323,7 +323,7 @@ def mended(theatre: Theatre, wrong: dict[str, Any]) -> dict[str, Any]:
 
 
 def launched_by(cloud: SimulatedAlibabaCloud) -> list[str]:
-    """Return the NodeClasses of all machines, sorted."""
+    """Return the NodeClasses of all instances, sorted."""
     return sorted(each.tags[NODE_CLASS_TAG] for each in cloud.living())
 
 
@@ -433,7 +433,7 @@ def test_a_later_fault_costs_no_instance(theatre, tmp_path, trouble, condition):
         claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
         with trouble(cloud):
             await stage.until_ready("False", seconds=1000)
-            # Longer would end the claim: nothing here makes a Node of the machine.
+            # Longer would end the claim: nothing here makes a Node of the instance.
             await stage.advance_minutes(3)
             assert stage.conditions()[condition]["status"] == "False"
             assert stage.running.is_alive

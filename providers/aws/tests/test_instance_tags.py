@@ -199,14 +199,14 @@ def fleet(
 
 
 def test_instances_by_id_are_assigned_to_claims_by_uid():
-    dealt = CLAIM_TAGS.assign_owners(fleet(3, 3))
+    owners = CLAIM_TAGS.assign_owners(fleet(3, 3))
 
-    assert {key: claim.name for key, claim in dealt.items()} == {
+    assert {key: claim.name for key, claim in owners.items()} == {
         "i-0": "web-00000",
         "i-1": "web-00001",
         "i-2": "web-00002",
     }
-    assert dealt["i-1"].uid == "00000001-0000-4000-8000-000000000000"
+    assert owners["i-1"].uid == "00000001-0000-4000-8000-000000000000"
 
 
 def test_assignment_does_not_depend_on_the_listing_order():
@@ -229,9 +229,9 @@ def test_an_instance_beyond_the_last_claim_is_surplus():
 
 
 def test_tags_of_an_instance_count_first():
-    dealt = CLAIM_TAGS.assign_owners(fleet(3, 3, own={"i-2": "web-00000"}))
+    owners = CLAIM_TAGS.assign_owners(fleet(3, 3, own={"i-2": "web-00000"}))
 
-    assert {key: claim.name for key, claim in dealt.items()} == {
+    assert {key: claim.name for key, claim in owners.items()} == {
         "i-0": "web-00001",
         "i-1": "web-00002",
         "i-2": "web-00000",

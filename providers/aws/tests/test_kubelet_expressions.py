@@ -196,8 +196,8 @@ def test_trying_every_type_notes_each_mistake_once_with_its_first_type():
     small = {**M5_LARGE, "instance_type": "t3.micro", "vcpus": 1}
 
     results = [
-        notes(expression, machine)
-        for machine in (M5_LARGE, small)
+        notes(expression, type_facts)
+        for type_facts in (M5_LARGE, small)
         for expression in ("20 / (vcpus - 2) + 20", "vcpus - 2", "vcpus * 30")
     ]
 

@@ -38,7 +38,7 @@ EFA_ONLY = [
 ]
 
 
-def told(
+def text_and_sizing(
     alias: str, name: str, *, reserved_enis: int = 0, **spec: Any
 ) -> tuple[str, KubeletSizing]:
     """Return user data of a type, and the numbers that the catalogue has of it."""
@@ -87,7 +87,7 @@ def told(
     ],
 )
 def test_the_kubelet_gets_max_pods_of_the_catalogue(alias, name, pods, options):
-    text, sizing = told(alias, name, **options)
+    text, sizing = text_and_sizing(alias, name, **options)
 
     assert MAX_PODS.findall(text) == [str(pods)]
     assert sizing.pods == pods
@@ -95,7 +95,7 @@ def test_the_kubelet_gets_max_pods_of_the_catalogue(alias, name, pods, options):
 
 @pytest.mark.parametrize("alias", ["al2", "al2023", "windows2022"])
 def test_pods_per_core_reach_a_kubelet_that_supports_them(alias):
-    text, sizing = told(alias, "t3.large", kubelet={"podsPerCore": 4, "maxPods": 20})
+    text, sizing = text_and_sizing(alias, "t3.large", kubelet={"podsPerCore": 4, "maxPods": 20})
 
     assert MAX_PODS.findall(text) == ["20"]
     assert re.search(r"--pods-per-core=4|podsPerCore: 4", text)
@@ -103,7 +103,7 @@ def test_pods_per_core_reach_a_kubelet_that_supports_them(alias):
 
 
 def test_bottlerocket_ignores_pods_per_core():
-    text, sizing = told("bottlerocket", "t3.large", kubelet={"podsPerCore": 4})
+    text, sizing = text_and_sizing("bottlerocket", "t3.large", kubelet={"podsPerCore": 4})
 
     assert "pods-per-core" not in text
     assert sizing.pods == 35
@@ -121,5 +121,5 @@ def test_bottlerocket_ignores_pods_per_core():
 def test_reservations_of_the_user_alone_reach_the_kubelet(alias, written):
     spec = {"kubelet": {"kubeReserved": {"memory": "1Gi", "cpu": "200m"}}}
 
-    assert written in told(alias, "t3.large", **spec)[0]
-    assert "eserved" not in told(alias, "t3.large")[0]
+    assert written in text_and_sizing(alias, "t3.large", **spec)[0]
+    assert "eserved" not in text_and_sizing(alias, "t3.large")[0]

@@ -25,7 +25,7 @@ RESERVATIONS_READY = "CapacityReservationsReady"
 
 @pytest.fixture
 def cloud(few_types_aws: SimulatedAws) -> SimulatedAws:
-    """A cloud with two machines reserved."""
+    """A cloud with two instances reserved."""
     few_types_aws.reservations.add(instance_type="m5.large", zone="us-east-1a", total=2)
     return few_types_aws
 

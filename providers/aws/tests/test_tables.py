@@ -56,14 +56,16 @@ def test_prices_are_read_by_region():
 
 def test_shipped_addresses_agree_with_ec2():
     """Both give the same number of addresses per interface."""
-    told = {
+    addresses_by_type = {
         name: item["NetworkInfo"]["Ipv4AddressesPerInterface"] for name, item in raw_types().items()
     }
-    shipped = {name: network_limits()[name].ipv4_per_interface for name in told.keys() & (
+    shipped = {name: network_limits()[name].ipv4_per_interface for name in addresses_by_type.keys() & (
         network_limits().keys())}  # fmt: skip
 
     assert len(shipped) > 1300
-    assert {name: count for name, count in shipped.items() if told[name] != count} == {}
+    assert {
+        name: count for name, count in shipped.items() if addresses_by_type[name] != count
+    } == {}
     assert network_limits()["m5.large"] == NetworkLimits(10, 9)
 
 

@@ -211,7 +211,7 @@ def test_types_that_reserve_other_amounts_have_other_templates():
 
 
 @pytest.mark.parametrize(
-    ("alias", "told"),
+    ("alias", "max_pods_text"),
     [
         ("al2@latest", "--max-pods=29 --pods-per-core=2"),
         ("al2023@latest", "maxPods: 29"),
@@ -219,10 +219,10 @@ def test_types_that_reserve_other_amounts_have_other_templates():
         ("windows2022@latest", "--max-pods=29 --pods-per-core=2"),
     ],
 )
-def test_every_family_gets_max_pods_of_the_catalogue(alias, told):
+def test_every_family_gets_max_pods_of_the_catalogue(alias, max_pods_text):
     spec = {"amiSelectorTerms": [{"alias": alias}], "kubelet": {"podsPerCore": 2}}
 
-    assert told in user_text(data(spec=spec))
+    assert max_pods_text in user_text(data(spec=spec))
 
 
 def test_custom_images_share_a_template_whatever_the_numbers():

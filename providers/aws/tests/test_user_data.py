@@ -439,9 +439,9 @@ SETTING_VALUES = {
 def test_bottlerocket_takes_settings_of_their_type_only(names, admitted):
     """An unreadable setting keeps it from booting."""
     for name in names:
-        for told, value in SETTING_VALUES.items():
+        for setting, value in SETTING_VALUES.items():
             text = f"[settings.kubernetes]\n{name} = {value}\n"
-            if told in admitted:
+            if setting in admitted:
                 assert name in bottlerocket(user_data=text)["kubernetes"]
             else:
                 with pytest.raises(BadInputError, match=f"settings.kubernetes.{name} is .* must"):

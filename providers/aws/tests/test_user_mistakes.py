@@ -241,7 +241,7 @@ def test_a_later_fault_costs_no_instance(few, tmp_path, trouble, condition):
         claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
         with trouble(few):
             await stage.until_ready("False", seconds=1000)
-            # Longer would end the claim: nothing here makes a Node of the machine.
+            # Longer would end the claim: nothing here makes a Node of the instance.
             await stage.advance_minutes(3)
             assert stage.conditions()[condition]["status"] == "False"
             assert stage.running.is_alive

@@ -24,7 +24,7 @@ THEIR_CRDS = "pkg/apis/crds"
 CATALOGUE = "kwok/cloudprovider/instance_types.json"
 STAGES = "hack/kwok/stages"
 KWOK = "0.6"
-"""What `hack/install-kwok.sh` of Karpenter v1.14.0 installs."""
+"""Version that `hack/install-kwok.sh` of Karpenter v1.14.0 installs."""
 
 OPTIONS = {
     "providers": "kwok",

@@ -121,9 +121,9 @@ class TestBegin:
     def test_a_stale_taint_comes_off_but_never_from_a_node_that_goes(self):
         stale = node("web", taints=("karpenter.sh/disrupted:NoSchedule",))
         assert undisrupted_patch(stale).applied_to(stale).taints == ()
-        told = disrupted_patch(stale).applied_to(stale)
-        assert undisrupted_patch(told).applied_to(told).labels == stale.labels
-        others = msgspec.structs.replace(told, labels={EXCLUDE_BALANCERS: "true"})
+        disrupted_node = disrupted_patch(stale).applied_to(stale)
+        assert undisrupted_patch(disrupted_node).applied_to(disrupted_node).labels == stale.labels
+        others = msgspec.structs.replace(disrupted_node, labels={EXCLUDE_BALANCERS: "true"})
         assert undisrupted_patch(others).applied_to(others).labels == others.labels
         assert undisrupted_patch(node("web")) is None
         _, leaving = going(taints=("karpenter.sh/disrupted:NoSchedule",))

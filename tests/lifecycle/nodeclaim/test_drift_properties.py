@@ -22,7 +22,7 @@ def launched(claim, instance_type, offering):
     """The claim as a provider completes it: with the labels that type and offering decide."""
     decided = instance_type.requirements.merge(offering.requirements)
     labels = {key: value for key in decided if (value := decided.single_value(key))}
-    machine = LaunchedInstance(
+    instance = LaunchedInstance(
         provider_id="fake://1",
         instance_type=instance_type.name,
         zone=offering.zone,
@@ -31,7 +31,7 @@ def launched(claim, instance_type, offering):
         allocatable=instance_type.allocatable(),
         labels=labels,
     )
-    return with_condition(launched_claim(claim, machine), LAUNCHED, now=EPOCH)
+    return with_condition(launched_claim(claim, instance), LAUNCHED, now=EPOCH)
 
 
 @with_examples(60)
@@ -60,7 +60,7 @@ def test_launched_claim_of_a_plan_has_not_drifted(asked):
         for name in planned.instance_types:
             for offering in types[name].offerings:
                 if wanted.intersects(offering.requirements):
-                    machine = launched(claim, types[name], offering)
-                    local = local_drift(machine, pool, types, now=now, rules=rules)
-                    assert local.reason == "", (machine.metadata.labels, planned.requirements)
+                    instance = launched(claim, types[name], offering)
+                    local = local_drift(instance, pool, types, now=now, rules=rules)
+                    assert local.reason == "", (instance.metadata.labels, planned.requirements)
                     assert local.is_type_found

@@ -60,37 +60,41 @@ def changed(meant, index, **fields):
     return msgspec.structs.replace(old, resource_version=100 + index, **fields)
 
 
-def dealt(builder, meant):
+def nominated_nodes(builder, meant):
     return [(item.name, name) for item, name in choose_nominations(builder.snapshot(), meant)]
 
 
 class TestPlainPods:
     def test_each_pod_is_nominated_for_its_planned_node(self):
         meant = waiting(PLAIN, ["a-1", "b-1", "a-1"])
-        assert dealt(cluster(meant), meant) == [("p0", "a-1"), ("p1", "b-1"), ("p2", "a-1")]
+        assert nominated_nodes(cluster(meant), meant) == [
+            ("p0", "a-1"),
+            ("p1", "b-1"),
+            ("p2", "a-1"),
+        ]
 
     def test_nominated_pod_is_not_nominated_again(self):
         meant = waiting(PLAIN, ["a-1", "b-1"])
         builder = cluster(meant)
         builder.apply_event(ObjectObserved(changed(meant, 0, nominated_node_name="a-1")))
-        assert dealt(builder, meant) == [("p1", "b-1")]
+        assert nominated_nodes(builder, meant) == [("p1", "b-1")]
 
     def test_pod_whose_nominated_node_is_gone_is_nominated_again(self):
         meant = waiting(PLAIN, ["a-1"])
         builder = cluster(meant)
         builder.apply_event(ObjectObserved(changed(meant, 0, nominated_node_name="gone")))
-        assert dealt(builder, meant) == [("p0", "a-1")]
+        assert nominated_nodes(builder, meant) == [("p0", "a-1")]
 
     def test_pod_that_loses_its_place_gets_the_place_of_the_equal_pod(self):
         meant = waiting(PLAIN, ["a-1", "b-1"])
         builder = cluster(meant)
         builder.apply_event(ObjectObserved(changed(meant, 0, node_name="b-1")))
-        assert dealt(builder, meant) == [("p1", "a-1")]
+        assert nominated_nodes(builder, meant) == [("p1", "a-1")]
 
     def test_deleted_pods_are_not_nominated(self):
         meant = waiting(PLAIN, ["a-1", "b-1"])
         builder = cluster(meant[1:])
-        assert dealt(builder, meant) == [("p1", "b-1")]
+        assert nominated_nodes(builder, meant) == [("p1", "b-1")]
 
 
 class TestSpreadPods:
@@ -98,33 +102,33 @@ class TestSpreadPods:
         """Whatever was planned for each: the scheduler would refuse the second one of a zone."""
         plan = ["a-1", "a-2", "b-1", "b-1", "c-1", "c-1"]
         meant = waiting(spread(ZONE, skew=2), plan)
-        told = dict(dealt(cluster(meant), meant))
-        zones = [NODES[told[f"p{n}"]] for n in range(6)]
+        nominations = dict(nominated_nodes(cluster(meant), meant))
+        zones = [NODES[nominations[f"p{n}"]] for n in range(6)]
         assert set(zones[:3]) == set(zones[3:]) == {"zone-a", "zone-b", "zone-c"}
-        assert Counter(told.values()) == Counter(plan)
+        assert Counter(nominations.values()) == Counter(plan)
 
     def test_a_domain_with_more_to_come_is_first(self):
         """It has fewer pods now, since in the end all have as many."""
         meant = waiting(spread(ZONE), ["b-1", "a-1", "a-2"])
-        assert NODES[dealt(cluster(meant), meant)[0][1]] == "zone-a"
+        assert NODES[nominated_nodes(cluster(meant), meant)[0][1]] == "zone-a"
 
     def test_no_more_pods_than_the_skew_are_nominated_for_a_node(self):
         """Nominated pods count on the evaluated node and would refuse each other."""
         meant = waiting(spread(ZONE), ["a-1", "a-1", "a-1", "b-1"])
         builder = cluster(meant)
-        first = dealt(builder, meant)
+        first = nominated_nodes(builder, meant)
         assert sorted(name for _, name in first) == ["a-1", "b-1"]
         index = next(int(pod_name[1:]) for pod_name, name in first if name == "a-1")
         builder.apply_event(ObjectObserved(changed(meant, index, node_name="a-1")))
-        assert [name for _, name in dealt(builder, meant)].count("a-1") == 1
+        assert [name for _, name in nominated_nodes(builder, meant)].count("a-1") == 1
 
     def test_pods_spread_over_hosts_alone_are_nominated_together(self):
         meant = waiting(spread(HOSTNAME, skew=2), ["a-1", "a-1", "b-1", "b-1"])
-        assert len(dealt(cluster(meant), meant)) == 4
+        assert len(nominated_nodes(cluster(meant), meant)) == 4
 
     def test_soft_spread_delays_no_nomination(self):
         meant = waiting(spread(ZONE, when="ScheduleAnyway"), ["a-1", "a-1"])
-        assert dealt(cluster(meant), meant) == [("p0", "a-1"), ("p1", "a-1")]
+        assert nominated_nodes(cluster(meant), meant) == [("p0", "a-1"), ("p1", "a-1")]
 
     @given(
         plan=st.lists(st.sampled_from(sorted(NODES)), min_size=1, max_size=12),
@@ -138,10 +142,10 @@ class TestSpreadPods:
         builder = cluster(meant)
         for index, name in enumerate(bound[: len(meant)]):
             builder.apply_event(ObjectObserved(changed(meant, index, node_name=name)))
-        told = dealt(builder, meant)
+        nominations = nominated_nodes(builder, meant)
         left = Counter(plan) - Counter(bound[: len(meant)])
-        assert Counter(name for _, name in told) <= left
-        assert len({name for name, _ in told}) == len(told)
+        assert Counter(name for _, name in nominations) <= left
+        assert len({name for name, _ in nominations}) == len(nominations)
 
 
 class TestWhoCompetes:
@@ -152,8 +156,8 @@ class TestWhoCompetes:
     def test_different_pods_compete(self):
         meant = waiting(PLAIN, ["a-1"])
         assert pods_compete(cluster(meant, pod("other", cpu="2")).snapshot())
-        told = msgspec.structs.replace(pod("other", cpu="2"), nominated_node_name="b-1")
-        assert pods_compete(cluster(meant, told).snapshot())
+        nominations = msgspec.structs.replace(pod("other", cpu="2"), nominated_node_name="b-1")
+        assert pods_compete(cluster(meant, nominations).snapshot())
 
     def test_bound_pods_do_not_compete(self):
         meant = waiting(PLAIN, ["a-1"])

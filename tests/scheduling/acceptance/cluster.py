@@ -85,7 +85,7 @@ class Pass:
     asked: ProvisioningInput
     plan: SchedulingPlan
     claims: list[NodeClaim] = field(default_factory=list)
-    """What was created, as launched."""
+    """Created NodeClaims, as launched."""
     refused: list[str] = field(default_factory=list)
     """Why planned claims were not created."""
 
@@ -106,7 +106,7 @@ class Cluster:
         self.now = EPOCH
         self.provider = FakeProvider()
         self.sold = DEFAULT_TYPES
-        """What pools sell that were not told otherwise."""
+        """Default catalogue of a pool."""
         self.default_spread = ()
         self.unsupported_volumes = UnsupportedVolumes()
         self.is_judged = True
@@ -300,9 +300,9 @@ class Cluster:
                 taints=tuple(t for t in known.taints if not is_ephemeral(t)),
                 conditions=(_ready(self.now),),
             )
-            machine = self.snapshot.state_nodes_by_node[item.name]
-            if machine.claim is not None:
-                self.apply(with_claim_conditions(machine.claim, INITIALIZED, now=self.now))
+            state_node = self.snapshot.state_nodes_by_node[item.name]
+            if state_node.claim is not None:
+                self.apply(with_claim_conditions(state_node.claim, INITIALIZED, now=self.now))
 
     def terminate(self, node):
         """Start to delete a node: its claim, or its Node when there is no claim."""
@@ -333,9 +333,10 @@ class Cluster:
             self.state.apply_event(NodesNominated(names=names, until=self.now + NOMINATION_WINDOW))
             self.state.apply_event(PodsDecided(placed=places, at=self.now))
         where = {
-            uid: machine.node
+            uid: state_node.node
             for uid, name in places.items()
-            if (machine := self.snapshot.state_node(name)) is not None and machine.node is not None
+            if (state_node := self.snapshot.state_node(name)) is not None
+            and state_node.node is not None
         }
         for planned in made.plan.claims:
             node = self._launch(planned, made)
@@ -389,19 +390,19 @@ class Cluster:
         self.state.apply_event(
             PodsDecided(placed={item.uid: claim.name for item in planned.pods}, at=self.now)
         )
-        machine = self.provider.create(claim)
+        launched_instance = self.provider.create(claim)
         for name, types in self.provider.types.items():
-            if machine.capacity_type == "reserved":
+            if launched_instance.capacity_type == "reserved":
                 self.sell(*types, pool=name)
-        claim = launched_step(claim, launched_claim(claim, machine), self.now).claim
+        claim = launched_step(claim, launched_claim(claim, launched_instance), self.now).claim
         node = NodeView(
             uid=f"uid-node-{claim.name}",
             name=f"node-{number:03}",
             labels=dict(claim.metadata.labels),
-            provider_id=machine.provider_id,
+            provider_id=launched_instance.provider_id,
             taints=(UNREGISTERED, NOT_READY),
-            capacity=machine.capacity,
-            allocatable=machine.allocatable,
+            capacity=launched_instance.capacity,
+            allocatable=launched_instance.allocatable,
             created=self.now,
         )
         step = registration_step(claim, [node], now=self.now)
@@ -412,8 +413,8 @@ class Cluster:
 
     def _bind_as_scheduler(self, of, to):
         """Bind a pod, once the Kubernetes scheduler has nothing against it."""
-        machine = self.snapshot.state_nodes_by_node[to.name]
-        startup = [] if machine.claim is None else machine.claim.spec.startup_taints
+        state_node = self.snapshot.state_nodes_by_node[to.name]
+        startup = [] if state_node.claim is None else state_node.claim.spec.startup_taints
         passing = {(item.key, item.effect) for item in startup}
         taints = [
             item
@@ -423,7 +424,7 @@ class Cluster:
             and item.key != UNREGISTERED_TAINT
         ]
         labels = {HOSTNAME: to.name, **to.labels}
-        if not machine.initialized:
+        if not state_node.initialized:
             labels[INITIALIZED_LABEL] = "true"
         assert list(may_run(of, labels, taints)) == []
         self.bind(of, to)

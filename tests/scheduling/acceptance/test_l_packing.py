@@ -118,8 +118,8 @@ def test_case_176_nodes_that_boot_are_filled_before_new_ones_open(cluster, batch
         cluster.provision(*pods)
         assert cluster.is_scheduled(*pods)
     free = [
-        machine.allocatable["cpu"] - machine.requests.get("cpu", 0)
-        for machine in cluster.snapshot.state_nodes
+        state_node.allocatable["cpu"] - state_node.requests.get("cpu", 0)
+        for state_node in cluster.snapshot.state_nodes
     ]
     assert sum(amount >= 1000 for amount in free) <= 1
 

@@ -12,13 +12,13 @@ class Scripts:
     """Records the registrations and failures that were reported."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reports: list[str] = []
 
     def note_registered(self) -> None:
-        self.told.append("registered")
+        self.reports.append("registered")
 
     def note_unregistered(self) -> None:
-        self.told.append("unregistered")
+        self.reports.append("unregistered")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_late_end_without_registration_is_reported_once(registrations, scripts
     registrations.note_terminated(["r.i-1"])
     registrations.note_terminated(["r.i-1"])
 
-    assert scripts.told == ["unregistered"]
+    assert scripts.reports == ["unregistered"]
 
 
 def test_a_registration_is_reported_once_and_the_instance_may_end(registrations, scripts, clock):
@@ -53,7 +53,7 @@ def test_a_registration_is_reported_once_and_the_instance_may_end(registrations,
     clock.forward(minutes=15)
     registrations.note_terminated(["r.i-1"])
 
-    assert scripts.told == ["registered"]
+    assert scripts.reports == ["registered"]
 
 
 def test_early_ends_and_instances_of_another_process_report_no_failure(
@@ -65,7 +65,7 @@ def test_early_ends_and_instances_of_another_process_report_no_failure(
     registrations.note_terminated(["r.i-1", "r.i-another"])
     registrations.note_registered("r.i-another")
 
-    assert scripts.told == []
+    assert scripts.reports == []
 
 
 def test_a_repeated_launch_keeps_the_time_of_its_first_answer(registrations, scripts, clock):
@@ -75,4 +75,4 @@ def test_a_repeated_launch_keeps_the_time_of_its_first_answer(registrations, scr
     clock.forward(minutes=8)
     registrations.note_terminated(["r.i-1"])
 
-    assert scripts.told == ["unregistered"]
+    assert scripts.reports == ["unregistered"]

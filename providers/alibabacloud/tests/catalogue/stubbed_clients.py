@@ -42,7 +42,7 @@ class AnsweringClients:
         return [parameters for called, parameters in self.calls if called == action]
 
 
-def zones(*told: tuple[str, str, Mapping[str, str]], kind: str = "InstanceType") -> dict[str, Any]:
+def zones(*rows: tuple[str, str, Mapping[str, str]], kind: str = "InstanceType") -> dict[str, Any]:
     """Return an answer of DescribeAvailableResource: zone, its stock, and stock by resource."""
     return {
         "AvailableZones": {
@@ -69,7 +69,7 @@ def zones(*told: tuple[str, str, Mapping[str, str]], kind: str = "InstanceType")
                         ]
                     },
                 }
-                for zone, category, resources in told
+                for zone, category, resources in rows
             ]
         }
     }

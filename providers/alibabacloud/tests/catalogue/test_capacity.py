@@ -91,15 +91,15 @@ def test_max_pods_sets_pods_reserved_memory_and_the_kubelet_argument():
     assert it.capacity["pods"] == 20
     assert it.overhead.kube_reserved["memory"] == 675 * MIB
     assert it.allocatable()["memory"] == 14644 * MIB
-    told = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
-    assert told("ecs.g7.xlarge") == 20
+    max_pods_of = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
+    assert max_pods_of("ecs.g7.xlarge") == 20
 
 
 def test_defaults_of_acks_script_are_no_kubelet_arguments():
     world = World("ecs.g7.xlarge")
-    told = world.catalogue.max_pods(node_class(), CatalogueInputs(now=NOW, cluster=TERWAY))
+    max_pods_of = world.catalogue.max_pods(node_class(), CatalogueInputs(now=NOW, cluster=TERWAY))
 
-    assert told("ecs.g7.xlarge") is None
+    assert max_pods_of("ecs.g7.xlarge") is None
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_pods_per_core_lower_max_pods_of_the_kubelet(fields: dict[str, int], pod
     world, of = World("ecs.g7.xlarge"), node_class(kubelet(**fields))
 
     assert world.list(of)["ecs.g7.xlarge"].capacity["pods"] == pods
-    told = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
-    assert told("ecs.g7.xlarge") == pods
+    max_pods_of = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
+    assert max_pods_of("ecs.g7.xlarge") == pods
 
 
 def test_pods_per_core_is_ignored_outside_ack():

@@ -27,7 +27,7 @@ ACTION = "DescribeInstanceTypes"
 
 
 def cloud(*items: Mapping[str, Any]) -> AnsweringClients:
-    """Return clients of a cloud that has these types, and tells a hundred of them a call."""
+    """Return clients of a cloud that has these types, and lists a hundred of them per call."""
 
     def answer(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         start = int(parameters.get("NextToken", 0))
@@ -89,13 +89,13 @@ def test_types_of_an_unknown_architecture_are_logged_once(tmp_path: Path):
     clients = cloud(item("ecs.g7.large"), item("ecs.risc.large", CpuArchitecture="RISC-V"))
     types = catalogue(clients, tmp_path, clock)
 
-    with capture_logs() as told:
+    with capture_logs() as logs:
         types.current()
         clock.at += timedelta(hours=12)
         types.refresh()
 
     assert len(clients.calls) == 2
-    assert [entry["types"] for entry in told] == [["ecs.risc.large"]]
+    assert [entry["types"] for entry in logs] == [["ecs.risc.large"]]
 
 
 def test_a_cloud_without_types_is_an_error(tmp_path: Path):
@@ -113,10 +113,10 @@ def test_a_refusal_names_the_action(tmp_path: Path):
 
 def test_a_new_process_reads_the_disk_cache_and_makes_no_call(tmp_path: Path):
     known, _ = catalogue(cloud(*(item(name) for name in SIZES)), tmp_path).current()
-    nobody = cloud()
+    unused_clients = cloud()
 
-    assert catalogue(nobody, tmp_path).current()[0] == known
-    assert nobody.calls == []
+    assert catalogue(unused_clients, tmp_path).current()[0] == known
+    assert unused_clients.calls == []
 
 
 def test_another_regions_file_is_not_read(tmp_path: Path):

@@ -57,9 +57,9 @@ class Shop:
 )
 def test_only_what_can_be_had_counts(zone: dict[str, str], disk: dict[str, str], is_there: bool):
     body = zones((A, WITH, {ESSD: WITH}), kind="SystemDisk")
-    told = body["AvailableZones"]["AvailableZone"][0]
-    told |= zone
-    group = told["AvailableResources"]["AvailableResource"][0]
+    described_zone = body["AvailableZones"]["AvailableZone"][0]
+    described_zone |= zone
+    group = described_zone["AvailableResources"]["AvailableResource"][0]
     group["SupportedResources"]["SupportedResource"][0] |= disk
 
     assert read_system_disks(body) == ({A: {ESSD}} if is_there else {})

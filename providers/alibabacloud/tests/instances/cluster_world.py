@@ -1,4 +1,4 @@
-"""A cluster's machines in the simulated cloud, as launches leave them, and one process that looks after
+"""A cluster's instances in the simulated cloud, as launches leave them, and one process that looks after
 them; its clock is the cloud's."""
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class World:
         instance_type: str = TYPE,
         **more: object,
     ) -> list[str]:
-        """Launch one machine for each claim, all in one group; return their provider ids."""
+        """Launch one instance for each claim, all in one group; return their provider ids."""
         claims = [ClaimRef(name=name, uid=f"uid-of-{name}") for name in names]
         tags = owned_tags(
             user_tags or {},
@@ -159,7 +159,7 @@ class World:
         return ids
 
     def join(self, provider_id: str, *, spot: bool = False, **fields: object) -> NodeView:
-        """Have a machine's Node registered."""
+        """Have an instance's Node registered."""
         name = f"node-{provider_id.rpartition('.')[2]}"
         labels = {
             NODE_POOL: "web",
@@ -168,8 +168,8 @@ class World:
             CAPACITY_TYPE: "spot" if spot else "on-demand",
             REGISTERED: "true",
         }
-        told: dict[str, Any] = {"labels": labels, **fields}
-        self.nodes[name] = NodeView(uid=name, name=name, provider_id=provider_id, **told)
+        node_fields: dict[str, Any] = {"labels": labels, **fields}
+        self.nodes[name] = NodeView(uid=name, name=name, provider_id=provider_id, **node_fields)
         return self.nodes[name]
 
     def read_nodes(self) -> Mapping[str, NodeView]:

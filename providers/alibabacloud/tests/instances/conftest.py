@@ -1,4 +1,4 @@
-"""Fixtures: a cluster without machines."""
+"""Fixtures: a cluster without instances."""
 
 from __future__ import annotations
 

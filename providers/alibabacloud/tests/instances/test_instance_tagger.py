@@ -306,8 +306,8 @@ class TestRoomForTags:
         with pytest.raises(ThrottledError, match="cost-center, stage, team"):
             tagged.tagger.sync(*wave[0])
         assert tagged.tags(wave[0]) == before
-        (told,) = [e for e in captured_logs if "cannot take all tags" in e["event"]]
-        assert told["keys"] == sorted(USER_TAGS)
+        (warnings,) = [e for e in captured_logs if "cannot take all tags" in e["event"]]
+        assert warnings["keys"] == sorted(USER_TAGS)
 
         self.write_down(tagged, wave[:1])
         tagged.sync(*wave[:2])
@@ -370,9 +370,9 @@ class TestRoomForTags:
         tagged.sync(pair)
         tagged.sync(pair)
 
-        told = [e for e in captured_logs if "cannot take all tags" in e["event"]]
-        assert [each["keys"] for each in told] == [sorted(USER_TAGS)]
-        assert told[0]["NodeClaim"] == {"name": "web-one"}
+        warnings = [e for e in captured_logs if "cannot take all tags" in e["event"]]
+        assert [each["keys"] for each in warnings] == [sorted(USER_TAGS)]
+        assert warnings[0]["NodeClaim"] == {"name": "web-one"}
 
 
 def test_one_instance_that_refuses_tags_holds_up_no_other(tagged):

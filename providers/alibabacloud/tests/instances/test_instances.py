@@ -253,11 +253,11 @@ def test_a_reported_creation_time_is_never_too_early(world):
     now = world.clock.now()
     (found,) = world.launch("young")
 
-    (told,) = world.instances.fetch([found])
+    (listed_instance,) = world.instances.fetch([found])
     world.restart()
     (remembered,) = world.launch("known", remembered=True)
 
-    assert 0 <= (told.created - now.replace(microsecond=0)).total_seconds() <= 60
+    assert 0 <= (listed_instance.created - now.replace(microsecond=0)).total_seconds() <= 60
     (launch,) = world.recent.all().values()
     assert world.instances.fetch([remembered])[0].created == launch.instance.created
 
@@ -407,7 +407,7 @@ def test_listeners_get_all_instances_but_those_we_terminate(world):
 
     world.instances.list()
 
-    assert [[each.id for each in told] for told in world.listings] == [
+    assert [[each.id for each in listed_instance] for listed_instance in world.listings] == [
         [parse_provider_id(stays)[1]]
     ]
 

@@ -57,7 +57,7 @@ class Listening(World):
         self.interruption_sources.acknowledge([each.id for each in said])
 
     def is_marked(self, capacity_type: str = "spot", *, after: timedelta | None = None) -> bool:
-        """Whether machines are marked as sold out, now or later."""
+        """Whether instances are marked as sold out, now or later."""
         now = self.clock.now() if after is None else self.clock.now() + after
         return (
             UnavailableOffering(TYPE, ZONE_B, capacity_type)

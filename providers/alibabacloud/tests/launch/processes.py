@@ -223,7 +223,7 @@ class Process:
         self.claims[claim.name] = claim.model_copy(update={"status": status})
 
     def launched(self, outcome: Any) -> Any:
-        """Return the machine of an outcome, as the cloud has it."""
+        """Return the instance of an outcome, as the cloud has it."""
         return self.cloud.instance(outcome.provider_id)
 
 

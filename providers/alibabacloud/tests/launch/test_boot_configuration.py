@@ -38,7 +38,7 @@ echo before
 
 
 def parts_of(process, outcome):
-    """Return the scripts of a machine's user data, in the order in which they run."""
+    """Return the scripts of an instance's user data, in the order in which they run."""
     message = message_from_bytes(process.launched(outcome).user_data)
     assert not message.defects
     return [part.get_payload().strip() for part in message.get_payload()]

@@ -118,7 +118,7 @@ def test_min_values_keep_their_types_and_turn_the_filter_off():
 
 
 def test_spot_is_as_dear_as_it_is_where_variety_is_asked_for():
-    """Case 53: without, it would be left out for the on-demand machine that costs less."""
+    """Case 53: without, it would be left out for the on-demand instance that costs less."""
     types = [
         named("ecs.g7.large", spot("a", 0.4), on_demand("a", 1.0)),
         named("ecs.c7.large", spot("a", 1.1), on_demand("a", 2.0)),
@@ -275,9 +275,13 @@ def test_balanced_takes_the_zone_with_fewest_nodes():
 
 def test_balanced_levels_the_zones_with_many_claims():
     """Each claim counts for the next; of equal zones addresses decide."""
-    dealt = spread(range(6), ZONES, nodes={"a": 3, "b": 1, "c": 2}, free={"c": 9, "b": 1})
+    members_by_zone = spread(range(6), ZONES, nodes={"a": 3, "b": 1, "c": 2}, free={"c": 9, "b": 1})
 
-    assert {zone: len(members) for zone, members in dealt.items()} == {"a": 1, "b": 3, "c": 2}
+    assert {zone: len(members) for zone, members in members_by_zone.items()} == {
+        "a": 1,
+        "b": 3,
+        "c": 2,
+    }
 
 
 def test_a_zone_without_a_choice_left_gives_way_to_the_next():

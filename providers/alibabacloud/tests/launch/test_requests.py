@@ -159,7 +159,7 @@ def test_balanced_goes_on_to_the_next_zone(process):
 
 
 def test_claims_with_different_max_pods_have_separate_calls(process):
-    """User data is the same for all machines of a call."""
+    """User data is the same for all instances of a call."""
     node_class = class_of(process.cloud, kubeletConfiguration={"podsPerCore": 4})
     process.cloud.capacity.sell_out()
 

@@ -31,8 +31,8 @@ def answered_short(request, cloud, clients, tmp_path, node_class):
     first, second = (Process(cloud, clients, tmp_path, launch_api=request.param) for _ in range(2))
     stock = InstancePool(capacity_type="*", instance_type=LARGE, zone="*")
     cloud.capacity.stock(stock, 2)
-    told = first.launch(*claims(), node_class=node_class)
-    assert sum(isinstance(each, LaunchedInstance) for each in told) == 2
+    outcomes_by_try = first.launch(*claims(), node_class=node_class)
+    assert sum(isinstance(each, LaunchedInstance) for each in outcomes_by_try) == 2
     return second
 
 
@@ -46,13 +46,13 @@ def kinds(outcomes):
 
 def test_a_shortage_is_reported_before_the_launch_times_out(answered_short, node_class):
     """The launch timeout is 5 minutes from the claim, which is older than any instance for it."""
-    told = []
+    outcomes_by_try = []
     for _ in range(5):
-        told.append(kinds(answered_short.launch(*claims(), node_class=node_class)))
+        outcomes_by_try.append(kinds(answered_short.launch(*claims(), node_class=node_class)))
         answered_short.clock.forward(MINUTE - 15)
 
-    assert told[0] == {CloudProviderError}
-    assert told[-1] == {InsufficientCapacityError}
+    assert outcomes_by_try[0] == {CloudProviderError}
+    assert outcomes_by_try[-1] == {InsufficientCapacityError}
     assert len(answered_short.cloud.held().instances) == 2
 
 

@@ -142,13 +142,13 @@ def test_replies_that_are_lost_among_a_thousand_launches_cost_nothing(
     )
     with cloud.faults.add(lost):
         first = process.launch(*claims, node_class=node_class)
-    told = {
+    ids_by_uid = {
         claim.uid: outcome.provider_id
         for claim, outcome in zip(claims, first, strict=True)
         if isinstance(outcome, LaunchedInstance)
     }
     assert lost.struck
-    assert 0 < len(told) < len(cloud.held().instances)
+    assert 0 < len(ids_by_uid) < len(cloud.held().instances)
     assert {type(it) for it in first} <= {
         LaunchedInstance,
         CloudProviderError,
@@ -163,7 +163,7 @@ def test_replies_that_are_lost_among_a_thousand_launches_cost_nothing(
     assert len(set(launched)) == len(launched) == (stock or MANY)
     assert len(cloud.held().instances) == len(launched)
     for claim, outcome in zip(claims, outcomes, strict=True):
-        if claim.uid in told:
-            assert outcome.provider_id == told[claim.uid]
+        if claim.uid in ids_by_uid:
+            assert outcome.provider_id == ids_by_uid[claim.uid]
     assert ends(asked, launched) == {TerminationStatus.GONE}
     assert not cloud.held().all

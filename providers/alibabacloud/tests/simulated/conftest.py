@@ -49,7 +49,7 @@ class Group:
 
 @dataclass
 class Launch:
-    """Makes machines."""
+    """Makes instances."""
 
     cloud: SimulatedAlibabaCloud
     clients: CloudClients

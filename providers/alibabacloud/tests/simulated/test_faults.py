@@ -197,16 +197,16 @@ def test_instance_metadata_has_the_region_and_the_termination_time(cloud, launch
     (instance_id,) = launch.run(SpotStrategy="SpotAsPriceGo")
     cloud.metadata.instance_id = instance_id
 
-    def told(name):
+    def metadata_value(name):
         with urlopen(f"{cloud.metadata_endpoint}/latest/meta-data/{name}") as answer:
             return answer.read().decode()
 
-    assert told("region-id") == "cn-hangzhou"
+    assert metadata_value("region-id") == "cn-hangzhou"
     with pytest.raises(HTTPError, match="404") as caught:
-        told("instance/spot/termination-time")
+        metadata_value("instance/spot/termination-time")
     caught.value.close()
     at = cloud.reclaim_spot(instance_id)
-    assert told("instance/spot/termination-time") == f"{at:%Y-%m-%dT%H:%M:%SZ}"
+    assert metadata_value("instance/spot/termination-time") == f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def test_a_region_can_be_as_large_as_real_ones(cloud):

@@ -24,16 +24,16 @@ def test_an_instance_is_described_as_it_was_launched(cloud, launch):
         KeyPairName="mine",
     )
 
-    (told,) = launch.described(InstanceIds=json.dumps([instance_id]))
+    (described_item,) = launch.described(InstanceIds=json.dumps([instance_id]))
 
-    assert told["InstanceType"] == "ecs.g7.large"
-    assert told["ZoneId"] == "cn-hangzhou-b"
-    assert told["SpotStrategy"] == "SpotAsPriceGo"
-    assert told["VpcAttributes"]["VSwitchId"] == cloud.world.vswitches["cn-hangzhou-b"]
-    assert told["SecurityGroupIds"]["SecurityGroupId"] == [cloud.world.security_group_id]
-    assert told["Tags"]["Tag"] == [{"TagKey": "team", "TagValue": "blue"}]
-    assert told["MetadataOptions"]["HttpTokens"] == "required"
-    assert len(told["CreationTime"]) == len("2026-01-01T00:00Z")
+    assert described_item["InstanceType"] == "ecs.g7.large"
+    assert described_item["ZoneId"] == "cn-hangzhou-b"
+    assert described_item["SpotStrategy"] == "SpotAsPriceGo"
+    assert described_item["VpcAttributes"]["VSwitchId"] == cloud.world.vswitches["cn-hangzhou-b"]
+    assert described_item["SecurityGroupIds"]["SecurityGroupId"] == [cloud.world.security_group_id]
+    assert described_item["Tags"]["Tag"] == [{"TagKey": "team", "TagValue": "blue"}]
+    assert described_item["MetadataOptions"]["HttpTokens"] == "required"
+    assert len(described_item["CreationTime"]) == len("2026-01-01T00:00Z")
 
 
 def test_an_instance_takes_its_time_to_run_and_cannot_be_deleted_before(
@@ -267,16 +267,20 @@ def test_a_deployment_set_takes_so_many_in_a_zone(cloud, launch, clients, code):
     answer = clients.ecs.call("DescribeDeploymentSets", REGION)
 
     assert refused == "DeploymentSet.InstanceLimitExceed"
-    (told,) = answer["DeploymentSets"]["DeploymentSet"]
-    assert [each["AvailableAmount"] for each in told["Capacities"]["Capacity"]] == [0, 1, 2]
+    (described_item,) = answer["DeploymentSets"]["DeploymentSet"]
+    assert [each["AvailableAmount"] for each in described_item["Capacities"]["Capacity"]] == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_a_reclaimed_instance_is_locked_and_goes_when_its_notice_is_over(cloud, launch):
     (instance_id,) = launch.run(SpotStrategy="SpotAsPriceGo")
     cloud.reclaim_spot(f"cn-hangzhou.{instance_id}")
 
-    (told,) = launch.described(LockReason="Recycling")
-    assert told["OperationLocks"]["LockReason"][0]["LockReason"] == "Recycling"
+    (described_item,) = launch.described(LockReason="Recycling")
+    assert described_item["OperationLocks"]["LockReason"][0]["LockReason"] == "Recycling"
     cloud.time.advance(301)
     assert launch.described() == []
 

@@ -1,4 +1,4 @@
-"""The Nodes that machines of the simulated Alibaba Cloud register, from what they boot with."""
+"""The Nodes that instances of the simulated Alibaba Cloud register, from what they boot with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def archive(*parts):
 
 @pytest.fixture
 def node(cloud, launch):
-    """The node of a machine that boots with a script of ACK's and these arguments."""
+    """The node of an instance that boots with a script of ACK's and these arguments."""
 
     def made(arguments="", *, instance_type="ecs.g7.large", architecture="x86_64", **more):
         (instance_id,) = launch.run(
@@ -222,8 +222,8 @@ def test_a_running_problem_detector_reports_a_reclaim(cloud, node):
     cloud.kubelets.reports_expiry = True
 
     def condition():
-        (told,) = cloud.node(instance.id)["status"]["conditions"]
-        return told["type"], told["status"]
+        (node_condition,) = cloud.node(instance.id)["status"]["conditions"]
+        return node_condition["type"], node_condition["status"]
 
     assert condition() == ("InstanceExpired", "False")
     cloud.reclaim_spot(instance.id)

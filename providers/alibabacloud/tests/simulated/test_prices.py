@@ -34,11 +34,11 @@ def test_a_price_is_near_that_of_hangzhou_and_grows_with_the_instance(cloud, cli
 
 
 def test_the_disk_price_is_included_and_listed_separately(cloud, clients):
-    told = price(clients, "ecs.g7.large", SystemDisk={"Category": "cloud_essd", "Size": 40})
+    answered = price(clients, "ecs.g7.large", SystemDisk={"Category": "cloud_essd", "Size": 40})
 
-    parts = {each["Resource"]: each["TradePrice"] for each in told["DetailInfos"]["DetailInfo"]}
+    parts = {each["Resource"]: each["TradePrice"] for each in answered["DetailInfos"]["DetailInfo"]}
     assert parts["instanceType"] == cloud.prices.on_demand("ecs.g7.large")
-    assert told["TradePrice"] == pytest.approx(sum(parts.values()))
+    assert answered["TradePrice"] == pytest.approx(sum(parts.values()))
 
 
 def test_an_unlisted_type_has_no_price(cloud, clients):
@@ -121,10 +121,10 @@ def test_list_prices_vary_by_the_day_when_configured(cloud, clients):
     assert price(clients, "ecs.g7.large")["TradePrice"] == steady
 
     cloud.prices.on_demand_walk = 0.1
-    told = set()
+    answered = set()
     for _ in range(3):
-        told.add(price(clients, "ecs.g7.large")["TradePrice"])
+        answered.add(price(clients, "ecs.g7.large")["TradePrice"])
         cloud.time.advance(24 * 3600)
 
-    assert len(told) == 3
-    assert all(abs(each - steady) <= 0.1 * steady + 0.0001 for each in told)
+    assert len(answered) == 3
+    assert all(abs(each - steady) <= 0.1 * steady + 0.0001 for each in answered)

@@ -102,14 +102,14 @@ def test_the_first_category_that_a_zone_has_is_the_disk(cloud, launch):
 
 
 def test_data_disks_take_the_categories_of_the_group(cloud, launch):
-    (machine,) = launch.group(
+    (instance_id,) = launch.group(
         "ecs.g7.large",
         zones="b",
         launch={"DataDisk": [{"Size": 100, "Device": "/dev/xvdb"}]},
         DataDiskConfig=[{"DiskCategory": "cloud_essd"}],
     ).ids
 
-    (disk,) = cloud.instance(machine).data_disks
+    (disk,) = cloud.instance(instance_id).data_disks
     assert (disk.category, disk.size_gib, disk.device) == ("cloud_essd", 100, "/dev/xvdb")
 
 
@@ -222,7 +222,7 @@ def test_groups_can_be_described_and_deleted_with_their_instances(cloud, launch,
         },
     )
 
-    (told,) = answer["AutoProvisioningGroups"]["AutoProvisioningGroup"]
-    assert told["AutoProvisioningGroupId"] == group_id
-    assert told["CapacitySpecification"]["TotalCapacity"] == 2
+    (described_group,) = answer["AutoProvisioningGroups"]["AutoProvisioningGroup"]
+    assert described_group["AutoProvisioningGroupId"] == group_id
+    assert described_group["CapacitySpecification"]["TotalCapacity"] == 2
     assert cloud.living() == []

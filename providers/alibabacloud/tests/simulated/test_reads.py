@@ -52,14 +52,14 @@ def test_stock_is_reported_as_configured(cloud, clients):
 
     (zone,) = answer["AvailableZones"]["AvailableZone"]
     (resource,) = zone["AvailableResources"]["AvailableResource"]
-    told = {
+    stock_by_type = {
         each["Value"]: (each["Status"], each["StatusCategory"])
         for each in resource["SupportedResources"]["SupportedResource"]
     }
-    assert told["ecs.g7.large"] == ("SoldOut", "WithoutStock")
-    assert told["ecs.g7.2xlarge"] == ("Available", "ClosedWithStock")
-    assert told["ecs.c7.large"] == ("Available", "WithStock")
-    assert "ecs.g7.xlarge" not in told
+    assert stock_by_type["ecs.g7.large"] == ("SoldOut", "WithoutStock")
+    assert stock_by_type["ecs.g7.2xlarge"] == ("Available", "ClosedWithStock")
+    assert stock_by_type["ecs.c7.large"] == ("Available", "WithStock")
+    assert "ecs.g7.xlarge" not in stock_by_type
 
 
 def test_a_type_has_its_own_kinds_of_disks(cloud, clients):

@@ -10,7 +10,7 @@ MINUTES = 60
 
 @pytest.fixture(params=["group", "run"])
 def launched(request, launch):
-    """Launch two machines; return their ids, or raise."""
+    """Launch two instances; return their ids, or raise."""
     if request.param == "group":
         return lambda **more: launch.group("ecs.g7.large", count=2, zones="b", **more).ids
     return lambda **more: launch.run(Amount=2, **more)

@@ -147,12 +147,12 @@ def test_the_region_is_read_once(tmp_path: Path):
 
 def test_a_new_process_reads_the_disk_cache_and_makes_no_call(tmp_path: Path):
     known, _ = store(cloud("m5.large", "p4d.24xlarge", "inf2.xlarge"), tmp_path).current()
-    nobody = StubbedClients()
+    unused_clients = StubbedClients()
 
-    found, _ = store(nobody, tmp_path).current()
+    found, _ = store(unused_clients, tmp_path).current()
 
     assert found == known
-    assert nobody.called == []
+    assert unused_clients.called == []
 
 
 def test_the_whole_region_survives_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -248,11 +248,11 @@ def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
 
 
 def test_concurrent_callers_share_one_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    begun, go, reads = Event(), Event(), list[int]()
+    started, go, reads = Event(), Event(), list[int]()
 
     def slow(_: object) -> RegionTypes:
         reads.append(1)
-        begun.set()
+        started.set()
         assert go.wait(10)
         return small_region("m5.large")
 
@@ -260,7 +260,7 @@ def test_concurrent_callers_share_one_fetch(tmp_path: Path, monkeypatch: pytest.
     catalogue = store(StubbedClients(), tmp_path)
     with ThreadPoolExecutor(4) as pool:
         answers = [pool.submit(catalogue.current) for _ in range(4)]
-        assert begun.wait(10)
+        assert started.wait(10)
         go.set()
         found = [answer.result() for answer in answers]
 

@@ -411,7 +411,7 @@ SETS = st.dictionaries(
 @given(IMAGES, SETS, st.randoms(use_true_random=False))
 @with_examples(100)
 def test_the_choice_depends_on_no_order_and_serves_every_kind(found, sets, seed):
-    """The newest come first; each kind of machine that any image serves has exactly one."""
+    """The newest come first; each kind of instance that any image serves has exactly one."""
     amis = select_images(found, sets, now=NOON)
     shuffled = list(found)
     seed.shuffle(shuffled)

@@ -32,8 +32,8 @@ def block(world: World, *, ends_in_minutes: float, kind: str = "capacity-block")
 
 def launched_in(world: World, reservation) -> str:
     market = "capacity-block" if reservation.kind == "capacity-block" else ""
-    (machine,) = world.launch(reservation=reservation.id, market=market)
-    return machine
+    (instance_id,) = world.launch(reservation=reservation.id, market=market)
+    return instance_id
 
 
 def reserved_labels(reservation) -> dict[str, str]:
@@ -46,14 +46,14 @@ def reserved_labels(reservation) -> dict[str, str]:
 
 def test_instances_of_a_block_end_forty_minutes_before_it(world: World):
     reservation = block(world, ends_in_minutes=41)
-    machine = launched_in(world, reservation)
-    world.join(machine, **reserved_labels(reservation))
+    instance_id = launched_in(world, reservation)
+    world.join(instance_id, **reserved_labels(reservation))
     assert world.poll() == ()
 
     world.clock.forward(61)
     (said,) = world.poll()
 
-    assert (said.kind, said.provider_id) == (Kind.RESERVATION_RECLAIM, machine)
+    assert (said.kind, said.provider_id) == (Kind.RESERVATION_RECLAIM, instance_id)
     deadline = reservation.ends_at.replace(microsecond=0) - timedelta(minutes=30)
     assert said.deadline == deadline
     assert reservation.id in said.detail
@@ -73,10 +73,10 @@ def test_a_block_end_is_announced_until_acknowledged(world: World):
 def test_instances_without_a_node_are_interrupted_too(world: World):
     """A NodeClass selects the block; EC2 lists its instances."""
     reservation = block(world, ends_in_minutes=20)
-    machine = launched_in(world, reservation)
+    instance_id = launched_in(world, reservation)
     world.reservations.find([CapacityReservationTerm(id=reservation.id)])
 
-    assert [one.provider_id for one in world.poll()] == [machine]
+    assert [one.provider_id for one in world.poll()] == [instance_id]
 
 
 def test_other_reservations_announce_no_interruption(world: World):
@@ -122,8 +122,8 @@ def relabelled(world: World, *, gone=()):
 def test_an_instance_of_an_ended_reservation_is_labelled_on_demand(world: World):
     kept, ended = (block(world, ends_in_minutes=n, kind="default") for n in (90, 30))
     stays, goes = launched_in(world, kept), launched_in(world, ended)
-    for machine, reservation in ((stays, kept), (goes, ended)):
-        world.join(machine, **reserved_labels(reservation))
+    for instance_id, reservation in ((stays, kept), (goes, ended)):
+        world.join(instance_id, **reserved_labels(reservation))
     assert relabelled(world) == {}
 
     world.aws.instance(goes).capacity_reservation_id = ""

@@ -67,8 +67,8 @@ def test_a_repeated_message_does_not_renew_the_mark(world: World):
 
 
 def test_an_announcement_is_repeated_until_acknowledged(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.rebalance(world.aws.instance(machine))
+    (instance_id,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(instance_id))
 
     first, second = world.poll(), world.poll()
     world.acknowledge(*first)
@@ -81,8 +81,8 @@ def test_an_announcement_is_repeated_until_acknowledged(world: World):
 
 def test_after_a_restart_unacknowledged_messages_are_announced_again(world: World):
     """SQS shows a message again after twenty seconds; here it is made visible by hand."""
-    (machine,) = world.launch()
-    world.aws.messages.rebalance(world.aws.instance(machine))
+    (instance_id,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(instance_id))
     first = world.poll()
     world.interruption_sources = world.restarted()
     assert world.poll() == ()
@@ -93,8 +93,8 @@ def test_after_a_restart_unacknowledged_messages_are_announced_again(world: Worl
 
 
 def test_a_redelivered_message_is_deleted_by_its_new_receipt(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.rebalance(world.aws.instance(machine))
+    (instance_id,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(instance_id))
     first = world.poll()
     world.make_visible()
 
@@ -115,17 +115,17 @@ def test_a_redelivered_message_is_deleted_by_its_new_receipt(world: World):
     ],
 )
 def test_changes_of_state_are_announced(world: World, state, kind):
-    (machine,) = world.launch()
-    world.aws.messages.state_change(world.aws.instance(machine), state)
+    (instance_id,) = world.launch()
+    world.aws.messages.state_change(world.aws.instance(instance_id), state)
 
     (said,) = world.poll()
 
-    assert (said.kind, said.provider_id, said.detail) == (kind, machine, state.value)
+    assert (said.kind, said.provider_id, said.detail) == (kind, instance_id, state.value)
 
 
 def test_a_running_state_is_not_announced_and_its_message_is_deleted(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.state_change(world.aws.instance(machine), SimulatedInstanceState.RUNNING)
+    (instance_id,) = world.launch()
+    world.aws.messages.state_change(world.aws.instance(instance_id), SimulatedInstanceState.RUNNING)
 
     said = world.poll()
     world.acknowledge(*said)
@@ -160,8 +160,10 @@ def test_foreign_instances_are_looked_up_once_and_ignored(world: World):
 
 
 def test_an_instance_of_ours_without_a_node_is_looked_up_once(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.state_change(world.aws.instance(machine), SimulatedInstanceState.TERMINATED)
+    (instance_id,) = world.launch()
+    world.aws.messages.state_change(
+        world.aws.instance(instance_id), SimulatedInstanceState.TERMINATED
+    )
 
     assert world.poll() == world.poll()
     assert world.aws.calls.count("DescribeInstances") == 1
@@ -169,23 +171,23 @@ def test_an_instance_of_ours_without_a_node_is_looked_up_once(world: World):
 
 def test_an_unknown_instance_is_announced_until_acknowledged(world: World):
     """One that was launched just now may not be described yet."""
-    (machine,) = world.launch(spot=True)
+    (instance_id,) = world.launch(spot=True)
     world.aws.behaviour.invisible_seconds = 30
-    world.aws.messages.spot_interruption(world.aws.instance(machine))
+    world.aws.messages.spot_interruption(world.aws.instance(instance_id))
     (early,) = world.poll()
     world.aws.behaviour.invisible_seconds = 0
 
     (later,) = world.poll()
 
     assert early.id == later.id
-    assert early.provider_id == machine.rpartition("/")[2]
-    assert later.provider_id == machine
+    assert early.provider_id == instance_id.rpartition("/")[2]
+    assert later.provider_id == instance_id
     assert world.is_marked("spot")
 
 
 def test_a_message_about_several_is_deleted_once_all_are_acknowledged(world: World):
-    machines = world.launch(count=3)
-    instances = [world.aws.instance(each) for each in machines]
+    instance_ids = world.launch(count=3)
+    instances = [world.aws.instance(each) for each in instance_ids]
     foreign = world.aws.instance(world.aws.launch_foreign())
     world.aws.messages.scheduled_change([*instances, foreign], starts_at=world.clock.now())
 
@@ -193,7 +195,7 @@ def test_a_message_about_several_is_deleted_once_all_are_acknowledged(world: Wor
     world.acknowledge(*said[:2])
     left = world.poll()
 
-    assert {one.provider_id for one in said} == set(machines)
+    assert {one.provider_id for one in said} == set(instance_ids)
     assert {one.kind for one in said} == {Kind.SCHEDULED_MAINTENANCE}
     assert {one.deadline for one in said} == {None}
     assert left == said[2:]
@@ -261,8 +263,8 @@ def test_a_queue_that_may_not_be_read_is_an_error_of_permissions(world: World, a
 
 
 def test_a_message_with_a_denied_deletion_is_an_error_and_comes_again(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.rebalance(world.aws.instance(machine))
+    (instance_id,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(instance_id))
     first = world.poll()
     with world.aws.deny("DeleteMessageBatch"), pytest.raises(AuthError):
         world.acknowledge(*first)

@@ -15,29 +15,29 @@ NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 def test_a_check_that_fails_for_two_minutes_leaves_no_time(world: World):
-    (machine,) = world.launch()
-    world.aws.impair(machine, "system")
+    (instance_id,) = world.launch()
+    world.aws.impair(instance_id, "system")
     world.clock.forward(110)  # the second itself is tested without a cloud, below
     assert world.poll() == ()
 
     world.clock.forward(11)
     (said,) = world.poll()
 
-    assert (said.kind, said.provider_id) == (Kind.INSTANCE_UNHEALTHY, machine)
+    assert (said.kind, said.provider_id) == (Kind.INSTANCE_UNHEALTHY, instance_id)
     assert said.deadline is not None
     assert said.deadline <= world.clock.now()
     assert world.unhealthy == ["SystemStatus"]
 
 
 def test_a_scheduled_event_counts_at_once_and_has_no_deadline(world: World):
-    (machine,) = world.launch()
-    world.aws.schedule_event(machine, "instance-retirement")
+    (instance_id,) = world.launch()
+    world.aws.schedule_event(instance_id, "instance-retirement")
 
     (said,) = world.poll()
 
     assert (said.kind, said.provider_id, said.deadline) == (
         Kind.SCHEDULED_MAINTENANCE,
-        machine,
+        instance_id,
         None,
     )
     assert "instance-retirement" in said.detail
@@ -46,9 +46,9 @@ def test_a_scheduled_event_counts_at_once_and_has_no_deadline(world: World):
 
 def test_both_at_once_are_two_announcements(world: World):
     """Whichever is handled first, the core adds the earlier end."""
-    (machine,) = world.launch()
-    world.aws.impair(machine, "instance")
-    world.aws.schedule_event(machine, "system-reboot")
+    (instance_id,) = world.launch()
+    world.aws.impair(instance_id, "instance")
+    world.aws.schedule_event(instance_id, "system-reboot")
     world.clock.forward(121)
 
     said = world.poll()
@@ -58,8 +58,8 @@ def test_both_at_once_are_two_announcements(world: World):
 
 
 def test_an_announcement_is_repeated_unchanged_until_acknowledged(world: World):
-    (machine,) = world.launch()
-    world.aws.impair(machine)
+    (instance_id,) = world.launch()
+    world.aws.impair(instance_id)
     world.clock.forward(121)
     first = world.poll()
     world.clock.forward(60)
@@ -73,27 +73,27 @@ def test_an_announcement_is_repeated_unchanged_until_acknowledged(world: World):
 
 
 def test_a_failure_after_a_recovery_is_announced_again(world: World):
-    (machine,) = world.launch()
-    world.aws.impair(machine)
+    (instance_id,) = world.launch()
+    world.aws.impair(instance_id)
     world.clock.forward(121)
     first = world.poll()
     world.acknowledge(*first)
-    world.aws.recover(machine)
+    world.aws.recover(instance_id)
     assert world.poll() == ()
 
-    world.aws.impair(machine)
+    world.aws.impair(instance_id)
     world.clock.forward(121)
     second = world.poll()
 
-    assert [one.provider_id for one in second] == [machine]
+    assert [one.provider_id for one in second] == [instance_id]
     assert first[0].id != second[0].id
     assert world.unhealthy == ["InstanceStatus", "InstanceStatus"]
 
 
 def test_instances_of_others_and_checks_of_volumes_do_not_count(world: World):
-    (machine,) = world.launch()
+    (instance_id,) = world.launch()
     foreign = world.aws.launch_foreign()
-    world.aws.impair(machine, "ebs")
+    world.aws.impair(instance_id, "ebs")
     world.aws.impair(foreign, "system")
     world.aws.schedule_event(foreign, "instance-stop")
     world.clock.forward(1000)
@@ -103,8 +103,8 @@ def test_instances_of_others_and_checks_of_volumes_do_not_count(world: World):
 
 
 def test_without_permission_status_is_polled_every_half_hour(world: World):
-    (machine,) = world.launch()
-    world.aws.schedule_event(machine, "instance-stop")
+    (instance_id,) = world.launch()
+    world.aws.schedule_event(instance_id, "instance-stop")
     with world.aws.deny("DescribeInstanceStatus"):
         for _ in range(29):
             assert world.poll() == ()
@@ -112,13 +112,13 @@ def test_without_permission_status_is_polled_every_half_hour(world: World):
         assert world.aws.calls.count("DescribeInstanceStatus") == 1
 
     world.clock.forward(60)
-    assert [one.provider_id for one in world.poll()] == [machine]
+    assert [one.provider_id for one in world.poll()] == [instance_id]
 
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "AuthFailure", "InvalidClientTokenId"])
 def test_refused_credentials_do_not_turn_the_health_of_instances_off(world: World, code):
-    (machine,) = world.launch()
-    world.aws.schedule_event(machine, "instance-stop")
+    (instance_id,) = world.launch()
+    world.aws.schedule_event(instance_id, "instance-stop")
     with (
         world.aws.fail("DescribeInstanceStatus", code=code, times=None),
         pytest.raises(AuthError, match=code),
@@ -126,12 +126,12 @@ def test_refused_credentials_do_not_turn_the_health_of_instances_off(world: Worl
         world.interruption_sources.status.run()
 
     world.clock.forward(60)
-    assert [one.provider_id for one in world.poll()] == [machine]
+    assert [one.provider_id for one in world.poll()] == [instance_id]
 
 
 def test_a_failure_is_raised_and_keeps_announcements(world: World):
-    (machine,) = world.launch()
-    world.aws.schedule_event(machine, "instance-stop")
+    (instance_id,) = world.launch()
+    world.aws.schedule_event(instance_id, "instance-stop")
     first = world.poll()
     with (
         world.aws.fail("DescribeInstanceStatus", code="InvalidParameterValue", times=None),
@@ -143,14 +143,14 @@ def test_a_failure_is_raised_and_keeps_announcements(world: World):
 
 
 def test_a_queue_that_fails_holds_up_no_status_check(world: World):
-    (machine,) = world.launch()
-    world.aws.schedule_event(machine, "instance-stop")
+    (instance_id,) = world.launch()
+    world.aws.schedule_event(instance_id, "instance-stop")
     world.interruption_sources.status.run()
 
     with world.aws.deny("GetQueueUrl"):
         said = world.interruption_sources.poll()
 
-    assert [one.provider_id for one in said] == [machine]
+    assert [one.provider_id for one in said] == [instance_id]
 
 
 @pytest.mark.parametrize("prefix", ["[Completed] ", "[Canceled] "])
@@ -162,10 +162,10 @@ def test_events_that_are_over_do_not_count(prefix):
 
 
 def test_a_check_without_a_beginning_counts_from_when_it_was_first_seen(world: World, monkeypatch):
-    (machine,) = world.launch()
+    (instance_id,) = world.launch()
     failed = {"Name": "reachability", "Status": "failed"}
     status = {
-        "InstanceId": machine.rpartition("/")[2],
+        "InstanceId": instance_id.rpartition("/")[2],
         "SystemStatus": {"Status": "impaired", "Details": [failed]},
     }
     monkeypatch.setattr(type(world.interruption_sources.status), "_describe", lambda _: [status])

@@ -202,7 +202,11 @@ def test_newly_sold_out_offerings_are_left_out():
 
     (found,) = compatible_types([it], ANY, is_open=lambda _, o: o.zone == "b")
 
-    assert [o.zone for machine in found.allocatable_offerings for o in machine.offerings] == ["b"]
+    assert [
+        o.zone
+        for instance_candidate in found.allocatable_offerings
+        for o in instance_candidate.offerings
+    ] == ["b"]
 
 
 def test_a_launch_that_no_filter_lets_through_names_what_it_asked_for():

@@ -395,8 +395,8 @@ def test_efas_are_reported_only_where_requested(make_process, node_class, aws):
     assert [i.kind for i in aws.instances.all[-1].interfaces] == ["efa"]
 
 
-@pytest.mark.parametrize(("efa_only", "told"), [(1, 1), (0, None)])
-def test_efas_of_the_node_class_are_always_reported(aws, clients, make_process, efa_only, told):
+@pytest.mark.parametrize(("efa_only", "reported"), [(1, 1), (0, None)])
+def test_efas_of_the_node_class_are_always_reported(aws, clients, make_process, efa_only, reported):
     """Case 102."""
     process = make_process(types=("c5n.18xlarge",))
     kinds = ["interface", "efa-only"][: 1 + efa_only]
@@ -408,7 +408,7 @@ def test_efas_of_the_node_class_are_always_reported(aws, clients, make_process, 
 
     outcome = process.launch_one(claim_of("plain", ON_DEMAND), node_class)
 
-    assert outcome.capacity.get(EFA) == told
+    assert outcome.capacity.get(EFA) == reported
     assert [i.kind for i in aws.instances.all[-1].interfaces] == kinds
 
 

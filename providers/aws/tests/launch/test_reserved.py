@@ -24,7 +24,7 @@ RESERVED = (CAPACITY_TYPE, "reserved")
 BLOCK = {"kind": "capacity-block"}
 INTERRUPTIBLE = {"interruptible": True}
 KINDS = pytest.mark.parametrize(
-    ("kind", "target", "market", "told"),
+    ("kind", "target", "market", "type_labels"),
     [
         ({}, "on-demand", None, ("default", "false")),
         (BLOCK, "capacity-block", "capacity-block", ("capacity-block", "false")),
@@ -40,7 +40,7 @@ KINDS = pytest.mark.parametrize(
 
 @pytest.fixture
 def reserve(aws, process):
-    """Reserve machines; a block ends in a day unless it is said when."""
+    """Reserve instances; a block ends in a day unless it is said when."""
 
     def make(instance_type="m5.large", zone=A, total=2, **more):
         if more.get("kind"):
@@ -89,7 +89,7 @@ def choices(aws):
 
 @KINDS
 def test_each_kind_of_reservation_provides_its_instance(
-    aws, process, reserve, class_of, kind, target, market, told
+    aws, process, reserve, class_of, kind, target, market, type_labels
 ):
     """Cases 95, 99 and 132."""
     reservation = reserve(**kind)
@@ -111,16 +111,16 @@ def test_each_kind_of_reservation_provides_its_instance(
     assert (
         labels[CAPACITY_RESERVATION_TYPE],
         labels[CAPACITY_RESERVATION_INTERRUPTIBLE],
-    ) == told
+    ) == type_labels
     assert process.reservation_counts.remaining(reservation.id) == 1
 
 
 @KINDS
 def test_another_process_recognises_a_reserved_instance(
-    aws, make_process, process, reserve, class_of, kind, target, market, told
+    aws, make_process, process, reserve, class_of, kind, target, market, type_labels
 ):
     """Nothing about it is kept in the process that launched it."""
-    del target, market, told
+    del target, market, type_labels
     node_class = class_of(reserve(**kind))
     claim = claim_of("paid", RESERVED)
     first = process.launch_one(claim, node_class)
@@ -137,10 +137,10 @@ def test_another_process_recognises_a_reserved_instance(
 
 @KINDS
 def test_an_instance_drifts_when_its_reservation_is_no_longer_selected(
-    process, reserve, class_of, kind, target, market, told
+    process, reserve, class_of, kind, target, market, type_labels
 ):
     """Case 36."""
-    del target, market, told
+    del target, market, type_labels
     reservation, other = reserve(**kind), reserve("c5.large")
     node_class = class_of(reservation)
     claim = claim_of("paid", RESERVED)
@@ -154,10 +154,10 @@ def test_an_instance_drifts_when_its_reservation_is_no_longer_selected(
 
 @KINDS
 def test_a_terminated_instance_frees_its_reserved_place(
-    process, reserve, class_of, kind, target, market, told
+    process, reserve, class_of, kind, target, market, type_labels
 ):
     """Case 99, for each kind."""
-    del target, market, told
+    del target, market, type_labels
     reservation = reserve(total=1, **kind)
     node_class = class_of(reservation)
     first = process.launch_one(claim_of("first", RESERVED), node_class)
@@ -173,10 +173,10 @@ def test_a_terminated_instance_frees_its_reserved_place(
 
 @KINDS
 def test_capacity_taken_by_others_is_not_requested_again(
-    aws, process, reserve, class_of, kind, target, market, told
+    aws, process, reserve, class_of, kind, target, market, type_labels
 ):
     """Case 91, for each kind."""
-    del target, market, told
+    del target, market, type_labels
     reservation = reserve(total=2, **kind)
     node_class = class_of(reservation)
     aws.reservations.get(reservation.id).total = 0

@@ -47,14 +47,14 @@ def test_a_process_that_takes_over_a_slow_launch_buys_nothing_twice(aws, start, 
     claims = wave(4)
     with aws.lose_replies("CreateFleet", times=None):
         first.launch(*claims, node_class=node_class)
-    told = []
+    error_counts = []
     for _ in range(5):
         outcomes = second.launch(*claims, node_class=node_class)
         written_down(second, claims, outcomes)
-        told.append([type(outcome) for outcome in outcomes].count(CloudProviderError))
+        error_counts.append([type(outcome) for outcome in outcomes].count(CloudProviderError))
         aws.time.advance(MINUTE)
 
-    assert told == [2, 2, 2, 2, 0]
+    assert error_counts == [2, 2, 2, 2, 0]
     assert len({outcome.provider_id for outcome in outcomes}) == 4
     assert len(aws.living()) == 4
 
