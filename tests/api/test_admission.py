@@ -261,7 +261,7 @@ def test_only_claims_may_have_conditions_without_a_reason(kind, expected):
     assert len(refusals(kind, obj)) == expected
 
 
-def test_defaulting_leaves_the_argument_and_the_metadata_alone():
+def test_defaulting_does_not_change_the_argument_and_the_metadata():
     obj = node_pool()
     obj["metadata"]["anything"] = {"goes": None}
     before = copy.deepcopy(obj)

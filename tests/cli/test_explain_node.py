@@ -271,7 +271,7 @@ def test_a_pool_that_does_not_want_it_says_so(explain, disruption, declined, sai
     assert said in single(found)["message"]
 
 
-def test_a_move_that_is_not_worth_it_shows_its_score(explain):
+def test_a_move_below_the_threshold_shows_its_score(explain):
     """Under the policy Balanced."""
     disruption = {**CONSOLIDATING["spec"]["disruption"], "consolidationPolicy": "Balanced"}
     pods = [web(f"a{n}", "a", cpu="100m") for n in range(15)]

@@ -63,7 +63,7 @@ def test_anchors_end_with_their_document():
         list(load_all("a: &x 1\n---\nb: *x\n"))
 
 
-def test_a_few_lines_cannot_stand_for_billions_of_values():
+def test_a_few_lines_cannot_expand_to_billions_of_values():
     """Nested aliases multiply; ordinary repetition is no matter."""
     lines = [
         "a0: &a0 [x]",

@@ -79,7 +79,7 @@ def health(scene):
 
 
 class TestLaunch:
-    def test_claim_of_a_foreign_class_is_left_alone(self, tmp_path):
+    def test_claim_of_a_foreign_class_is_ignored(self, tmp_path):
         """Case 29: no call, no finalizer, no condition."""
         theirs = {
             "apiVersion": "karpenter.sh/v1",

@@ -227,7 +227,7 @@ def test_a_pools_status_counts_what_it_has(tmp_path):
     play(tmp_path, story)
 
 
-def test_an_empty_node_goes_after_fifteen_seconds_and_not_before(tmp_path):
+def test_an_empty_node_is_deleted_after_fifteen_seconds_and_not_before(tmp_path):
     """Case 171; a pod that comes meanwhile keeps it (case 174)."""
 
     async def story(scene):

@@ -82,7 +82,7 @@ def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatc
     play(tmp_path, story)
 
 
-def test_a_pool_made_anew_under_its_name_has_a_catalogue(tmp_path):
+def test_a_recreated_pool_has_a_catalogue(tmp_path):
     """Its predecessor's went with it."""
 
     async def story(scene):

@@ -207,7 +207,7 @@ class TestPodsOfAnInstanceWithoutAClaim:
         assert scene.server.deleted == [("Node", "orphan")]
         assert scene.cloud.ended == []
 
-    async def test_the_hour_begins_anew_for_one_that_had_a_claim_meanwhile(self):
+    async def test_the_hour_restarts_for_an_instance_that_had_a_claim(self):
         scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
         await scene.look()
         await scene.look(after=ORPHAN_GRACE)

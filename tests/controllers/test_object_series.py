@@ -109,7 +109,7 @@ def test_nodes_and_pods_have_their_labels_and_amounts():
     assert (pods["c"]["nodepool"], pods["c"]["managed"]) == ("", "false")
 
 
-def test_only_nodes_that_changed_are_written_anew(monkeypatch):
+def test_only_changed_nodes_are_rendered_again(monkeypatch):
     """A scrape of a quiet cluster formats no node."""
     written = Counter()
     node_text = node_series._node_text

@@ -75,7 +75,7 @@ def test_passes_that_fail_in_a_row_are_a_problem_until_one_succeeds():
     assert seen[-1] is None
 
 
-def test_a_success_in_between_begins_the_count_anew():
+def test_a_success_in_between_restarts_the_count():
     """Four, one, four."""
     failures = [ValueError("odd")] * (FAILING_PASSES - 1)
 
@@ -115,7 +115,7 @@ def test_work_that_is_not_vital_is_no_problem_of_the_process():
     assert set(looped([ValueError("odd")] * 9, is_vital=False)) == {None}
 
 
-def test_loops_of_one_name_are_counted_apart():
+def test_loops_of_one_name_are_counted_separately():
     """One of them succeeding does not hide the other."""
     health = PassHealth()
     first, second = health.streak("interruption"), health.streak("interruption")

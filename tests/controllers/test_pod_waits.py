@@ -150,7 +150,7 @@ def test_waits_that_ended_before_the_start_are_not_measured():
         assert ("startup_duration_seconds_count" in shown) is counted
 
 
-def test_a_pod_that_ended_is_shown_no_more_and_one_of_its_uid_starts_anew():
+def test_an_ended_pod_has_no_series_and_one_of_its_uid_restarts():
     waits = Waits()
     waits.see(waiting(), waiting("done"))
     waits.shown()

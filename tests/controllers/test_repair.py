@@ -119,7 +119,7 @@ def test_users_say_what_is_broken_and_for_how_long_it_is_borne(tmp_path):
     play(tmp_path, story)
 
 
-def test_many_broken_nodes_are_left_alone_and_say_so(tmp_path):
+def test_many_broken_nodes_are_ignored_and_say_so(tmp_path):
     """Case 118: three of ten; the Events are on Nodes, claims and the pool."""
 
     async def story(scene):
@@ -159,7 +159,7 @@ def test_a_small_mostly_unhealthy_pool_is_repaired(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_small_pool_that_is_all_dead_is_left_alone_and_says_so(tmp_path):
+def test_a_small_pool_that_is_all_dead_is_ignored_and_says_so(tmp_path):
     """Until one of its nodes is healthy again: what broke all of them would break stand-ins."""
 
     async def story(scene):

@@ -175,7 +175,7 @@ def put_namesake(cluster, name):
     )
 
 
-def test_a_claim_made_anew_under_the_name_of_a_candidate_is_not_marked(tmp_path, monkeypatch):
+def test_a_claim_recreated_under_the_name_of_a_candidate_is_not_marked(tmp_path, monkeypatch):
     """The command was decided for another claim; the namesake may be a launch under way."""
     start, results = CommandQueue.start, []
 

@@ -80,7 +80,7 @@ def test_a_claim_of_no_pool_gets_the_cheapest_type_that_holds_its_requests(tmp_p
     ],
     ids=["no type is large enough", "its NodeClass does not exist"],
 )
-def test_a_claim_of_no_pool_that_cannot_become_a_node_goes(tmp_path, objects):
+def test_a_failed_claim_without_a_pool_is_deleted(tmp_path, objects):
     """As a planned one would."""
 
     async def story(scene):

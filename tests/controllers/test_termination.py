@@ -252,7 +252,7 @@ class TestNodes:
 
         play(tmp_path, story)
 
-    def test_a_node_that_is_not_ours_is_left_alone(self, tmp_path):
+    def test_a_node_that_is_not_ours_is_ignored(self, tmp_path):
         """Case 73."""
         theirs = {
             "apiVersion": "v1",

@@ -93,7 +93,7 @@ class TestText:
             assert "$" not in "".join(notice.dedupe)
 
 
-def test_a_command_proves_itself():
+def test_a_command_carries_its_evidence():
     command = merged()
     proof = {
         item.claim: (item.pool, item.price.amount, item.pods)

@@ -135,7 +135,7 @@ class TestWhatGoes:
         """Case 170."""
         assert bool(empty(synced_state(pool(), *node_and_claim("web"), item))) is goes
 
-    def test_static_pools_are_left_alone(self):
+    def test_static_pools_are_ignored(self):
         """Case 172."""
         assert empty(synced_state(pool(replicas=1), *node_and_claim("web"))) == []
 
@@ -186,7 +186,7 @@ class TestBudgets:
         assert len(gone) == 20
         assert {name: sum(g.startswith(f"{name}-") for g in gone) for name in names} == dict.fromkeys(names, 2)  # fmt: skip
 
-    def test_a_tight_budget_is_spent_on_the_dearest(self):
+    def test_a_tight_budget_is_spent_on_the_most_expensive_node(self):
         builder = synced_state(
             pool(nodes="1"),
             *node_and_claim("cheap", instance_type="c-1x"),

@@ -117,7 +117,7 @@ def test_drift_continues_without_the_node_of_an_invalid_pod(fails):
     assert ("Node", "a") in set_aside(outcome)
 
 
-def test_a_pending_pod_that_is_odd_stops_no_what_if(fails):
+def test_an_invalid_pending_pod_stops_no_simulation(fails):
     """It is left out of what is asked."""
     waiting = pod("odd", labels={"app": "odd"})
 
@@ -217,7 +217,7 @@ def test_a_node_that_cannot_be_evaluated_is_blocked(monkeypatch):
     ]
 
 
-def test_a_pool_whose_budget_cannot_be_judged_allows_nothing_and_others_what_theirs_do(
+def test_a_pool_with_an_unevaluable_budget_allows_nothing_and_others_are_unaffected(
     monkeypatch,
 ):
     """Unknown is not unlimited."""

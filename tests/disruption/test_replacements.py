@@ -147,7 +147,7 @@ class TestPrice:
         outcome = single(builder)
         assert (gone(outcome), messages(outcome)) == ([], ["Can't replace with a cheaper node"])
 
-    def test_the_dearest_spot_offering_of_a_type_decides(self):
+    def test_the_most_expensive_spot_offering_of_a_type_decides(self):
         """Case 211: a launch may end in any zone."""
         prices = {"zone-a": 1.0, "zone-b": 0.2, "zone-c": 0.4}
         risky = kind("risky", 4, offerings=[offering(z, SPOT, p) for z, p in prices.items()])
@@ -257,7 +257,7 @@ class TestSpot:
         assert gone(outcome) == []
         assert messages(outcome)[0].startswith("Filtering by price: ")
 
-    def test_on_demand_goes_to_spot_without_a_gate(self):
+    def test_on_demand_is_replaced_by_spot_without_a_gate(self):
         types = spot_kinds(3)
         current = kind("current", 4, 0.5)
         builder = cluster(box("web", current), runs("a", "web"), market=(*types, current))
@@ -346,7 +346,7 @@ class TestReserved:
         )
         return replace(made, offerings=offerings)
 
-    def test_reserved_goes_to_cheaper_reserved(self):
+    def test_reserved_is_replaced_by_cheaper_reserved(self):
         """Case 229."""
         dear = self.prepaid(self.reserved("dear", 8, 0.8, 0.2))
         cheap = self.prepaid(self.reserved("cheap", 4, 0.4, 0.1))

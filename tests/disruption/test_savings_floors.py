@@ -84,7 +84,7 @@ def test_a_replacement_saves_the_floor_or_is_not_made(text, goes):
         assert "savings floor" in message
 
 
-def test_the_floor_holds_at_the_dearest_price_that_a_launch_may_have():
+def test_the_floor_holds_at_the_highest_possible_launch_price():
     """A type that could come out dearer than the floor allows is not among the options."""
     market = (kind("small", 4, 0.2), kind("medium", 4, 0.5), EIGHT)
     builder = cluster(floor("50%"), box("web", EIGHT), runs("a", "web", cpu="3"), market=market)

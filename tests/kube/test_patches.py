@@ -37,7 +37,7 @@ def test_equal_states_give_an_empty_patch(same):
 
 @given(objects, objects)
 @with_examples(100)
-def test_a_patch_leaves_its_inputs_alone(before, after):
+def test_a_patch_does_not_change_its_inputs(before, after):
     """Patches are computed from objects that others hold."""
     copies = repr(before), repr(after)
     apply_merge_patch(before, merge_patch(before, after))

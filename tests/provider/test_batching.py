@@ -330,7 +330,7 @@ def test_single_items_wait_for_their_turn_outside_of_the_time_limit():
     run_virtual(main())
 
 
-def test_an_overdue_call_gives_its_turn_away():
+def test_an_overdue_call_frees_its_slot():
     """Two that hang do not keep the third from being sent for ever."""
 
     async def main():

@@ -73,7 +73,7 @@ def test_an_unavailable_offering_is_no_candidate():
     assert compatible == ()
 
 
-def test_spot_dearer_than_on_demand_is_left_out_where_both_may_be_had():
+def test_spot_more_expensive_than_on_demand_is_left_out_where_both_may_be_had():
     """Without on-demand there is no price to compare with."""
     both = without_expensive_spot(candidates(SMALL, LARGE), ANY)
     spot_alone = wish(CAPACITY_TYPE, "spot")

@@ -199,7 +199,7 @@ def _some(items, data):
     return tuple(item for item in items if data.draw(st.booleans()))
 
 
-def test_a_node_for_each_is_no_bound_for_pods_that_would_only_rather_be_alone():
+def test_preferred_anti_affinity_adds_no_node_per_pod_to_the_bound():
     """Limits leave room for one node: the wish is given up, and the plan is as cheap as it is."""
     apart = AffinityTerm(topology_key=HOSTNAME, selector=LabelSelector(match_labels={"app": "web"}))
     wish = WeightedAffinityTerm(weight=1, term=apart)

@@ -80,7 +80,7 @@ def test_sizes_that_complement_each_other_share_nodes():
     assert patterns.cost == pytest.approx(1.0)
 
 
-def test_the_rest_goes_on_a_smaller_node():
+def test_remaining_pods_are_placed_on_a_smaller_node():
     """Seventeen pods: four on each of four nodes, one on a small one."""
     patterns = planned(problem([(1000, GIB, 17)], [(4000, 4 * GIB, 0.1), (1000, GIB, 0.03)]))
 

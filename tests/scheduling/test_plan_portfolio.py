@@ -91,7 +91,7 @@ def test_patterns_are_bought_within_the_limits_of_the_pool(cores):
     assert sum(claim.capacity_max["cpu"] for claim in plan.claims) <= cores * 1000
 
 
-def test_more_work_never_makes_a_plan_dearer():
+def test_more_work_never_makes_a_plan_more_expensive():
     asked = problem([*free_pods(60), *spread_pods(40)], catalogue=UNEVEN)
     few, many = (solve(asked, SolveOptions(work_units=units)) for units in (0, 10**6))
     fee = SolveOptions().node_fee_per_hour

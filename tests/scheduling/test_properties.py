@@ -77,7 +77,7 @@ def test_no_pod_is_pending_that_a_node_would_take(asked):
 
 @given(problems())
 @brief
-def test_a_plan_is_never_dearer_and_never_leaves_more_than_first_fit(asked):
+def test_a_plan_never_costs_more_and_never_leaves_more_pods_than_first_fit(asked):
     """For every problem: lexicographic, pods left before price."""
     assert list(compared(solve(asked), solve(asked, FIRST_FIT))) == []
 

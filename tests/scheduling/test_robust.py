@@ -102,7 +102,7 @@ def test_a_single_cheap_type_is_priced_by_its_substitutes():
     assert by_room == {4: pytest.approx(0.14), 2: pytest.approx(0.11)}
 
 
-def test_the_dearest_stand_in_counts_where_there_are_too_few():
+def test_the_most_expensive_substitute_counts_where_there_are_too_few():
     prices = np.array([0.3, 0.1, 0.2, inf])
     counted = np.array([[True, True, True, False], [True, False, False, False], [False] * 4])
 

@@ -99,7 +99,7 @@ def test_nodes_that_are_there_are_filled_no_further_than_the_skew_allows(options
     assert not plan.unschedulable
 
 
-def test_pods_of_two_revisions_are_counted_apart(options):
+def test_pods_of_two_revisions_are_counted_separately(options):
     """Their templates differ in nothing but the label that the spread matches by key."""
     how = spread(selector=DB, match_label_keys=("version",))
     old, new = (

@@ -245,7 +245,7 @@ async def test_http_face_loses_replies_to_order():
         await transport.close()
 
 
-async def test_http_face_carries_thousands_of_events():
+async def test_the_http_frontend_streams_thousands_of_events():
     """A watch over HTTP keeps up with a burst."""
     async with EmbeddedCluster(http=True, times=NEVER) as cluster:
         transport = await connect(kubeconfig=str(cluster.kubeconfig_path), clock=LoopClock())

@@ -180,7 +180,7 @@ class TestUsage:
         builder.apply_event(ObjectRemoved(a))
         assert the_state_node(builder).requests["cpu"] == 2000
 
-    def test_daemon_requests_are_counted_apart_and_in_the_total(self):
+    def test_daemon_requests_are_counted_separately_and_in_the_total(self):
         """Case 146: 1 CPU of daemons within 2.5 CPU in all."""
         builder = synced_state(
             *node_and_claim("web-1"),
@@ -311,7 +311,7 @@ class TestMachines:
         found = the_state_node(synced_state(node("static-1")))
         assert (found.managed, found.initialized, found.provider_id) == (False, True, "static-1")
 
-    def test_claims_of_foreign_kinds_are_left_alone(self):
+    def test_claims_of_foreign_kinds_are_ignored(self):
         ref = KWOK.model_copy(update={"kind": "OtherNodeClass"})
         claim = node_claim("web", stage="Initialized", node_class_ref=ref)
         found = the_state_node(synced_state(claim, node("web", claim=claim)))

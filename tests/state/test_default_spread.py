@@ -233,7 +233,7 @@ class TestSharing:
         assert len(found) == 100
         assert len({id(item.shape) for item in found.values()}) == 1
 
-    def test_two_owners_of_one_shape_are_counted_apart(self):
+    def test_two_owners_of_one_shape_are_counted_separately(self):
         """Case 346: separate workloads, and revisions of one."""
         shape = pod_shape(labels={"app": "web"})
         found = asked(

@@ -526,7 +526,7 @@ class TestClosedNodes:
         builder.apply_event(ObjectRemoved(its_node))
         assert ask(builder).problem.nodes == ()
 
-    def test_pods_at_their_end_count_nowhere(self):
+    def test_ended_pods_do_not_count(self):
         builder = synced_state(
             POOL, *node_and_claim("web"), pod("a", node_name="web", phase="Succeeded")
         )

@@ -53,7 +53,7 @@ def test_a_node_class_is_judged_at_its_field(case):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.field is None], ids=named)
-def test_what_is_accepted_is_read_and_written_alike(case):
+def test_accepted_objects_are_read_and_written_alike(case):
     stored = validator().default(case.object)
 
     found = read(stored)
@@ -63,7 +63,7 @@ def test_what_is_accepted_is_read_and_written_alike(case):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.field is not None], ids=named)
-def test_what_is_refused_is_read_all_the_same(case):
+def test_refused_objects_are_still_read(case):
     """Case 17: it may be stored already, let in by an API server with another CRD."""
     read(case.object)
 

@@ -87,7 +87,7 @@ def test_a_conflicting_node_change_defers_to_the_next_pass():
     ],
     ids=["ready too short", "not ready", "well", "going", "unregistered", "foreign", "silent"],
 )
-def test_other_nodes_are_left_alone(other):
+def test_other_nodes_are_ignored(other):
     assert Server(other).look() == {}
 
 

@@ -92,7 +92,7 @@ def test_reservations_found_with_the_gate_are_not_offered_without_it(cloud, play
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_open_reservations_are_left_alone_with_the_gate_alone(cloud, play, is_on):
+def test_open_reservations_are_not_used_with_the_gate_only(cloud, play, is_on):
     """Case 132: without the gate EC2 does as it always did."""
 
     async def scenario(world):

@@ -699,7 +699,7 @@ def test_only_reservations_that_the_claim_may_use_have_templates():
 
 
 @pytest.mark.parametrize("capacity_type", ["spot", "on-demand"])
-def test_other_launches_leave_open_reservations_alone(capacity_type):
+def test_other_launches_do_not_use_open_reservations(capacity_type):
     assert data(capacity_type=capacity_type)["CapacityReservationSpecification"] == {
         "CapacityReservationPreference": "none"
     }

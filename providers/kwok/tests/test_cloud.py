@@ -359,7 +359,7 @@ def test_an_adopted_instance_is_found_without_a_listing(tmp_path):
         {"labels": {}},
     ],
 )
-def test_nodes_of_others_are_left_alone(tmp_path, fields):
+def test_nodes_of_others_are_ignored(tmp_path, fields):
     async def scenario(world):
         world.nodes.nodes["other"] = kwok_node("other", **fields)
         assert (await world.providers.list_instances("kwok")).instances == ()

@@ -306,7 +306,7 @@ def test_repair_is_counted():
 
 
 @pytest.mark.parametrize("claims", [0, 2])
-def test_a_node_without_exactly_one_claim_is_left_alone(claims):
+def test_a_node_without_exactly_one_claim_is_ignored(claims):
     """It cannot be known whose it is."""
     owners = [
         node_claim(f"claim-{i}", stage="Initialized", provider_id="kwok://x") for i in range(claims)

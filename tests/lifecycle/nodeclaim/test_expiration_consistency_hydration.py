@@ -88,7 +88,7 @@ class TestExpiration:
         [node_claim(expire_after="Never"), node_claim(expire_after="30s", deleted=after(40))],
         ids=["never", "already deleting"],
     )
-    def test_others_are_left_alone(self, claim):
+    def test_others_are_ignored(self, claim):
         step = expiration_step(claim, (), now=after(10**9))
 
         assert (step.delete, step.metric_updates, step.requeue_after) == ("", (), None)
@@ -171,7 +171,7 @@ class TestHydration:
         assert step.node is not None
         assert step.node.applied_to(its_node).labels[LABEL] == "default"
 
-    def test_labelled_claims_are_left_alone(self):
+    def test_labelled_claims_are_ignored(self):
         claim = node_claim(stage="Initialized")
 
         step = hydration_step(claim, [node(claim=claim)])
@@ -180,7 +180,7 @@ class TestHydration:
         assert step.node is None
 
     @pytest.mark.parametrize("count", [0, 2])
-    def test_nodes_that_may_be_of_another_claim_are_left_alone(self, count):
+    def test_nodes_that_may_be_of_another_claim_are_ignored(self, count):
         claim = node_claim(stage="Initialized")
         stranger = node(provider_id=claim.status.provider_id)
 

@@ -78,7 +78,7 @@ class TestVanishedClaims:
             unsynced.apply_event(ObjectObserved(half))
         assert gone(builder=unsynced) == []
 
-    def test_deleting_and_foreign_claims_are_left_alone(self):
+    def test_deleting_and_foreign_claims_are_ignored(self):
         foreign = KWOK.model_copy(update={"kind": "Other"})
         assert gone(node_claim("a", stage="Initialized", deleted=EPOCH)) == []
         assert gone(node_claim("b", stage="Initialized", node_class_ref=foreign)) == []
@@ -159,7 +159,7 @@ class TestOrphans:
         second = self.look(builder, stray, since=first.missing_since)
         assert dict(second.missing_since) == {}
 
-    def test_terminating_instance_is_left_alone(self):
+    def test_terminating_instance_is_ignored(self):
         assert self.twice(synced_state(), [Instance("kwok://1", terminating=True)]).terminate == ()
 
     def test_incomplete_listing_terminates_nothing_and_forgets_nothing(self):

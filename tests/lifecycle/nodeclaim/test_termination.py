@@ -36,7 +36,7 @@ def look(claim, *nodes, builder=None):
     return claim_termination(claim, nodes, ledger, now=LATER)
 
 
-def test_claim_without_our_finalizer_is_left_alone():
+def test_claim_without_our_finalizer_is_ignored():
     assert look(deleted("Launched", finalizers=("foreign/x",))).action is TerminationAction.NONE
 
 
@@ -60,7 +60,7 @@ def test_a_node_that_only_a_foreign_finalizer_keeps_is_not_waited_for():
     assert look(claim, untouched).delete_nodes == ("c",)
 
 
-def test_the_node_of_an_unregistered_claim_is_left_alone():
+def test_the_node_of_an_unregistered_claim_is_ignored():
     """Case 69."""
     claim = deleted("Launched")
     found = look(claim, node("a", claim=claim, stage=""))

@@ -246,7 +246,7 @@ def test_case_233_nodes_that_the_affinity_excludes_do_not_count(cluster):
 @pytest.mark.parametrize(
     ("key", "first", "then"), [(CAPACITY_TYPE, "on-demand", "spot"), (ARCH, "amd64", "arm64")]
 )
-def test_case_234_what_exists_counts_without_affinity(cluster, key, first, then):
+def test_case_234_existing_pods_count_without_affinity(cluster, key, first, then):
     single = {INSTANCE_TYPE: "single-pod-instance-type"}
     pod = cluster.pod(labels=TEST, node_selector=single, where=[(key, "In", first)])
     cluster.provision(pod)
@@ -293,7 +293,7 @@ def test_case_238_capacity_type_and_hostname(cluster):
         assert max(cluster.skew(HOSTNAME)) <= 3
 
 
-def test_case_239_revisions_are_counted_apart_by_a_label_key(cluster):
+def test_case_239_revisions_are_counted_separately_by_a_label_key(cluster):
     rule = spread(HOSTNAME, label_keys=["test-label"])
     pods = [
         pod

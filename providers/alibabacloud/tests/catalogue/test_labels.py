@@ -50,7 +50,7 @@ def type_labels(name: str, **fields: object) -> dict[str, str]:
         ("strange", "", "", "ecs.u0", ""),
     ],
 )
-def test_a_name_is_taken_apart(name: str, category: str, generation: str, family: str, size: str):
+def test_a_type_name_is_parsed(name: str, category: str, generation: str, family: str, size: str):
     """Cases 35 and 36."""
     found = read_name(name, family="ecs.u0")
 

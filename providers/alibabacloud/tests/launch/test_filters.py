@@ -117,7 +117,7 @@ def test_min_values_keep_their_types_and_turn_the_filter_off():
     assert variety == set(names(kept))
 
 
-def test_spot_is_as_dear_as_it_is_where_variety_is_asked_for():
+def test_expensive_spot_is_kept_with_min_values():
     """Case 53: without, it would be left out for the on-demand instance that costs less."""
     types = [
         named("ecs.g7.large", spot("a", 0.4), on_demand("a", 1.0)),
@@ -154,7 +154,7 @@ def test_gpus_and_bare_metal_are_used_as_a_last_choice(exotic):
     assert names(chosen([exotic])) == [exotic.name]
 
 
-def test_spot_dearer_than_the_cheapest_on_demand_is_left_out():
+def test_spot_more_expensive_than_the_cheapest_on_demand_is_left_out():
     """Case 55."""
     cheap = named("ecs.g7.large", spot("a", 0.4), on_demand("a", 1.0))
     dear = named("ecs.g8.large", spot("a", 1.1), on_demand("a", 2.0))

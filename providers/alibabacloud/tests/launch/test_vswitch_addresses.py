@@ -83,7 +83,7 @@ def test_the_zone_is_closed_for_five_minutes(short, node_class):
     assert zones_of(short, node_class) == everywhere
 
 
-def test_a_claim_that_may_go_elsewhere_does(short, node_class):
+def test_a_claim_with_another_zone_launches_there(short, node_class):
     outcome = short.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
 
     assert isinstance(outcome, LaunchedInstance)

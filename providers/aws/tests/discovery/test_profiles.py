@@ -136,7 +136,7 @@ def test_a_role_gets_a_profile_with_path_tags_and_role(profiles, iam):
     }
 
 
-def test_a_profile_with_the_right_role_is_left_alone(make_profiles, iam, clock):
+def test_a_profile_with_the_right_role_is_unchanged(make_profiles, iam, clock):
     """Case 140: and read every quarter of an hour only, also by another process."""
     name = make_profiles().ensure(node_class())
     again = make_profiles()
@@ -259,7 +259,7 @@ def test_the_end_of_a_node_class_removes_all_its_profiles(profiles, iam):
     assert names(iam) == {stays, "mine"}
 
 
-def test_out_of_reach_of_iam_nothing_is_removed(make_profiles, iam):
+def test_without_iam_access_nothing_is_removed(make_profiles, iam):
     """An isolated network has no endpoint for it."""
     isolated = make_profiles(isolated=True)
     name = isolated.ensure(node_class())

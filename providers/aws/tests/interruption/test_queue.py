@@ -239,7 +239,7 @@ def test_a_queue_that_is_missing_is_named(world: World):
         world.interruption_sources.poll()
 
 
-def test_a_queue_that_was_made_anew_is_found_again(world: World):
+def test_a_recreated_queue_is_found_again(world: World):
     world.poll()
     queue = world.interruption_sources.queue
     assert queue is not None

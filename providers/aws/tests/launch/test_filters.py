@@ -88,7 +88,7 @@ def test_spot_is_bought_where_it_can_be_had():
     assert capacity_type_of(chosen([scarce])) == "on-demand"
 
 
-def test_spot_dearer_than_the_cheapest_on_demand_is_left_out():
+def test_spot_more_expensive_than_the_cheapest_on_demand_is_left_out():
     """Case 84."""
     types = [
         named("m5.large", offering("a", "spot", 1.0), offering("a", "on-demand", 1.0)),

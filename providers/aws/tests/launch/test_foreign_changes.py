@@ -116,7 +116,9 @@ def test_foreign_termination_protection_is_reported_until_removed(
         InstancePool(instance_type="m5.large"),
     ],
 )
-def test_a_lack_of_one_type_or_zone_leaves_the_others_to_be_had(aws, process, node_class, wanted):
+def test_a_shortage_of_one_type_or_zone_leaves_the_others_available(
+    aws, process, node_class, wanted
+):
     aws.capacity.limit(wanted, 0, code="InsufficientInstanceCapacity")
     both = (INSTANCE_TYPE, "m5.large", "m5.xlarge"), (ZONE, A, B)
 

@@ -60,7 +60,7 @@ def test_another_process_assigns_the_instances_alike(process, make_process, node
     assert make_process().launch(*wave(5), node_class=node_class) == outcomes
 
 
-def test_a_fleet_that_brings_too_few_serves_some(aws, process, node_class):
+def test_a_short_fleet_serves_some_claims(aws, process, node_class):
     """Case 149."""
     aws.capacity.limit_vcpus(6)
 

@@ -119,7 +119,7 @@ def test_a_shortage_of_the_whole_call_is_about_all_that_was_asked_for():
     assert error.scope is ExhaustedScope.REGION
 
 
-def test_a_fleet_that_brings_nothing_and_says_nothing_is_a_shortage_of_what_was_asked_for():
+def test_an_unexplained_empty_fleet_is_a_shortage_of_its_request():
     """Else the same would be asked for again at once, without an end."""
     error = claim_error()
 

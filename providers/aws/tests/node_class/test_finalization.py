@@ -24,7 +24,7 @@ def test_nothing_is_left_of_a_node_class(parts, aws):
     assert parts.resolver.profiles_in_use() == {stays.status.instance_profile}
 
 
-def test_another_process_can_bring_about_the_end(make_parts, aws):
+def test_another_process_can_finish_the_finalization(make_parts, aws):
     """Nothing needs to be remembered."""
     node_class = make_parts().resolve(make_parts().node_class())
 

@@ -105,7 +105,7 @@ def test_a_lack_of_capacity_is_no_lack_of_permission(parts, aws):
         assert validation_condition(parts.resolve(parts.node_class())).status == "True"
 
 
-def test_a_template_that_vanished_meanwhile_is_made_anew(parts, aws):
+def test_a_vanished_template_is_created_again(parts, aws):
     """It was deleted by others."""
     missing = "InvalidLaunchTemplateName.NotFoundException"
     with aws.fail("CreateFleet", code=missing, times=1):

@@ -142,7 +142,7 @@ def test_a_reset_takes_everything_back(aws, launch, clients):
     assert launch.described(*launch.fleet("m5.large").ids)[0]["State"]["Name"] == "running"
 
 
-def test_a_world_that_another_test_took_away_from_moto_is_built_again(aws, clients):
+def test_a_region_removed_by_another_test_is_built_again(aws, clients):
     from moto.ec2.models import ec2_backends
 
     ec2_backends.pop(aws.account.id)
