@@ -325,7 +325,7 @@ def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
         await scene.cluster.clock.sleep(10)
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=30)
-        assert all(cloud.asked), "nor is it asked about no claims at all"
+        assert all(cloud.asked), "no query without claims"
 
     play(tmp_path, story, nodes=2)
 

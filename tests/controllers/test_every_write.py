@@ -231,7 +231,7 @@ def played(folder, life, faults, troubles=()):
             "nodes_terminated": launches,
             "nodeclaims_terminated": claims,
         }.items():
-            assert total(running, f"karpenter_{name}") <= len(expected), f"{name} counts one twice"
+            assert total(running, f"karpenter_{name}") <= len(expected), f"{name} counts an object twice"
 
     print(f"{folder.name}: {life.__name__}")  # noqa: T201 - seen where the life ends badly
     folder.mkdir()
@@ -282,7 +282,7 @@ def test_a_run_converges_after_any_failed_write(tmp_path, life, way, share):
             LIVES[life][0],
             lambda clock, n=number: Strike(n, WAYS[way], clock),
         )
-        assert strike.hits, f"{tape.writes[number]} was not made again"
+        assert strike.hits, f"{tape.writes[number]} was not repeated"
 
 
 CALLS = [(life, operation) for life in LIVES for operation in ("launch", "terminate")]

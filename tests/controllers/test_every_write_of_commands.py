@@ -86,4 +86,4 @@ def test_a_run_converges_after_any_failed_write_of_a_command(tmp_path, life, way
         strike = played(
             tmp_path / f"{number}", life, lambda clock, n=number: Strike(n, WAYS[way], clock)
         )
-        assert strike.hits, f"{tape.writes[number]} was not made again"
+        assert strike.hits, f"{tape.writes[number]} was not repeated"

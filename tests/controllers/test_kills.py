@@ -48,7 +48,7 @@ def lived(folder, life, **kill):
         return end
 
     live(folder, LIVES[life][0], begin)
-    assert kept[0].is_dead == bool(kill), "the process did not come by there again"
+    assert kept[0].is_dead == bool(kill), "the process did not reach this await again"
     return kept[0].seen
 
 

@@ -163,7 +163,7 @@ class TestScore:
             (found_,) = balanced_scores(
                 made((5.0, disturbed * factor)), saved * factor, whole, prices
             )
-            assert found_.approved is approved, "whatever the size of the pool"
+            assert found_.approved is approved, "for every size of the pool"
             assert found_.score == pytest.approx(score, abs=0.006)
 
     def test_a_move_of_nothing_is_not_approved(self, some):
@@ -390,7 +390,7 @@ class TestMoves:
         (score,) = report(outcome).scores
         assert (score.approved, score.savings_share > 0) == (False, True)
         assert "web" not in {name for _, name, _ in said(outcome)}, (
-            "nothing was found wrong with it"
+            "it has no obstacle"
         )
 
     def test_several_nodes_merge(self):

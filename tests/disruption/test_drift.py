@@ -290,7 +290,7 @@ class TestRest:
     def test_back_off_is_jittered_and_repeatable_per_command(self, failures, window):
         rests = {backoff_duration(failures, f"command-{n}").total_seconds() for n in range(50)}
         assert all(window / 2 <= rest < window for rest in rests)
-        assert len(rests) > 40, "pools do not move in step"
+        assert len(rests) > 40, "back-offs of pools differ"
         assert backoff_duration(failures, "command-1") == backoff_duration(failures, "command-1")
 
     def test_until_when(self):

@@ -104,7 +104,7 @@ class TestMerging:
         with_nano = multi(cluster(*objects, market=(nano, small, xl, double)))
         assert bought(with_nano) == [["nano"]]
         without = multi(cluster(*objects, market=(small, xl, double)))
-        assert bought(without) == [], "a and b go to c, if anything"
+        assert bought(without) == [], "a and b could only move to c"
         assert sorted(gone(without)) == ["a", "b"]
 
     def test_several_go_for_nothing(self):
@@ -178,7 +178,7 @@ class TestGrowth:
         options = DisruptionOptions(work_units=0)
         outcome = multi(self.scattered(), options=options)
         assert gone(outcome) == []
-        assert report(outcome).is_idle, "the same units would find the same nothing again"
+        assert report(outcome).is_idle, "the same work units would again find nothing"
 
     def test_an_interrupted_search_is_reported_and_continued(self):
         """Case 234: nothing is taken, the time-out counts."""

@@ -89,7 +89,7 @@ class TestWhichNodes:
 
     def test_a_pool_that_consolidates_nothing(self):
         notices = self.notices(pool(window="Never"), box("web"))
-        assert len(notices) == 6, "emptiness says it too"
+        assert len(notices) == 6, "emptiness reports it too"
         assert {n.message for n in notices} == {'NodePool "default" has consolidation disabled'}
 
     @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_a_call_with_a_cancelled_task_leaves_no_waiter(width, after):
         if width is None:
             assert waiting[1].done()
         else:
-            assert world.calls[-1][1] == ["b"], "its turn was given away"
+            assert world.calls[-1][1] == ["b"], "its slot was freed"
 
     run_virtual(main())
 

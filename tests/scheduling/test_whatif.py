@@ -481,7 +481,7 @@ def refused_in_vain(seed):
         for below, most in LIMITS:
             keeps = free.is_possible and len(free.claims) <= most and free.cost_per_hour < below
             limited = first_fit.evaluate(names, below_price=below, max_claims=most)
-            assert keeps or not limited.is_possible, "what is accepted keeps the limits"
+            assert keeps or not limited.is_possible, "accepted claims keep the limits"
             if keeps and not limited.is_possible:
                 yield names, below, limited.outcome
             if free.fits and not default.evaluate(names, below_price=below, max_claims=most).fits:

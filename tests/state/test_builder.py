@@ -494,7 +494,7 @@ class TestMask:
         builder.apply_event(OfferingsUnavailable(offerings=(out,), provider="kwok", at=later))
         assert builder.snapshot().catalogues["default"] is before
         builder.apply_event(TimePassed(at(minutes=4)))
-        assert builder.snapshot().catalogues["default"] is before, "the later end holds"
+        assert builder.snapshot().catalogues["default"] is before, "the later end counts"
         builder.apply_event(TimePassed(at(minutes=5)))
         assert self.available(builder) == whole
 

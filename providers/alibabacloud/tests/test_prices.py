@@ -147,9 +147,9 @@ def test_interruption_rates_are_those_that_were_read():
     assert made.interruption_percent(LARGE, C) is None
     made.update_advice({LARGE: {A: SpotAdvice(20.0, 7.5)}})
     assert made.interruption_percent(LARGE, A) == 7.5
-    assert made.revision == revision + 1, "zone B is said nothing of any more"
+    assert made.revision == revision + 1, "zone B has no price any more"
     made.update_advice({LARGE: {A: SpotAdvice(20.0, 4.0)}})
-    assert made.revision == revision + 1, "no price is another one"
+    assert made.revision == revision + 1, "no price changed"
 
 
 def test_each_protected_time_has_its_own_prices():

@@ -116,7 +116,7 @@ class TestOrphans:
 
     def twice(self, builder, instances):
         first = self.look(builder, instances)
-        assert first.terminate == (), "one pass never condemns"
+        assert first.terminate == (), "one pass never terminates"
         return self.look(builder, instances, now=EPOCH + ORPHAN_GRACE, since=first.missing_since)
 
     def test_instance_without_claim_is_terminated_after_the_grace_period(self):

@@ -318,7 +318,7 @@ def test_throttling_does_nothing_and_leaves_the_wait_to_the_core(aws, process, n
         outcome = process.launch_one(claim, node_class)
 
     assert isinstance(outcome, ThrottledError)
-    assert outcome.retry_after is None, "EC2 names no time"
+    assert outcome.retry_after is None, "EC2 gives no time"
     assert not process.unavailable_offerings.view(now=process.clock.now()).offerings
     assert isinstance(process.launch_one(claim, node_class), LaunchedInstance)
 

@@ -67,7 +67,7 @@ def test_a_refusal_is_forgotten_with_the_instance_that_is_listed_no_more(aws, pr
 
     process.instances.terminate(found)
 
-    assert terminations(aws)[0] == "OperationNotPermitted", "asked for with the others again"
+    assert terminations(aws)[0] == "OperationNotPermitted", "terminated with the others again"
 
 
 def test_a_partial_listing_keeps_listed_instances(aws, process, node_class):

@@ -127,7 +127,7 @@ def test_without_a_role_for_spot_there_is_no_spot(aws, process, node_class, whol
     outcome = process.launch_one(claim_of("spot", SPOT, M5), node_class)
 
     assert isinstance(outcome, InsufficientCapacityError)
-    assert "ServiceLinkedRoleCreationNotPermitted" in str(outcome), "the core's Event says it"
+    assert "ServiceLinkedRoleCreationNotPermitted" in str(outcome), "the core's Event has it"
     assert marks(process).capacity_types == {"spot"}
 
 

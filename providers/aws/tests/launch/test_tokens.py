@@ -131,7 +131,7 @@ def test_a_token_covers_each_member_of_the_request():
     for name in whole.keys() - {"ClientToken"}:
         less = {key: value for key, value in whole.items() if key != name}
         assert client_token(less, claims, {}) != client_token(whole, claims, {}), name
-    assert len(whole["ClientToken"]) <= 64, "the longest that EC2 takes"
+    assert len(whole["ClientToken"]) <= 64, "the longest token that EC2 accepts"
 
 
 def test_attempts_of_claims_that_are_not_asked_for_change_no_token():

@@ -156,7 +156,7 @@ def test_late_instances_of_a_fleet_are_assigned_as_before(aws, process, make_pro
     by_claim = {o.provider_id: c.uid for c, o in zip(claims, outcomes, strict=True)}
     assert len(shown) == 2
     assert shown.items() <= by_claim.items()
-    assert told == by_claim, "what this process has launched is there though EC2 shows it late"
+    assert told == by_claim, "own launches are listed although EC2 lists them late"
 
 
 def test_a_lack_of_stock_is_definite_though_its_status_is_that_of_a_fault(aws, process, node_class):
@@ -168,7 +168,7 @@ def test_a_lack_of_stock_is_definite_though_its_status_is_that_of_a_fault(aws, p
     assert outcome.offerings
     assert isinstance(process.launch_one(claim_of("none", ON_DEMAND), node_class), LaunchedInstance)
     tokens = [request["ClientToken"] for request in fleets(aws)]
-    assert len(set(tokens)) == 2, "asked anew, not repeated"
+    assert len(set(tokens)) == 2, "requested with a new token, not repeated"
 
 
 @pytest.mark.parametrize("code", ["InvalidParameterValue", "IncorrectState"])
@@ -190,5 +190,5 @@ def test_a_server_fault_ends_no_instance_and_is_no_error_of_one(
 
     assert {type(outcome) for outcome in outcomes} == {CloudProviderError}
     assert not any(isinstance(outcome, TerminationRefusedError) for outcome in outcomes)
-    assert calls == 3, "the SDK's attempts, and no halving"
+    assert calls == 3, "the SDK's attempts, and no smaller batches"
     assert process.instances.terminate(found) == [TerminationStatus.STARTED] * 3
