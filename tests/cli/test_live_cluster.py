@@ -32,7 +32,7 @@ NODE_CLASS = {
 }
 
 
-class Door:
+class ReadOnlyTransport:
     """The way in for a role that may get and list, and nothing else."""
 
     def __init__(self, url):
@@ -85,7 +85,7 @@ class World:
     async def live(self):
         async with EmbeddedCluster(http=True) as cluster:
             self._cluster = cluster
-            self.door = Door(cluster.url)
+            self.door = ReadOnlyTransport(cluster.url)
             async with serving(self.door) as url:
                 write_kubeconfig(self.kubeconfig, url)
                 self._ready.set()

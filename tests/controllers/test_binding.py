@@ -11,7 +11,7 @@ from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.kubelets import KubeletTimes
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
-from tests.controllers.test_crash_recovery import WITHOUT_ELECTION, At, faults_file
+from tests.controllers.test_crash_recovery import WITHOUT_ELECTION, WriteTrigger, faults_file
 
 NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 TOLD = ("patch", "Pod", "status")
@@ -270,7 +270,7 @@ def test_process_killed_between_nomination_and_admission_recovers(tmp_path, stag
             first._task.cancel()
             raise ApiError("the process is dead", status=0)
 
-        at = At(*TOLD, stage=stage, number=number, act=die)
+        at = WriteTrigger(*TOLD, stage=stage, number=number, act=die)
         first = scene.start(WITHOUT_ELECTION, faults=at)
         await scene.settle(lambda: at.struck, seconds=60)
         await first.kill()
@@ -296,7 +296,7 @@ def test_pods_find_another_node_when_theirs_is_deleted_before_they_got_there(tmp
             lost.append(claim)
             scene.cluster.delete(NODE_CLAIMS, claim)
 
-        at = At(*TOLD, number=PODS, act=lose)
+        at = WriteTrigger(*TOLD, number=PODS, act=lose)
         scene.start(faults=at)
         await all_run(scene, seconds=120)
 
@@ -325,7 +325,7 @@ def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
                 )
                 scene.cluster.delete(NODES, node["metadata"]["name"])
 
-        at = At(*TOLD, number=PODS, act=vanish)
+        at = WriteTrigger(*TOLD, number=PODS, act=vanish)
         scene.start(faults=at)
         await all_run(scene, seconds=300)
 

@@ -131,7 +131,7 @@ def test_a_pool_priced_without_an_exchange_rate_says_so(tmp_path, arguments, is_
     play(tmp_path, story, plugins={"web": Selling(euro)})
 
 
-class Fleeting:
+class FailingListing:
     """A provider whose listing a test makes fail."""
 
     fails = False
@@ -145,7 +145,7 @@ class Fleeting:
 @pytest.mark.parametrize("hours", [6, 0, -6])
 async def test_the_last_listing_is_kept_for_a_while_across_wall_clock_jumps(hours):
     """Neither dropped at the first failure, nor kept for hours."""
-    clock, providers, metrics = TwoClocks(), Fleeting(), Metrics()
+    clock, providers, metrics = TwoClocks(), FailingListing(), Metrics()
     node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))
     pool = ready_node_pool(builders.node_pool("general", node_class_ref=KWOK))
     cluster_state = ClusterState(synced_state(pool, node_class, catalogues={}), clock)

@@ -21,7 +21,7 @@ def faults_file(folder, *faults):
     return f"--kwok-faults-file={path}"
 
 
-class At:
+class WriteTrigger:
     """Does something at the n-th write of one sort, before or after it."""
 
     def __init__(self, verb, kind, subresource="", *, stage="reply", number=1, act):
@@ -125,7 +125,7 @@ def test_killed_at_a_write_of_a_launch(tmp_path, write, stage):
             first._task.cancel()
             raise ApiError("the process is dead", status=0)
 
-        at = At(*write, stage=stage, act=die)
+        at = WriteTrigger(*write, stage=stage, act=die)
         first = scene.start(WITHOUT_ELECTION, faults=at)
         await scene.settle(lambda: at.struck, seconds=60)
         await first.kill()
@@ -155,7 +155,7 @@ def test_a_claim_that_an_earlier_process_launched_does_not_end_before_its_instan
             first._task.cancel()
             raise ApiError("the process is dead", status=0)
 
-        at = At("patch", "NodeClaim", "status", stage="request", act=die)
+        at = WriteTrigger("patch", "NodeClaim", "status", stage="request", act=die)
         first = scene.start(WITHOUT_ELECTION, faults=at)
         await scene.settle(lambda: at.struck, seconds=60)
         await first.kill()
@@ -196,7 +196,7 @@ def test_killed_at_a_write_of_a_termination(tmp_path, write, stage):
             first._task.cancel()
             raise ApiError("the process is dead", status=0)
 
-        at = At(*write[:3], stage=stage, number=write[3], act=die)
+        at = WriteTrigger(*write[:3], stage=stage, number=write[3], act=die)
         first = scene.start(WITHOUT_ELECTION, faults=at)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
@@ -224,7 +224,7 @@ def test_a_leader_that_dies_between_claim_and_launch_leaves_one_claim(tmp_path):
             leader._task.cancel()
             raise ApiError("the process is dead", status=0)
 
-        at = At("create", "NodeClaim", act=die)
+        at = WriteTrigger("create", "NodeClaim", act=die)
         leader = scene.start(name="leader", faults=at)
         await scene.settle(lambda: leader.process.is_leading, seconds=10)
         standby = scene.start(name="standby")
@@ -290,7 +290,7 @@ def test_a_conflict_on_a_status_patch_is_overcome(tmp_path):
         async def conflict():
             raise ConflictError("somebody was faster", status=409)
 
-        at = At("patch", "NodeClaim", "status", stage="request", act=conflict)
+        at = WriteTrigger("patch", "NodeClaim", "status", stage="request", act=conflict)
         scene.start(WITHOUT_ELECTION, faults=at)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
@@ -309,7 +309,7 @@ def test_a_lost_answer_to_a_creation_makes_one_claim(tmp_path):
         async def lose():
             raise ApiError("connection reset", status=0)
 
-        at = At("create", "NodeClaim", act=lose)
+        at = WriteTrigger("create", "NodeClaim", act=lose)
         scene.start(WITHOUT_ELECTION, faults=at)
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
         await scene.cluster.clock.sleep(30)

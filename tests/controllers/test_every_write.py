@@ -27,7 +27,7 @@ SHARES = 4
 
 
 @dataclass(frozen=True)
-class Way:
+class FailureMode:
     """A failure of a write and its number of attempts; the writer makes five."""
 
     stage: str
@@ -37,15 +37,17 @@ class Way:
 
 
 WAYS = {
-    "conflict": Way("request", lambda: ConflictError("somebody was faster", status=409)),
-    "throttled": Way("request", lambda: TooManyRequestsError("slow down", status=429)),
-    "broken": Way("request", lambda: ApiError("etcd is away", status=500), attempts=5),
-    "timed-out": Way("request", lambda: ApiError("timed out", status=0), attempts=5, seconds=10.0),
-    "lost-reply": Way("reply", lambda: ApiError("connection reset", status=0)),
+    "conflict": FailureMode("request", lambda: ConflictError("somebody was faster", status=409)),
+    "throttled": FailureMode("request", lambda: TooManyRequestsError("slow down", status=429)),
+    "broken": FailureMode("request", lambda: ApiError("etcd is away", status=500), attempts=5),
+    "timed-out": FailureMode(
+        "request", lambda: ApiError("timed out", status=0), attempts=5, seconds=10.0
+    ),
+    "lost-reply": FailureMode("reply", lambda: ApiError("connection reset", status=0)),
 }
 
 
-class Tape:
+class WriteRecord:
     """Notes every write of an undisturbed life, and which of them succeeded."""
 
     def __init__(self):
@@ -64,7 +66,7 @@ class Tape:
         return sorted(self.answered) if way.stage == "reply" else range(len(self.writes))
 
 
-class Strike:
+class WriteFailure:
     """Fails the n-th write in one way."""
 
     def __init__(self, number, way, clock):
@@ -231,7 +233,9 @@ def played(folder, life, faults, troubles=()):
             "nodes_terminated": launches,
             "nodeclaims_terminated": claims,
         }.items():
-            assert total(running, f"karpenter_{name}") <= len(expected), f"{name} counts an object twice"
+            assert total(running, f"karpenter_{name}") <= len(expected), (
+                f"{name} counts an object twice"
+            )
 
     print(f"{folder.name}: {life.__name__}")  # noqa: T201 - seen where the life ends badly
     folder.mkdir()
@@ -254,7 +258,7 @@ TAPES = {}
 
 
 def taped(folder, life):
-    return played(folder, LIVES[life][0], lambda _clock: Tape())
+    return played(folder, LIVES[life][0], lambda _clock: WriteRecord())
 
 
 @pytest.mark.parametrize("life", LIVES)
@@ -280,7 +284,7 @@ def test_a_run_converges_after_any_failed_write(tmp_path, life, way, share):
         strike = played(
             tmp_path / f"{number}",
             LIVES[life][0],
-            lambda clock, n=number: Strike(n, WAYS[way], clock),
+            lambda clock, n=number: WriteFailure(n, WAYS[way], clock),
         )
         assert strike.hits, f"{tape.writes[number]} was not repeated"
 
@@ -305,4 +309,4 @@ CALLS = [(life, operation) for life in LIVES for operation in ("launch", "termin
 def test_a_run_converges_after_any_cloud_fault(tmp_path, life, trouble, operation):
     """The first two calls of each sort are refused, late, or done without an answer."""
     troubles = [{**trouble, "operation": operation, "count": 2}]
-    played(tmp_path / "life", LIVES[life][0], lambda _clock: Tape(), troubles)
+    played(tmp_path / "life", LIVES[life][0], lambda _clock: WriteRecord(), troubles)

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.controllers.lives import live, refused, renewed
-from tests.controllers.test_every_write import WAYS, Strike, Tape
+from tests.controllers.test_every_write import WAYS, WriteFailure, WriteRecord
 
 WITHOUT_ELECTION = "--disable-leader-election"
 EXECUTION = "karpenter_core.controllers.disruption.execution"
@@ -19,7 +19,7 @@ LIVES = {"renewed": (renewed, 16), "refused": (refused, 14)}
 """Each with the number of writes for commands that it has had."""
 
 
-class CommandTape(Tape):
+class CommandWriteRecord(WriteRecord):
     """Notes which writes are those of commands: orders, and what the queue writes itself."""
 
     def __init__(self):
@@ -65,7 +65,7 @@ TAPES = {}
 
 
 def taped(folder, life):
-    return played(folder, life, lambda _clock: CommandTape())
+    return played(folder, life, lambda _clock: CommandWriteRecord())
 
 
 @pytest.mark.parametrize("life", LIVES)
@@ -84,6 +84,6 @@ def test_a_run_converges_after_any_failed_write_of_a_command(tmp_path, life, way
     tape = TAPES[life]
     for number in sorted(tape.commanded.intersection(tape.numbers(WAYS[way]))):
         strike = played(
-            tmp_path / f"{number}", life, lambda clock, n=number: Strike(n, WAYS[way], clock)
+            tmp_path / f"{number}", life, lambda clock, n=number: WriteFailure(n, WAYS[way], clock)
         )
         assert strike.hits, f"{tape.writes[number]} was not repeated"

@@ -8,7 +8,7 @@ from karpenter_core.sim.faults import RequestFault
 from tests.controllers.scenes import GROUP, NODE_CLASS, deployment, node_pool, play
 
 
-class Swap:
+class ObjectSwap:
     """Puts a namesake in an object's place while the request to delete it is on its way."""
 
     def __init__(self, scene, kind, plural, spec):
@@ -49,7 +49,7 @@ def test_a_claim_with_the_name_of_a_deleted_one_stays(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
         ref = {"group": GROUP, "kind": "KWOKNodeClass", "name": "default"}
         spec = {"nodeClassRef": ref, "requirements": [], "expireAfter": "Never"}
-        swap = Swap(scene, NODE_CLAIMS, "nodeclaims", spec)
+        swap = ObjectSwap(scene, NODE_CLAIMS, "nodeclaims", spec)
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: bool(swap.uid), seconds=120)
 
@@ -66,7 +66,7 @@ def test_a_node_with_the_name_of_a_deleted_one_stays(tmp_path):
         scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
         (claim,) = (each["metadata"]["name"] for each in scene.claims())
-        swap = Swap(scene, NODES, "nodes", {})
+        swap = ObjectSwap(scene, NODES, "nodes", {})
         scene.cluster.delete(NODE_CLAIMS, claim)
         await scene.settle(lambda: bool(swap.uid), seconds=60)
 

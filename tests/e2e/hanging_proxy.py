@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["SilentProxy", "Trouble"]
+__all__ = ["HangingProxy", "Trouble"]
 
 CHUNK: Final = 2**16
 END_OF_HEAD: Final = b"\r\n\r\n"
@@ -41,7 +41,7 @@ class Trouble(StrEnum):
 
 
 @final
-class SilentProxy:
+class HangingProxy:
     """Passes everything on to a port on loopback; an async context manager.
 
     `kubeconfig` leads through it. `begin` makes trouble for requests whose head has `marks` in it,

@@ -54,7 +54,7 @@ LAUNCHED: Final = Expectation(
 GONE: Final = Expectation(within=timedelta(seconds=60), nothing_left=True)
 
 
-class Assassin:
+class ControllerKiller:
     """Kills the controller at one step of a phase; writes down every step it sees.
 
     A step is a write with the objects' names left out, and which one of its kind it is:
@@ -164,7 +164,7 @@ async def test_killed_at_any_step_of_launch_and_termination(
                 target = open_steps[0] if open_steps else None
                 if target is not None:
                     tried[phase, target] += 1
-                assassin = Assassin(controller, target, moment, steps[phase])
+                assassin = ControllerKiller(controller, target, moment, steps[phase])
                 gateway.watch_writes(assassin)
                 await act(world)
                 await world.expect_or(result, lambda: assassin.has_struck)  # noqa: B023 - done here

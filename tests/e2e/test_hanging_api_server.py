@@ -24,7 +24,7 @@ from karpenter_core.testing.scenarios import (
     ScenarioDeployment,
     ScenarioNodePool,
 )
-from tests.e2e.hanging_proxy import SilentProxy, Trouble
+from tests.e2e.hanging_proxy import HangingProxy, Trouble
 from tests.e2e.kwok import KwokCloud
 from tests.support.gateway import Gateway
 from tests.support.processes import wait_until
@@ -98,7 +98,7 @@ async def test_no_node_ends_whose_pods_are_not_shown(
     async with (
         ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world,
         Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
-        SilentProxy(gateway.port, tmp_path / "proxy.kubeconfig", marks=ALL_PODS) as proxy,
+        HangingProxy(gateway.port, tmp_path / "proxy.kubeconfig", marks=ALL_PODS) as proxy,
     ):
         for manifest in GIVEN.objects():
             await world.create(manifest)

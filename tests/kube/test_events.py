@@ -27,7 +27,7 @@ def notice(name="web", *, namespace="default", message="why", **options):
     return Notice(regarding=regarding, message=message, **{**fields, **options})
 
 
-class Desk:
+class RecorderFixture:
     def __init__(self):
         self.registry = CollectorRegistry()
         self.frontend = ServerFrontend(ApiServer(LoopClock()))
@@ -54,7 +54,7 @@ class Desk:
 
 def publish(script):
     async def scenario():
-        desk = Desk()
+        desk = RecorderFixture()
         async with desk.posting():
             await script(desk)
         return desk
@@ -194,7 +194,7 @@ def test_a_full_queue_drops_instead_of_growing():
     """No caller waits, nothing is unbounded."""
 
     async def scenario():
-        desk = Desk()
+        desk = RecorderFixture()
         await times(desk, 2_500, lambda number: notice(f"web-{number}"))
         return generate_latest(desk.registry).decode()
 
@@ -206,7 +206,7 @@ def test_seen_events_expire():
     """The memory of windows is bounded too."""
 
     async def scenario():
-        desk = Desk()
+        desk = RecorderFixture()
         for batch in range(5):
             await times(desk, 5_000, lambda number, b=batch: notice(f"web-{b}-{number}"))
             await asyncio.sleep(121)

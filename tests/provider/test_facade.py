@@ -428,7 +428,7 @@ def test_hooks_that_are_not_implemented_have_their_defaults(virtual):
     virtual(scenario, web=FakeProvider())
 
 
-class Whole(FakeProvider):
+class AllHooks(FakeProvider):
     """Implements the optional hooks."""
 
     started = stopped = False
@@ -473,7 +473,7 @@ class Whole(FakeProvider):
 
 
 def test_optional_hooks_are_asked(virtual):
-    web = Whole()
+    web = AllHooks()
 
     async def scenario(world):
         assert web.started
@@ -500,13 +500,13 @@ def test_a_check_that_fails_is_a_finding(virtual):
         assert finding.severity is Severity.ERROR
         assert "no route to host" in finding.message
 
-    virtual(scenario, web=Whole())
+    virtual(scenario, web=AllHooks())
 
 
 # -- start
 
 
-class Unstartable(Whole):
+class Unstartable(AllHooks):
     error: Exception = RuntimeError("socket")
 
     @hookimpl
@@ -515,7 +515,7 @@ class Unstartable(Whole):
 
 
 def test_a_plugin_that_cannot_start_stops_those_that_did(virtual):
-    data = Whole("data", DataNodeClass)
+    data = AllHooks("data", DataNodeClass)
 
     async def scenario(world):
         pytest.fail("started")
@@ -527,7 +527,7 @@ def test_a_plugin_that_cannot_start_stops_those_that_did(virtual):
 
 def test_where_not_all_are_needed_one_that_cannot_start_is_done_without(tmp_path):
     """Requests for its kinds get the reason; the others serve."""
-    data = Whole("data", DataNodeClass)
+    data = AllHooks("data", DataNodeClass)
 
     async def main():
         world = ProviderWorld(
@@ -679,7 +679,7 @@ def test_terminations_of_one_instance_join(virtual):
     virtual(scenario, web=web)
 
 
-class Watchful(FakeProvider):
+class PairwiseDrift(FakeProvider):
     """Checks two claims at once, and fails for those that are named so."""
 
     def __init__(self):
@@ -697,7 +697,7 @@ class Watchful(FakeProvider):
 
 def test_drift_is_queried_in_batches_and_a_failed_one_affects_no_other(virtual):
     """The error of a call is the outcome of each of its claims."""
-    web = Watchful()
+    web = PairwiseDrift()
 
     async def scenario(world):
         names = ("web-1", "failing", "web-2", "web-3", "web-4")

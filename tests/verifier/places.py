@@ -16,7 +16,7 @@ _MOST_OPTIONS = 4096
 
 
 @dataclass(eq=False)
-class Machine:
+class LaunchVariant:
     """One node that a claim may become."""
 
     labels: dict
@@ -64,7 +64,9 @@ def type_variants(instance_type, labels, wanted):
             if not r.complement and r.values and key not in fixed and key not in sold
         }
         found += [
-            Machine({**fixed, **dict(zip(choices, values, strict=True))}, offering, instance_type)
+            LaunchVariant(
+                {**fixed, **dict(zip(choices, values, strict=True))}, offering, instance_type
+            )
             for values in product(*choices.values())
         ]
     return found

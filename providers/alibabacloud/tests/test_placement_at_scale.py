@@ -17,7 +17,7 @@ from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.pools import InstancePool
 from karpenter_simulated_alibabacloud.types import realistic_types
 from karpenter_simulated_alibabacloud.world import WorldPlan
-from providers.alibabacloud.tests.stages import Theatre, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,14 +49,14 @@ ALONE = "1500m"
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Theatre]:
+def opened() -> Iterator[CloudStage]:
     types = [it for it in realistic_types() if it.name == LARGE]
-    with Theatre(types, WorldPlan(vswitch_prefix=16)).open() as made:
+    with CloudStage(types, WorldPlan(vswitch_prefix=16)).open() as made:
         yield made
 
 
 @pytest.fixture
-def theatre(opened: Theatre) -> Theatre:
+def theatre(opened: CloudStage) -> CloudStage:
     """A cloud with addresses for the pods of a thousand instances."""
     opened.cloud.reset()
     return opened
@@ -80,7 +80,7 @@ def living_ids(cloud: SimulatedAlibabaCloud) -> set[str]:
     return {cloud.instances.provider_id(each) for each in cloud.living()}
 
 
-async def until_nothing_is_left(theatre: Theatre, stage: ProviderCluster) -> None:
+async def until_nothing_is_left(theatre: CloudStage, stage: ProviderCluster) -> None:
     """Delete everything that needs instances, and wait until there are none."""
     cluster = stage.harness.cluster
     for pod in stage.harness.pods():

@@ -15,7 +15,7 @@ from karpenter_core.kube.resources import NODES
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.types import realistic_types
-from providers.alibabacloud.tests.stages import Theatre, joining, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage, joining, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,14 +35,14 @@ CSI_ZONE = "topology.diskplugin.csi.alibabacloud.com/zone"
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Theatre]:
-    theatre = Theatre([it for it in realistic_types() if it.name in {LARGE, ARM}])
+def opened() -> Iterator[CloudStage]:
+    theatre = CloudStage([it for it in realistic_types() if it.name in {LARGE, ARM}])
     with theatre.open():
         yield theatre
 
 
 @pytest.fixture
-def theatre(opened: Theatre) -> Theatre:
+def theatre(opened: CloudStage) -> CloudStage:
     """A cloud where zone b is the cheapest for spot by far."""
     opened.cloud.reset()
     for name in (LARGE, ARM):

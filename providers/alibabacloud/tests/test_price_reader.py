@@ -33,7 +33,7 @@ def refused(code: str, status: int = 400) -> ApiError:
     return ApiError(code, "simulated", "R-1", status, action="ecs:DescribePrice")
 
 
-class Shop:
+class PriceCloud:
     """A cloud with prices; a fault by action, or by action and type, is raised instead."""
 
     def __init__(self, folder: Path, *names: str, price_file: str = "") -> None:
@@ -122,7 +122,7 @@ class Shop:
 
 def test_missing_prices_are_counted(tmp_path: Path):
     """Section 3.5: types stay visible, and their prices are flagged."""
-    shop = Shop(tmp_path)
+    shop = PriceCloud(tmp_path)
     for action in (PRICE, HISTORY):
         shop.faults[action, XLARGE] = refused("InvalidInstanceType.ValueNotSupported")
     shop.reader.consider([LARGE, XLARGE])
@@ -140,7 +140,7 @@ def test_missing_prices_are_counted(tmp_path: Path):
 
 
 def test_types_that_may_be_launched_are_read_exactly_and_others_by_averages(tmp_path: Path):
-    shop = Shop(tmp_path)
+    shop = PriceCloud(tmp_path)
 
     assert shop.reader.consider([LARGE, XLARGE, "unknown"])
     assert not shop.reader.consider([LARGE])
@@ -158,7 +158,7 @@ def test_types_that_may_be_launched_are_read_exactly_and_others_by_averages(tmp_
 
 
 def test_the_price_query_asks_for_one_instance_hour(tmp_path: Path):
-    shop = Shop(tmp_path, LARGE)
+    shop = PriceCloud(tmp_path, LARGE)
     shop.reader.consider([LARGE])
     shop.reader.refresh()
 
@@ -186,7 +186,7 @@ def test_the_price_query_asks_for_one_instance_hour(tmp_path: Path):
 
 
 def test_prices_are_asked_again_when_they_have_grown_old(tmp_path: Path):
-    shop = Shop(tmp_path)
+    shop = PriceCloud(tmp_path)
     shop.reader.consider([LARGE])
     shop.reader.refresh()
     asked: list[tuple[int, int, int]] = []
@@ -203,7 +203,7 @@ def test_prices_are_asked_again_when_they_have_grown_old(tmp_path: Path):
 
 
 def test_a_price_that_did_not_change_is_no_change(tmp_path: Path):
-    shop = Shop(tmp_path)
+    shop = PriceCloud(tmp_path)
     shop.reader.consider([LARGE])
     assert shop.reader.refresh()
     shop.clock.at += timedelta(minutes=10)
@@ -217,7 +217,7 @@ def test_a_price_that_did_not_change_is_no_change(tmp_path: Path):
 
 def test_calls_stay_within_a_rate_and_a_run_within_a_number(tmp_path: Path):
     names = [f"ecs.g{number:03}.large" for number in range(300)]
-    shop = Shop(tmp_path, *names)
+    shop = PriceCloud(tmp_path, *names)
     shop.reader.consider(names)
     shop.reader.refresh()
 
@@ -230,7 +230,7 @@ def test_calls_stay_within_a_rate_and_a_run_within_a_number(tmp_path: Path):
 
 
 def test_a_type_that_takes_no_such_disk_is_priced_without(tmp_path: Path):
-    shop = Shop(tmp_path, LARGE)
+    shop = PriceCloud(tmp_path, LARGE)
     shop.faults[PRICE, LARGE, True] = refused("InvalidSystemDiskCategory.ValueNotSupported")
     shop.reader.consider([LARGE])
     shop.reader.refresh()
@@ -240,7 +240,7 @@ def test_a_type_that_takes_no_such_disk_is_priced_without(tmp_path: Path):
 
 
 def test_a_type_without_a_price_is_not_queried_for_a_while(tmp_path: Path):
-    shop = Shop(tmp_path, LARGE, XLARGE)
+    shop = PriceCloud(tmp_path, LARGE, XLARGE)
     shop.faults[PRICE, LARGE] = refused("PriceNotFound", 404)
     shop.faults[HISTORY, LARGE] = refused("InvalidInstanceType.ValueNotSupported")
     shop.reader.consider([LARGE, XLARGE])
@@ -257,7 +257,7 @@ def test_a_type_without_a_price_is_not_queried_for_a_while(tmp_path: Path):
 
 
 def test_an_account_without_price_permission_uses_list_prices(tmp_path: Path):
-    shop = Shop(tmp_path, LARGE)
+    shop = PriceCloud(tmp_path, LARGE)
     shop.faults[PRICE] = refused("Forbidden.RAM", 403)
     shop.reader.consider([LARGE])
 
@@ -278,7 +278,7 @@ def test_an_account_without_price_permission_uses_list_prices(tmp_path: Path):
 
 
 def test_prices_read_before_a_failure_are_kept(tmp_path: Path):
-    shop = Shop(tmp_path, LARGE, XLARGE)
+    shop = PriceCloud(tmp_path, LARGE, XLARGE)
     shop.faults[PRICE, XLARGE] = refused("ServiceUnavailable", 503)
     shop.reader.consider([LARGE, XLARGE])
 
@@ -295,7 +295,7 @@ def test_prices_read_before_a_failure_are_kept(tmp_path: Path):
 
 
 def test_both_protected_times_are_read_when_both_are_used(tmp_path: Path):
-    shop = Shop(tmp_path, LARGE)
+    shop = PriceCloud(tmp_path, LARGE)
     shop.prices.watch_spot(0)
     shop.reader.consider([LARGE])
     shop.reader.refresh()
@@ -304,7 +304,7 @@ def test_both_protected_times_are_read_when_both_are_used(tmp_path: Path):
 
 
 def test_unused_types_are_not_priced_exactly(tmp_path: Path):
-    shop = Shop(tmp_path)
+    shop = PriceCloud(tmp_path)
     shop.reader.consider([LARGE])
     shop.reader.refresh()
     shop.clients.calls.clear()
@@ -317,7 +317,7 @@ def test_unused_types_are_not_priced_exactly(tmp_path: Path):
 def test_the_users_file_is_read_at_once_and_again_when_it_changes(tmp_path: Path):
     path = tmp_path / "given.json"
     path.write_text(json.dumps({REGION: {LARGE: {"onDemand": 0.5}}}))
-    shop = Shop(tmp_path, LARGE, price_file=str(path))
+    shop = PriceCloud(tmp_path, LARGE, price_file=str(path))
     assert shop.prices.on_demand(info(LARGE)).amount == 0.5
 
     path.write_text(json.dumps({REGION: {LARGE: {"onDemand": 0.625}}}))
@@ -331,7 +331,7 @@ def test_the_users_file_is_read_at_once_and_again_when_it_changes(tmp_path: Path
 
 def test_a_file_that_cannot_be_used_stops_the_start(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"missing\.json"):
-        Shop(tmp_path, LARGE, price_file=str(tmp_path / "missing.json"))
+        PriceCloud(tmp_path, LARGE, price_file=str(tmp_path / "missing.json"))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from karpenter_provider_alibabacloud.labels import NODE_CLASS_TAG
 from karpenter_simulated_alibabacloud.clusters import Cluster
 from karpenter_simulated_alibabacloud.signatures import SignatureMode
 from karpenter_simulated_alibabacloud.types import realistic_types
-from providers.alibabacloud.tests.stages import Theatre, in_pool, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage, in_pool, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -302,21 +302,21 @@ SPARE_POD = pod_manifest("spare", **in_pool(SPARE))
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Theatre]:
+def opened() -> Iterator[CloudStage]:
     """One cloud that sells little, as each process reads its catalogue."""
-    theatre = Theatre([it for it in realistic_types() if it.name in TYPES])
+    theatre = CloudStage([it for it in realistic_types() if it.name in TYPES])
     with theatre.open():
         yield theatre
 
 
 @pytest.fixture
-def theatre(opened: Theatre) -> Theatre:
+def theatre(opened: CloudStage) -> CloudStage:
     """The cloud as it was in the beginning."""
     opened.cloud.reset()
     return opened
 
 
-def mended(theatre: Theatre, wrong: dict[str, Any]) -> dict[str, Any]:
+def mended(theatre: CloudStage, wrong: dict[str, Any]) -> dict[str, Any]:
     """Return the NodeClass as it should have been, without what was wrong in it."""
     right = theatre.node_class()
     return {**right, "spec": {**dict.fromkeys(wrong), **right["spec"]}}

@@ -37,7 +37,7 @@ COLLECTION_SECONDS = 300.0
 LOGS = ("karpenter.log", "kwok.log", "kube-scheduler.log", "kube-controller-manager.log")
 
 
-class Ground:
+class ScenarioEnvironment:
     """A control plane and a controller for one scenario after the other; a context manager."""
 
     def __init__(self, folder, *, kubernetes, options=None):

@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from tests.e2e.upstream.environment import COLLECTION_SECONDS
 from tests.e2e.upstream.expected import EXPECTED, NOT_YET
-from tests.e2e.upstream.runner import Player
+from tests.e2e.upstream.runner import ScenarioPlayer
 from tests.e2e.upstream.suite import LIMIT_SECONDS, scenarios
 
 pytestmark = [
@@ -19,7 +19,7 @@ pytestmark = [
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def player(tmp_path_factory, kubernetes):
     """One for all, so that scenarios share a control plane."""
-    async with Player(tmp_path_factory.mktemp("upstream"), kubernetes=kubernetes) as player:
+    async with ScenarioPlayer(tmp_path_factory.mktemp("upstream"), kubernetes=kubernetes) as player:
         yield player
 
 

@@ -51,8 +51,8 @@ class SetClock:
         raise NotImplementedError
 
 
-class Forgetful:
-    """A disk cache of a machine without a disk."""
+class EmptyDiskCache:
+    """A disk cache that stores nothing."""
 
     def read(self, **_: object) -> None:
         return None
@@ -146,7 +146,7 @@ class World:
         self.watched: set[int] = set()
         self.prices = RegionPrices(REGION)
         self.unavailable_offerings = UnavailableOfferings()
-        self.learned = LearnedMemory(Forgetful(), now=NOW)
+        self.learned = LearnedMemory(EmptyDiskCache(), now=NOW)
         self.left: dict[str, int] = {}
         self.catalogue = InstanceTypeCatalogue(
             REGION,

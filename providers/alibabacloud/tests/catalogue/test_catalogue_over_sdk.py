@@ -27,7 +27,7 @@ from karpenter_simulated_alibabacloud.types import generated_types
 from providers.alibabacloud.tests.catalogue.instance_type_data import (
     NOW,
     TERWAY,
-    Forgetful,
+    EmptyDiskCache,
     SetClock,
     available,
     node_class,
@@ -64,7 +64,7 @@ class Parts:
             stock=self.stock,
             prices=self.prices,
             unavailable_offerings=UnavailableOfferings(),
-            learned=LearnedMemory(Forgetful(), now=NOW),
+            learned=LearnedMemory(EmptyDiskCache(), now=NOW),
         )
 
     def list(self, cloud: SimulatedAlibabaCloud) -> dict[str, Any]:

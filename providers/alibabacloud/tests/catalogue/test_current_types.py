@@ -62,7 +62,7 @@ def test_a_node_pool_may_launch_what_its_requirements_allow(
     assert launchable(World(*NAMES).list().values(), pool) == expected
 
 
-class Shop:
+class ReservedCloud:
     def __init__(self) -> None:
         self.world = World(*NAMES)
         self.considered: list[tuple[str, ...]] = []
@@ -85,7 +85,7 @@ class Shop:
 
 
 def test_prices_are_read_for_types_that_a_node_pool_may_launch():
-    shop = Shop()
+    shop = ReservedCloud()
     arm = node_pool(one("kubernetes.io/arch", "In", "arm64"))
     types = shop.offered.instance_types(node_class(), arm)
 
@@ -100,14 +100,14 @@ def test_prices_are_read_for_types_that_a_node_pool_may_launch():
 
 
 def test_without_a_node_pool_no_price_is_read():
-    shop = Shop()
+    shop = ReservedCloud()
     shop.offered.instance_types(node_class())
 
     assert shop.considered == []
 
 
 def test_launches_request_offerings_of_the_catalogue():
-    shop = Shop()
+    shop = ReservedCloud()
     of = node_class({"kubeletConfiguration": {"maxPods": 20}})
 
     assert shop.offered.max_pods(of)("ecs.g7.large") == 20

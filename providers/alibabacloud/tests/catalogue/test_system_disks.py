@@ -34,7 +34,7 @@ def refuse(_: Mapping[str, Any]) -> Mapping[str, Any]:
     raise ApiError("InternalError", "simulated", "R-1", 500, action=f"ecs:{ACTION}")
 
 
-class Shop:
+class DiskCloud:
     def __init__(self) -> None:
         self.clients = AnsweringClients(**{ACTION: answer})
         self.clock = SetClock()
@@ -74,7 +74,7 @@ def test_a_disk_without_a_stock_category_counts():
 
 
 def test_disk_zones_and_categories_are_fetched_once_per_type():
-    shop = Shop()
+    shop = DiskCloud()
     found = shop.disks.of([NAME, OTHER, NAME])
 
     assert found == {name: {A: {ESSD, AUTO}, B: {ESSD}} for name in (NAME, OTHER)}
@@ -93,7 +93,7 @@ def test_configured_categories_keep_their_order():
 
 
 def test_a_failed_disk_query_is_unknown_and_repeated_soon():
-    shop = Shop()
+    shop = DiskCloud()
     shop.clients.answers[ACTION] = refuse
     assert shop.disks.of([NAME]) == {NAME: None}
     assert shop.disks.of([NAME]) == {NAME: None}
@@ -105,7 +105,7 @@ def test_a_failed_disk_query_is_unknown_and_repeated_soon():
 
 
 def test_an_answer_is_valid_for_half_an_hour():
-    shop = Shop()
+    shop = DiskCloud()
     shop.disks.of([NAME])
     shop.clock.at += timedelta(minutes=29)
     shop.disks.of([NAME])
@@ -117,7 +117,7 @@ def test_an_answer_is_valid_for_half_an_hour():
 
 
 def test_types_in_use_are_renewed_before_launches_would_wait():
-    shop = Shop()
+    shop = DiskCloud()
     shop.disks.of([NAME])
     assert shop.disks.refresh() == 0
     for _ in range(12):
@@ -131,7 +131,7 @@ def test_types_in_use_are_renewed_before_launches_would_wait():
 
 
 def test_unused_types_are_not_refreshed():
-    shop = Shop()
+    shop = DiskCloud()
     shop.disks.of([NAME])
     shop.clock.at += timedelta(hours=3)
 
@@ -140,7 +140,7 @@ def test_unused_types_are_not_refreshed():
 
 
 def test_a_renewal_that_fails_leaves_the_answer():
-    shop = Shop()
+    shop = DiskCloud()
     known = shop.disks.of([NAME])
     shop.clients.answers[ACTION] = refuse
     shop.clock.at += timedelta(minutes=25)
@@ -150,7 +150,7 @@ def test_a_renewal_that_fails_leaves_the_answer():
 
 
 def test_a_kind_that_a_launch_did_not_find_is_gone_for_some_minutes():
-    shop = Shop()
+    shop = DiskCloud()
     shop.disks.of([NAME, OTHER])
     shop.disks.mark(DiskShortage(NAME, A, ESSD))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
-class Listening(World):
+class ListeningProcess(World):
     """A process that listens."""
 
     def restart(self, **settings: object) -> None:
@@ -66,5 +66,5 @@ class Listening(World):
 
 
 @pytest.fixture
-def world(cloud: SimulatedAlibabaCloud, clients: CloudClients) -> Listening:
-    return Listening(cloud, clients)
+def world(cloud: SimulatedAlibabaCloud, clients: CloudClients) -> ListeningProcess:
+    return ListeningProcess(cloud, clients)

@@ -36,7 +36,7 @@ from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCal
 from karpenter_provider_alibabacloud.launch.executor import LaunchExecutor
 from karpenter_provider_alibabacloud.launch.launcher import CloudInstanceLauncher
 from karpenter_provider_alibabacloud.prices import RegionPrices, SpotQuote
-from providers.alibabacloud.tests.catalogue.instance_type_data import Forgetful
+from providers.alibabacloud.tests.catalogue.instance_type_data import EmptyDiskCache
 from providers.alibabacloud.tests.manual_clock import NOON
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Process:
                 stock=stock,
                 prices=self.prices,
                 unavailable_offerings=self.unavailable_offerings,
-                learned=LearnedMemory(Forgetful(), now=NOON),  # pyright: ignore[reportArgumentType] - forgets on purpose
+                learned=LearnedMemory(EmptyDiskCache(), now=NOON),  # pyright: ignore[reportArgumentType] - forgets on purpose
                 reserved_left=self.reservations.reservation_counts.remaining,
             ),
             clock,

@@ -242,14 +242,14 @@ def test_a_request_that_is_sent_twice_is_refused(cloud, clients):
     heard = []
     check = cloud.signatures.check
 
-    class Listening:
+    class RecordingListener:
         """Keeps what it hears."""
 
         def check(self, request):
             heard.append(request)
             check(request)
 
-    cloud._application.signatures, before = Listening(), cloud._application.signatures
+    cloud._application.signatures, before = RecordingListener(), cloud._application.signatures
     try:
         clients.ecs.call("DescribeRegions", {})
     finally:

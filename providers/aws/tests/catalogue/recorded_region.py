@@ -33,8 +33,8 @@ GIB = 2**30
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d")
 
 
-class Forgetful:
-    """A disk cache of a machine without a disk."""
+class EmptyDiskCache:
+    """A disk cache that stores nothing."""
 
     def read(self, **_: object) -> None:
         return None
@@ -130,7 +130,7 @@ class World:
         self.revision = 1
         self.prices = RegionPrices(REGION)
         self.unavailable_offerings = UnavailableOfferings()
-        self.learned = learned or LearnedMemory(Forgetful(), now=NOW)
+        self.learned = learned or LearnedMemory(EmptyDiskCache(), now=NOW)
         self.reserved_left: dict[str, int] = {}
         self.catalogue = InstanceTypeCatalogue(
             REGION,

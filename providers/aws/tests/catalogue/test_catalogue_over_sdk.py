@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from karpenter_simulated_aws.cloud import SimulatedAws
 
 
-class Now:
-    """The clock of the machine."""
+class SystemTime:
+    """The system clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -52,7 +52,7 @@ def test_prices_are_read_from_both_lists(
 
 
 def test_a_refusal_is_reported(clients: CloudClients, aws: SimulatedAws, tmp_path: Path):
-    catalogue = RegionTypeReader(clients, Now(), tmp_path)
+    catalogue = RegionTypeReader(clients, SystemTime(), tmp_path)
 
     with aws.deny("DescribeInstanceTypes"), pytest.raises(AuthError, match="DescribeInstanceTypes"):
         catalogue.current()
