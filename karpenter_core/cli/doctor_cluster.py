@@ -190,8 +190,8 @@ async def _is_allowed(apis: ClusterApis, permission: Permission) -> bool:
         "spec": {"resourceAttributes": {k: v for k, v in attributes.items() if v}},
     }
     # Events go to the cluster of their object, and so to both where there are two.
-    asked = {apis.objects, apis.workload} if kind == EVENTS else {apis.api_for(kind)}
-    answers = [json.loads(await api.create(_ACCESS_REVIEWS, review)) for api in asked]
+    apis_asked = {apis.objects, apis.workload} if kind == EVENTS else {apis.api_for(kind)}
+    answers = [json.loads(await api.create(_ACCESS_REVIEWS, review)) for api in apis_asked]
     return all(answer["status"]["allowed"] for answer in answers)
 
 

@@ -225,8 +225,8 @@ def _pools_around(cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim)
         if pool.name == chosen.pool:
             answers[pool.name] = _accepted(chosen)
             continue
-        asked = replace(problem, pods=asked_about, pools=(pool,), nodes=nodes)
-        plan = solve_isolated(asked, cluster.options)
+        pool_problem = replace(problem, pods=asked_about, pools=(pool,), nodes=nodes)
+        plan = solve_isolated(pool_problem, cluster.options)
         claim = _claim_of(pod, plan)
         why = plan.unschedulable.get(pod.uid)
         if claim is not None:

@@ -42,15 +42,19 @@ def revalidate_steps(
     Candidates must still be accepted and within budget, and the new move must allow the
     replacements that the command launches.
     """
-    asked = len(command.candidates)
+    candidate_count = len(command.candidates)
     alive = accepted_candidates(method, command, disruption_pass)
     remaining, _ = split_by_budgets(alive, disruption_pass.budgets(method.reason))
-    is_large = asked >= SMALLEST_SHORTENED
-    least = 2 if is_large else asked
+    is_large = candidate_count >= SMALLEST_SHORTENED
+    least = 2 if is_large else candidate_count
     if len(alive) < least:
-        return ValidationVerdict(rejection=CommandRejection.CHURN, failed_candidates=asked)
+        return ValidationVerdict(
+            rejection=CommandRejection.CHURN, failed_candidates=candidate_count
+        )
     if len(remaining) < least:
-        return ValidationVerdict(rejection=CommandRejection.BUDGET, failed_candidates=asked)
+        return ValidationVerdict(
+            rejection=CommandRejection.BUDGET, failed_candidates=candidate_count
+        )
     yield from disruption_pass.simulation.prepare_steps(avoid_unsettled=True)
     move = yield from (
         _reduced_command_steps(command, disruption_pass, remaining)
@@ -58,10 +62,12 @@ def revalidate_steps(
         else _full_command_steps(command, disruption_pass, remaining)
     )
     if move is None:
-        return ValidationVerdict(rejection=CommandRejection.SCHEDULING, failed_candidates=asked)
+        return ValidationVerdict(
+            rejection=CommandRejection.SCHEDULING, failed_candidates=candidate_count
+        )
     return ValidationVerdict(
         command=with_new_move(command, move, disruption_pass),
-        failed_candidates=asked - len(move.candidates),
+        failed_candidates=candidate_count - len(move.candidates),
     )
 
 

@@ -88,14 +88,14 @@ class DisruptionSimulation:
 
     def _problem(self) -> tuple[SchedulingProblem, Mapping[str, frozenset[str]]]:
         own = FailedJudgements()
-        asked = build_disruption_problem(
+        problem = build_disruption_problem(
             self._snapshot, now=self._now, problem_settings=self._problem_settings, failed=own
         )
         for item in own.found:
             self._failed.add(item)
             if item.regarding.kind == "Node":
                 self._unevaluated_nodes.setdefault(item.regarding.name, item.message)
-        return asked
+        return problem
 
     def _build(
         self,
@@ -119,11 +119,14 @@ class DisruptionSimulation:
         cache = CatalogueCache()
 
         def solving(part: SchedulingProblem) -> Generator[int, None, WhatIf]:
-            kept = {pod.uid for pod in part.pods}
+            remaining_uids = {pod.uid for pod in part.pods}
             pods = tuple(pod for pod in part.pods if pod.uid in waiting)
             made = self._build(
                 replace(part, pods=pods),
-                {node.name: kept & set(movable.get(node.name, ())) for node in part.nodes},
+                {
+                    node.name: remaining_uids & set(movable.get(node.name, ()))
+                    for node in part.nodes
+                },
                 cache,
             )
             made.exclude_nodes(excluded)

@@ -359,8 +359,8 @@ class Informer:
         )
         if restored:
             _log.warning("the API server has gone back in time", kind=self.kind.kind)
-        kept = {uid: before[uid] for uid in invalid if uid in before}
-        self._store = objects | kept
+        last_valid = {uid: before[uid] for uid in invalid if uid in before}
+        self._store = objects | last_valid
         self._version = version
         self._reached_version = int(version or 0)
         for invalid_object in invalid.values():

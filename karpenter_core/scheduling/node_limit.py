@@ -73,19 +73,19 @@ def _without(
     problem: SchedulingProblem, priorities: Mapping[str, int], *, below: int
 ) -> SchedulingProblem:
     """Return the problem without the pods below a priority that need new nodes."""
-    kept = (pod for pod in problem.pods if priorities.get(pod.uid, below) >= below)
-    return replace(problem, pods=tuple(kept))
+    remaining = (pod for pod in problem.pods if priorities.get(pod.uid, below) >= below)
+    return replace(problem, pods=tuple(remaining))
 
 
 def _with_left_out(
-    plan: SchedulingPlan, problem: SchedulingProblem, asked: SchedulingProblem
+    plan: SchedulingPlan, problem: SchedulingProblem, bounded_problem: SchedulingProblem
 ) -> SchedulingPlan:
     """Return a plan that also has the reason of the pods that were left out."""
-    kept = {pod.uid for pod in asked.pods}
+    kept_uids = {pod.uid for pod in bounded_problem.pods}
     rejection = PoolRejection(constraint=PoolConstraint.LIMIT, detail=_LATER)
     reason = UnschedulablePod(
         message=f"{PoolConstraint.LIMIT}: {_LATER}",
         pools={pool.name: rejection for pool in problem.pools},
     )
-    left_out = {pod.uid: reason for pod in problem.pods if pod.uid not in kept}
+    left_out = {pod.uid: reason for pod in problem.pods if pod.uid not in kept_uids}
     return replace(plan, unschedulable={**plan.unschedulable, **left_out})

@@ -338,11 +338,11 @@ def _delete_options(request: ApiRequest) -> tuple[int | None, Json | None]:
 
 def _scale_of(obj: Json, wanted_path: str, actual_path: str) -> Json:
     metadata = obj["metadata"]
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    copied_fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "metadata": {key: metadata[key] for key in copied_fields if key in metadata},
         "spec": {"replicas": _number_at(obj, wanted_path)},
         "status": {"replicas": _number_at(obj, actual_path)},
     }

@@ -221,8 +221,8 @@ class ExistingNodeBuilder:
         types = listed_types(claim, self._snapshot.catalogues.get(state_node.pool))
         if not types:
             # Without a catalogue only the claim's own requests are certain.
-            asked = parse_resources(claim.spec.resources.requests)
-            return asked, asked, requirements
+            requested = parse_resources(claim.spec.resources.requests)
+            return requested, requested, requirements
         tolerating = [
             item
             for item in self._tolerating(state_node)

@@ -389,9 +389,7 @@ class TestMoves:
         assert gone(outcome) == []
         (score,) = report(outcome).scores
         assert (score.approved, score.savings_share > 0) == (False, True)
-        assert "web" not in {name for _, name, _ in said(outcome)}, (
-            "it has no obstacle"
-        )
+        assert "web" not in {name for _, name, _ in said(outcome)}, "it has no obstacle"
 
     def test_several_nodes_merge(self):
         """Cases 252 and 253: reported on the pool, once."""

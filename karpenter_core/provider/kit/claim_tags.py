@@ -238,8 +238,8 @@ def _read(
     return tuple(sorted((claim for claim in claims if claim is not None), key=_by_uid))
 
 
-def _uids(known: Mapping[str, ClaimRef]) -> frozenset[str]:
-    return frozenset(claim.uid for claim in known.values() if claim.uid)
+def _uids(owners: Mapping[str, ClaimRef]) -> frozenset[str]:
+    return frozenset(claim.uid for claim in owners.values() if claim.uid)
 
 
 def _by_uid(claim: ClaimRef) -> tuple[str, str]:

@@ -237,11 +237,11 @@ class ClaimSignature:
 
     @staticmethod
     def _fit_counts(rows: Amounts, used: Amounts, request: Amounts) -> Amounts:
-        asked = request.nonzero()[0]
+        lines = request.nonzero()[0]
         most = np.zeros(used.shape[1], dtype=np.int64)
         for row in rows.T:
             spare = row[:, None] - used
-            room = np.minimum.reduce(spare[asked] // request[asked, None], axis=0)
+            room = np.minimum.reduce(spare[lines] // request[lines, None], axis=0)
             room[np.minimum.reduce(spare, axis=0) < 0] = 0
             np.maximum(most, room, out=most)
         return most

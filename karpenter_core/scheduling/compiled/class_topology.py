@@ -76,5 +76,5 @@ def _class_topology(
 def _allowed(strict: Requirements, axis: TopologyAxis) -> tuple[bool, ...] | None:
     if axis.key not in strict:
         return None
-    asked = strict.get(axis.key)
-    return tuple(asked.has(name) for name in axis.names)
+    requirement = strict.get(axis.key)
+    return tuple(requirement.has(name) for name in axis.names)

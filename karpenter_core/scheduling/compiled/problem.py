@@ -101,15 +101,15 @@ class CompiledProblem:
         if task is None:
             pod_class, request = self.classes[index], self.requests[:, index]
             amounts: list[int] = request.tolist()
-            asked = tuple([pair for pair in enumerate(amounts) if pair[1]])
+            requested = tuple([pair for pair in enumerate(amounts) if pair[1]])
             task = self._tasks[index, relaxation_step] = PlacementTask(
                 index=index,
                 pod_class=pod_class,
                 relaxation_step=pod_class.relaxation_steps[relaxation_step],
                 topology=self.topologies[index][relaxation_step],
                 request=request,
-                requested_lines=asked,
-                lines=[line for line, _ in asked],
+                requested_lines=requested,
+                lines=[line for line, _ in requested],
             )
         return task
 
@@ -196,13 +196,13 @@ class ExistingNodeReader:
             for pod_class in classes
             for relaxation_step in pod_class.relaxation_steps
         }
-        asked = {
+        required_keys = {
             key
             for node_constraints in asks
             for labels in node_constraints.alternatives
             for key in labels
         }
-        self._required_keys: Final = tuple(sorted(asked.union(topology_keys)))
+        self._required_keys: Final = tuple(sorted(required_keys.union(topology_keys)))
         self._aliases: Final = {**ALIASES, **problem.aliases}
         self._names: Final = frozenset(self._required_keys).union(
             alias for alias, key in self._aliases.items() if key in self._required_keys

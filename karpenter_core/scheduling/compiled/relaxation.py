@@ -92,15 +92,15 @@ def read_relaxation_steps(
         if strict is None:
             continue
         wished_labels = read[id(wishes.nodes[0])] if wishes.nodes else []
-        asked = _all_of((*strict.values(), *wished_labels)) if wishes.nodes else strict
-        if asked is None:
+        requirements = _all_of((*strict.values(), *wished_labels)) if wishes.nodes else strict
+        if requirements is None:
             continue
         tolerations = shape.tolerations
         if wishes.softened:
             tolerations = (*tolerations, PREFERENCE_TOLERATION)
         steps.append(
             RelaxationStep(
-                requirements=asked,
+                requirements=requirements,
                 strict=strict,
                 tolerations=tolerations,
                 spreads=wishes.spreads,
@@ -109,7 +109,7 @@ def read_relaxation_steps(
                 present=frozenset(
                     r.key
                     for r in (*term, *wished_labels)
-                    if _requires_label(r) and not _requires_label(asked.get(r.key))
+                    if _requires_label(r) and not _requires_label(requirements.get(r.key))
                 ),
             )
         )

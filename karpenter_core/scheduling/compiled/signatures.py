@@ -273,10 +273,10 @@ class SignatureTable:
             return NO_DOMAIN  # pods may refer to the label, but the node never gets it
         if axis.key not in claim.requirements:
             return UNDECIDED_DOMAIN
-        asked = claim.requirements.get(axis.key)
-        if asked.complement or len(asked.values) > 1:
+        requirement = claim.requirements.get(axis.key)
+        if requirement.complement or len(requirement.values) > 1:
             return UNDECIDED_DOMAIN
-        return axis.index.get(next(iter(asked.values), ""), NO_DOMAIN)
+        return axis.index.get(next(iter(requirement.values), ""), NO_DOMAIN)
 
     def possible(self, axis: int, number: int) -> tuple[int, ...]:
         """Return every domain a node may turn out to be in; for one that is known, that one."""
@@ -292,8 +292,10 @@ class SignatureTable:
             requirements = node.requirements
         else:
             defined, requirements = domain == UNDECIDED_DOMAIN, claim.requirements
-        asked = requirements.get(on.key)
-        return tuple(d for d, name in enumerate(on.names) if asked.has(name)) if defined else ()
+        requirement = requirements.get(on.key)
+        return (
+            tuple(d for d, name in enumerate(on.names) if requirement.has(name)) if defined else ()
+        )
 
     def pinned(self, number: int, pins: tuple[DomainPin, ...]) -> int:
         """Return the signature of a node pinned to certain domains; NO_MATCH if it cannot be."""
@@ -432,7 +434,7 @@ class SignatureTable:
         number: int,
         signature: ClaimSignature,
         node_constraints: NodeConstraints,
-        asked: Requirements,
+        node_requirements: Requirements,
     ) -> int:
         pool = signature.pool
         if first_untolerated(pool.taints, node_constraints.tolerations) is not None:
@@ -441,13 +443,13 @@ class SignatureTable:
             return NO_MATCH
         # The template counts too: "not in" of an earlier pod does not define a custom label.
         if not all(
-            known.compatible(asked, allow_undefined=pool.well_known)
-            for known in (pool.requirements, signature.requirements)
+            own_requirements.compatible(node_requirements, allow_undefined=pool.well_known)
+            for own_requirements in (pool.requirements, signature.requirements)
         ):
             return NO_MATCH
         if not all(pool.may_have(key) for key in node_constraints.present):
             return NO_MATCH
-        requirements = signature.requirements.merge(asked)
+        requirements = signature.requirements.merge(node_requirements)
         if requirements == signature.requirements and not node_constraints.host_ports:
             return number
         return self._narrowed_to(signature, requirements, node_constraints.host_ports)
@@ -477,10 +479,16 @@ class SignatureTable:
 
 def _opposite(requirements: Requirements) -> Requirement | None:
     """Return what is met exactly where requirements are not; None: no one requirement is."""
-    asked = tuple(requirements.values())
-    if len(asked) != 1 or asked[0].gte is not None or asked[0].lte is not None:
+    all_requirements = tuple(requirements.values())
+    if (
+        len(all_requirements) != 1
+        or all_requirements[0].gte is not None
+        or all_requirements[0].lte is not None
+    ):
         return None
-    return replace(asked[0], complement=not asked[0].complement, min_values=None)
+    return replace(
+        all_requirements[0], complement=not all_requirements[0].complement, min_values=None
+    )
 
 
 def _union(first: tuple[HostPort, ...], second: tuple[HostPort, ...]) -> tuple[HostPort, ...]:

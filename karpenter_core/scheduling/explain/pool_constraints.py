@@ -91,9 +91,9 @@ def untolerated_taint(explanation: PoolExplanation) -> PoolRejection | None:
 
 def unmet_requirements(explanation: PoolExplanation) -> PoolRejection | None:
     """Return a rejection naming required labels that no node of the pool has."""
-    pool, asked = explanation.pool, explanation.relaxation_step.requirements
+    pool, pod_requirements = explanation.pool, explanation.relaxation_step.requirements
     refused = pool.requirements.incompatibility(
-        asked, allow_undefined=pool.well_known, well_known=pool.well_known
+        pod_requirements, allow_undefined=pool.well_known, well_known=pool.well_known
     )
     terms = len(explanation.pod_class.shape.required_node_terms)
     last = f" (last of {terms} node affinity terms; no other found a place)" if terms > 1 else ""
@@ -115,7 +115,7 @@ def unmet_requirements(explanation: PoolExplanation) -> PoolRejection | None:
         return None
     catalogue, usable = pool.catalogue, explanation.explained_pool.usable_bits
     met = np.zeros(catalogue.size, dtype=np.int64)
-    for key in sorted(asked):
+    for key in sorted(pod_requirements):
         met += catalogue.mask(catalogue.matching_one(start.requirements.get(key)))
     row = int(np.where(catalogue.mask(usable), met, -1).argmax())
     conflict = catalogue.instance_types[row].requirements.intersection_failure(start.requirements)
@@ -178,9 +178,9 @@ def narrow_by_volumes(
         return options
     pool, bits = explanation.pool, explanation.union(options)
     options_left: list[ClaimOption] = []
-    for asked in explanation.relaxation_step.node_constraints.alternatives:
-        if pool.requirements.compatible(asked, allow_undefined=pool.well_known):
-            merged = pool.requirements.merge(asked)
+    for alternative in explanation.relaxation_step.node_constraints.alternatives:
+        if pool.requirements.compatible(alternative, allow_undefined=pool.well_known):
+            merged = pool.requirements.merge(alternative)
             if reached := bits & pool.catalogue.matching(merged):
                 options_left.append(ClaimOption(merged, reached))
     if options_left:
@@ -384,13 +384,13 @@ def narrow_by_free_capacity(
 def _shortfall(explanation: PoolExplanation, free: Amounts, row: int) -> str:
     parts: list[str] = []
     for line, name in enumerate(explanation.compiled.resources):
-        asked, there = int(explanation.request[line]), int(free[line, row])
-        if asked > there:
+        requested, there = int(explanation.request[line]), int(free[line, row])
+        if requested > there:
             has = (
                 f"{explanation.pool.catalogue.names[row]} has {format_amount(name, max(there, 0))}"
             )
-            parts.append(f"{name}: {format_amount(name, asked)} asked, {has}")
-            if name == CPU and asked >= _MILLION_CORES:
+            parts.append(f"{name}: {format_amount(name, requested)} asked, {has}")
+            if name == CPU and requested >= _MILLION_CORES:
                 parts[-1] += " (CPU request >= 1 Million, m vs M typo?)"
     return "; ".join(parts)
 

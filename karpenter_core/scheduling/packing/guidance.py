@@ -114,11 +114,11 @@ def _rows(problem: GuidanceProblem, usable: Mask, capacity: Amounts) -> tuple[Fl
     )
     one = np.ones((len(usable), 1, capacity.shape[1]), dtype=np.float64)
     per_node = np.concatenate((remaining_capacity, one), axis=1)
-    asked = np.concatenate((problem.demand, problem.nodes[:, None]), axis=1)
-    asked = asked.astype(np.float64).ravel()
-    is_used = asked > 0
-    table = (usable[:, None, :] * per_node).reshape(len(asked), -1)
-    return table[is_used], asked[is_used], is_used
+    demand_rows = np.concatenate((problem.demand, problem.nodes[:, None]), axis=1)
+    demand_rows = demand_rows.astype(np.float64).ravel()
+    is_used = demand_rows > 0
+    table = (usable[:, None, :] * per_node).reshape(len(demand_rows), -1)
+    return table[is_used], demand_rows[is_used], is_used
 
 
 def _unit_price(capacity: Amounts, usable: Mask, counts: Floats, duals: Floats) -> Floats:

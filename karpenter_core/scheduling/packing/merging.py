@@ -62,8 +62,10 @@ class _PatternMerger:
     def _largest(self, pattern: NodePattern) -> tuple[int, int]:
         """Return a shape that holds a content most often at its price, and how often that is."""
         need = self.problem.request @ pattern.content
-        asked = need > 0
-        times = np.minimum.reduce(self.problem.capacity[asked] // need[asked, None], axis=0)
+        is_requested = need > 0
+        times = np.minimum.reduce(
+            self.problem.capacity[is_requested] // need[is_requested, None], axis=0
+        )
         np.minimum(times, pattern.nodes, out=times)
         each = self.problem.price / np.maximum(times, 1)
         good = np.flatnonzero((times >= 1) & (each <= self.problem.price[pattern.shape] * _TRIFLE))

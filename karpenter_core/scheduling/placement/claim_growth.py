@@ -78,8 +78,8 @@ class ClaimGrower:
             shapes = signatures.claim(signature).instance_shapes
             limit = shapes.capacity[:, shape]
             spare = limit[:, None] - nodes.used[:, columns]
-            asked = task.request[task.lines, None]
-            fit_counts = np.minimum.reduce(spare[task.lines] // asked, axis=0)
+            requested = task.request[task.lines, None]
+            fit_counts = np.minimum.reduce(spare[task.lines] // requested, axis=0)
             fit_counts[(spare < 0).any(axis=0)] = 0
             if caps is not None:
                 np.minimum(fit_counts, caps[columns], out=fit_counts)

@@ -151,12 +151,12 @@ class ClaimOpener:
             return None
         waiting: ReservationDeferral | None = None
         for alternative in range(len(opening_request.task.node_constraints.alternatives)):
-            asked = signatures.join_alternative(
+            joined = signatures.join_alternative(
                 signature, opening_request.task.node_constraints, alternative
             )
-            if asked == NO_MATCH:
+            if joined == NO_MATCH:
                 continue
-            within = signatures.within(asked, opening_request.pins)
+            within = signatures.within(joined, opening_request.pins)
             if within != NO_MATCH and pool.limited and not pool.has_ample_limits(remaining, 1):
                 within = signatures.narrowed(within, pool.rows_within_limits(remaining))
             if within == NO_MATCH:
@@ -170,7 +170,7 @@ class ClaimOpener:
             count = min(opening.count, remaining.get(NODES, opening.count))
             for name in pool.limited:
                 count = min(count, _repetitions(pool, name, remaining[name], opening))
-            return replace(opening, count=count, asked=asked)
+            return replace(opening, count=count, asked=joined)
         return waiting
 
     def _of_signature(
@@ -211,8 +211,8 @@ class ClaimOpener:
         fitting = claim.fitting(request)
         if not fitting.any():
             return None
-        asked = signature
-        signature = self._settled_for_min_values(asked, opening_request, claim.rows[fitting])
+        joined = signature
+        signature = self._settled_for_min_values(joined, opening_request, claim.rows[fitting])
         if signature == NO_MATCH:
             return None
         claim = signatures.claim(signature)
@@ -235,7 +235,7 @@ class ClaimOpener:
             count=-(-opening_request.left // pods),
             pods=pods,
             signature=signature,
-            asked=asked,
+            asked=joined,
             limit=claim.largest,
             row=NO_ROW,
             charge=_charge(claim, claim.rows[fitting]),
@@ -345,8 +345,8 @@ class ClaimOpener:
             return False
         signatures = self._compiled.signatures
         for alternative in range(len(task.node_constraints.alternatives)):
-            asked = signatures.join_alternative(signature, task.node_constraints, alternative)
-            within = NO_MATCH if asked == NO_MATCH else signatures.within(asked, pins)
+            joined = signatures.join_alternative(signature, task.node_constraints, alternative)
+            within = NO_MATCH if joined == NO_MATCH else signatures.within(joined, pins)
             if within != NO_MATCH:
                 choices = self._state.holdings.choices(within, task.request)
                 if choices.reserved or choices.taken:

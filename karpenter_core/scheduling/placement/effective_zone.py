@@ -64,17 +64,17 @@ def _zone(
 ) -> str:
     if not pod_class.relaxation_steps:
         return NONE
-    asked = pod_class.relaxation_steps[0].strict.get(ZONE)
+    zone_requirement = pod_class.relaxation_steps[0].strict.get(ZONE)
     mounted = None if volumes is None else _zones_of_volumes(volumes)
     around = _zones_by_topology(pod_class, topology[0], counts, compiled)
-    required_zones = asked.values if asked.operator == "In" else None
+    required_zones = zone_requirement.values if zone_requirement.operator == "In" else None
     zones: frozenset[str] | None = None
     for tied in (required_zones, mounted, around):
         if tied is not None:
             zones = tied if zones is None else zones & tied
     if zones is None:
         return FLEXIBLE
-    fitting = sorted(zone for zone in zones if asked.has(zone))
+    fitting = sorted(zone for zone in zones if zone_requirement.has(zone))
     if len(fitting) == 1:
         return fitting[0]
     return FLEXIBLE if fitting else NONE
@@ -84,10 +84,10 @@ def _zones_of_volumes(volumes: PodVolumes) -> frozenset[str] | None:
     """Return the zones that some alternative names; None when one of them names none."""
     zones: set[str] = set()
     for alternative in volumes.alternatives:
-        asked = alternative.get(ZONE)
-        if asked.operator != "In":
+        zone_requirement = alternative.get(ZONE)
+        if zone_requirement.operator != "In":
             return None
-        zones |= asked.values
+        zones |= zone_requirement.values
     return frozenset(zones) if volumes.alternatives else None
 
 

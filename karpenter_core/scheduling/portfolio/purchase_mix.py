@@ -318,8 +318,8 @@ def _measured(compiled: CompiledProblem, pool_shapes: PoolShapes, *, surely: boo
     claims = [compiled.signatures.claim(signature) for signature in pool_shapes.signatures]
     prices = np.stack([claim.prices_and_groups[0] for claim in claims])
     beaten = shapes.price[:, None] <= prices[shapes.domain]
-    for there, asked in zip(shapes.capacity, compiled.pool_free[pool_shapes.pool], strict=True):
-        beaten &= there[:, None] >= asked
+    for there, required in zip(shapes.capacity, compiled.pool_free[pool_shapes.pool], strict=True):
+        beaten &= there[:, None] >= required
     return beaten
 
 
@@ -371,8 +371,8 @@ def _zonal(
         ):
             places.setdefault(relaxation_step.strict.get(ZONE), []).append(place)
     shares: dict[int, Amounts] = {}
-    for asked, those in places.items():
-        zones = [zone for zone in sorted(usable) if asked.has(axis.names[zone])]
+    for zone_requirement, those in places.items():
+        zones = [zone for zone in sorted(usable) if zone_requirement.has(axis.names[zone])]
         for zone in zones:
             part = (amounts[:, those] // len(zones)).sum(axis=1)
             shares[zone] = shares[zone] + part if zone in shares else part

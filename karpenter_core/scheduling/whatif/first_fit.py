@@ -112,7 +112,7 @@ class FirstFitPlacement:
         On those of a list only, and `within` domains (as bits) of other axes. With `tops`, what
         each domain takes by each of the zonal rules: on the first node alone, as many as these let.
         """
-        overlay, places, number, asked = (
+        overlay, places, number, requested = (
             self._overlay,
             self._base.base_nodes,
             plan.number,
@@ -141,7 +141,7 @@ class FirstFitPlacement:
                 self._take(plan, slot, free, pods[:room])
                 return room
             after = free.copy()
-            for line, amount in asked:
+            for line, amount in requested:
                 after[line] -= amount * room
             overlay.put(slot, number, room, after)
             if self._least:

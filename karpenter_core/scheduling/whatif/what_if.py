@@ -192,8 +192,8 @@ class WhatIf:
         if self._compiled is None:
             self._pushes.clear()
             cluster = self._cluster
-            asked = yield from compile_steps(cluster.problem(), self._options, self._cache)
-            base = BaseState(asked, cluster.movable)
+            compiled = yield from compile_steps(cluster.problem(), self._options, self._cache)
+            base = BaseState(compiled, cluster.movable)
             self._compiled = _CompiledState(base)
             yield 5
 

@@ -312,6 +312,6 @@ class WhatIfQuestion:
             self._overlay.set_signature(slot, signature)
             self._overlay.put(slot, number, len(pods), free)
             self._overlay.record_pods(slot, number, pods)
-            asked = [volumes[pod.uid] for pod in pods if pod.uid in volumes]
-            if asked:
-                self._overlay.attach(slot, asked)
+            pod_volumes = [volumes[pod.uid] for pod in pods if pod.uid in volumes]
+            if pod_volumes:
+                self._overlay.attach(slot, pod_volumes)
