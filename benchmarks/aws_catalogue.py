@@ -45,7 +45,7 @@ from karpenter_provider_aws.catalogue.region_types import DISK_LIFE, RegionTypes
 from karpenter_provider_aws.instance_type_info import read_instance_type
 from karpenter_provider_aws.prices import RegionPrices
 from karpenter_provider_aws.settings import AwsSettings
-from providers.aws.tests.catalogue.dump import node_class, raw_offerings, raw_types
+from providers.aws.tests.catalogue.recorded_region import node_class, raw_offerings, raw_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -138,8 +138,8 @@ def _find(text: str, pattern: str) -> str:
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     """Kubernetes' extension: all matches, or the first `limit`."""
-    found = [match[0] for match in re.finditer(pattern, text)]
-    return found if limit < 0 else found[:limit]
+    matches = [match[0] for match in re.finditer(pattern, text)]
+    return matches if limit < 0 else matches[:limit]
 
 
 _EXTENSIONS: Final[dict[str, Callable[..., object]]] = {"find": _find, "findAll": _find_all}

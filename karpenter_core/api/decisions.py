@@ -196,7 +196,7 @@ def obstacles_of(
             groups.setdefault(key, {})[
                 f"{about.namespace}/{about.name}" if about.namespace else about.name
             ] = None
-    found = [
+    obstacles = [
         DecisionObstacle(
             kind=kind,
             reason=reason,
@@ -206,7 +206,7 @@ def obstacles_of(
         )
         for (kind, reason, message), names in groups.items()
     ]
-    return sorted(found, key=lambda item: (-item.count, item.kind, item.reason, item.message))
+    return sorted(obstacles, key=lambda item: (-item.count, item.kind, item.reason, item.message))
 
 
 def decision_document(decision: Decision) -> dict[str, object]:

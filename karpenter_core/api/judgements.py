@@ -74,19 +74,19 @@ def describe_failure(error: BaseException) -> str:
 class FailedJudgements:
     """Collects the objects that were set aside, each once for each step."""
 
-    __slots__ = ("_found",)
+    __slots__ = ("_failures",)
 
     def __init__(self) -> None:
-        self._found: dict[tuple[ObjectRef, str], FailedJudgement] = {}
+        self._failures: dict[tuple[ObjectRef, str], FailedJudgement] = {}
 
     @property
     def found(self) -> tuple[FailedJudgement, ...]:
         """All failed judgements, in the order in which they were added."""
-        return tuple(self._found.values())
+        return tuple(self._failures.values())
 
     def add(self, failed: FailedJudgement) -> None:
         """Add a failed judgement that was recorded elsewhere."""
-        self._found.setdefault((failed.regarding, failed.step), failed)
+        self._failures.setdefault((failed.regarding, failed.step), failed)
 
     def note(self, regarding: ObjectRef, step: str, error: BaseException) -> FailedJudgement:
         """Record that judging an object failed, and return the record."""

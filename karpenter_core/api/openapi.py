@@ -226,14 +226,14 @@ def _field_descriptions(model: type[Model]) -> Mapping[str, str]:
 
 
 def _documented_assignments(definition: ast.ClassDef) -> dict[str, str]:
-    found: dict[str, str] = {}
+    documented: dict[str, str] = {}
     for statement, following in zip(definition.body, definition.body[1:], strict=False):
         match statement, following:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str() as text)),
             ):
-                found[name] = inspect.cleandoc(text)
+                documented[name] = inspect.cleandoc(text)
             case _:
                 pass
-    return found
+    return documented

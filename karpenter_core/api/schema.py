@@ -57,12 +57,12 @@ class SchemaValidator:
     The schema may not be changed any more.
     """
 
-    __slots__ = ("_found", "_schema")
+    __slots__ = ("_keyword_flags", "_schema")
 
     def __init__(self, schema: Json) -> None:
         self._schema: Final = schema
-        self._found: Final[_Found] = {}
-        _collect_keywords(schema, self._found)
+        self._keyword_flags: Final[_Found] = {}
+        _collect_keywords(schema, self._keyword_flags)
 
     def default(self, obj: Json) -> Json:
         """Return the object without unknown fields and with the schema's defaults.
@@ -71,7 +71,9 @@ class SchemaValidator:
         """
         kept = {name: obj[name] for name in obj if name in _ROOT_FIELDS}
         rest = _prune(self._schema, {name: obj[name] for name in obj if name not in kept})
-        return kept | _default_map(self._schema, cast("Json", rest), self._found, skip=_ROOT_FIELDS)
+        return kept | _default_map(
+            self._schema, cast("Json", rest), self._keyword_flags, skip=_ROOT_FIELDS
+        )
 
     def validate(self, obj: Json, old: Json | None = None) -> list[FieldError]:
         """Say all that is wrong with an object, in the API server's words.
@@ -79,11 +81,11 @@ class SchemaValidator:
         `old` is the stored object that `obj` shall replace.
         """
         before = _MISSING if old is None else old
-        found = list(_check(self._schema, obj, before, ""))
-        found += _check_lists(self._schema, obj, before, "", self._found)
-        if not any(error.type in _BLOCKING for error in found):
-            found += _check_rules(self._schema, obj, before, "", self._found)
-        return found
+        errors = list(_check(self._schema, obj, before, ""))
+        errors += _check_lists(self._schema, obj, before, "", self._keyword_flags)
+        if not any(error.type in _BLOCKING for error in errors):
+            errors += _check_rules(self._schema, obj, before, "", self._keyword_flags)
+        return errors
 
 
 _Found: TypeAlias = "dict[int, int]"

@@ -78,20 +78,20 @@ def check_keywords(schema: Json, value: object, path: str) -> Iterator[FieldErro
 
 
 def _type_error(schema: Json, value: object, path: str) -> FieldError | None:
-    found = json_type(value)
-    if found == "null" and schema.get("nullable"):
+    type_name = json_type(value)
+    if type_name == "null" and schema.get("nullable"):
         return None
     if is_int_or_string(schema):
-        if found in {"integer", "string"}:
+        if type_name in {"integer", "string"}:
             return None
-        return errors.wrong_type(path, found, "integer,string")
+        return errors.wrong_type(path, type_name, "integer,string")
     expected: str = schema.get("type", "")
-    if not expected or found in _ACCEPTED_TYPES.get(expected, {expected}):
+    if not expected or type_name in _ACCEPTED_TYPES.get(expected, {expected}):
         return None
     if expected == "integer" and isinstance(value, float):
-        wanted: str = schema.get("format", expected)
-        return None if value.is_integer() else errors.wrong_type(path, "float64", wanted)
-    return errors.wrong_type(path, found, expected)
+        expected_format: str = schema.get("format", expected)
+        return None if value.is_integer() else errors.wrong_type(path, "float64", expected_format)
+    return errors.wrong_type(path, type_name, expected)
 
 
 def _check_number(schema: Json, value: float, path: str) -> Iterator[FieldError]:
@@ -103,13 +103,13 @@ def _check_number(schema: Json, value: float, path: str) -> Iterator[FieldError]
     if maximum is not None:
         is_open = schema.get("exclusiveMaximum", False)
         if value > maximum or (is_open and value == maximum):
-            wanted = "less than" if is_open else "less than or equal to"
-            yield errors.invalid(path, value, f"{path} in body should be {wanted} {maximum}")
+            comparison = "less than" if is_open else "less than or equal to"
+            yield errors.invalid(path, value, f"{path} in body should be {comparison} {maximum}")
     if minimum is not None:
         is_open = schema.get("exclusiveMinimum", False)
         if value < minimum or (is_open and value == minimum):
-            wanted = "greater than" if is_open else "greater than or equal to"
-            yield errors.invalid(path, value, f"{path} in body should be {wanted} {minimum}")
+            comparison = "greater than" if is_open else "greater than or equal to"
+            yield errors.invalid(path, value, f"{path} in body should be {comparison} {minimum}")
     step = schema.get("multipleOf")
     if step and value % step:
         yield errors.invalid(path, value, f"{path} in body should be a multiple of {step}")

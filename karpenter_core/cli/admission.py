@@ -143,9 +143,9 @@ def decoding_error(message: str, manifest: JsonMapping) -> str:
     types = _TYPES.match(text)
     if not types:
         return f"{path}: {text}"
-    wanted = types["wanted"].removesuffix(" | null")
-    named = _named(path, manifest) if wanted == "str" else path
-    return f"{named}: must be {_words(wanted)}, not {_words(types['got'])}"
+    expected_type = types["wanted"].removesuffix(" | null")
+    named = _named(path, manifest) if expected_type == "str" else path
+    return f"{named}: must be {_words(expected_type)}, not {_words(types['got'])}"
 
 
 def _words(decoded: str) -> str:
@@ -157,13 +157,13 @@ def _named(path: str, manifest: JsonMapping) -> str:
     """Put the key into a path that ends with any value of a map of texts."""
     if not path.endswith(_ANY_VALUE):
         return path
-    found: object = manifest
+    value_at: object = manifest
     for name, index in _STEP.findall(path.removesuffix(_ANY_VALUE)):
         if index:
-            found = cast("list[object]", found)[int(index)]
+            value_at = cast("list[object]", value_at)[int(index)]
         else:
-            found = cast("JsonObject", found)[name]
-    for key, value in cast("JsonObject", found).items():
+            value_at = cast("JsonObject", value_at)[name]
+    for key, value in cast("JsonObject", value_at).items():
         if not isinstance(value, str):
             return f'{path.removesuffix(_ANY_VALUE)}["{key}"]'
     return path

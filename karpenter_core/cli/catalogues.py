@@ -179,8 +179,13 @@ class CatalogueSource:
         from karpenter_core.controllers.catalogue.controller import catalogue_version
         from karpenter_core.scheduling.problem import Catalogue
 
-        known = {
-            (found.resource.group, found.resource.kind, found.name): found for found in node_classes
+        given_classes = {
+            (
+                node_class_found.resource.group,
+                node_class_found.resource.kind,
+                node_class_found.name,
+            ): node_class_found
+            for node_class_found in node_classes
         }
         listed: dict[tuple[str, str, str], Catalogue] = {}
         catalogues: dict[str, Catalogue] = {}
@@ -190,7 +195,7 @@ class CatalogueSource:
             key = (ref.group, ref.kind, ref.name)
             try:
                 if key not in listed:
-                    node_class = self._seen_by_provider(where, pool, ref, known.get(key))
+                    node_class = self._seen_by_provider(where, pool, ref, given_classes.get(key))
                     types = await self._providers.list_instance_types(pool, node_class)
                     listed[key] = Catalogue(version=catalogue_version(types), instance_types=types)
                 catalogues[pool.name] = listed[key]
@@ -201,20 +206,20 @@ class CatalogueSource:
         return catalogues, problems
 
     def _seen_by_provider(
-        self, where: str, pool: NodePool, ref: NodeClassRef, known: NodeClass | None
+        self, where: str, pool: NodePool, ref: NodeClassRef, given_class: NodeClass | None
     ) -> NodeClass:
         """Return the NodeClass as the provider that is asked knows it."""
         field = f'{where}: NodePool "{pool.name}": spec.template.spec.nodeClassRef'
         if self._file_reader:
             own = self._providers.infos()[self._file_reader].node_classes
-            is_own = known is not None and isinstance(known, tuple(own))
+            is_own = given_class is not None and isinstance(given_class, tuple(own))
             return (
-                known
-                if is_own and known is not None
+                given_class
+                if is_own and given_class is not None
                 else _placeholder_node_class(own[0], ref, field)
             )
-        if known is not None:
-            return known
+        if given_class is not None:
+            return given_class
         model = self._models.get((ref.group, ref.kind))
         if model is None:
             served = ", ".join(f"{kind}.{group}" for group, kind in sorted(self._models)) or "none"

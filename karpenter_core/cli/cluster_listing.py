@@ -111,7 +111,7 @@ async def list_cluster(apis: ClusterApis, codecs: Codecs) -> ClusterListing:
     notes: list[str] = []
     for kind in codecs.kinds:
         try:
-            found, broken = await _list_kind(apis, kind, codecs.for_kind(kind))
+            listed, broken = await _list_kind(apis, kind, codecs.for_kind(kind))
         except NotFoundError:
             if kind.kind in _NEEDED:
                 notes.append(f"the cluster does not know {kind.plural} ({kind.api_version})")
@@ -121,7 +121,7 @@ async def list_cluster(apis: ClusterApis, codecs: Codecs) -> ClusterListing:
                 raise
             notes.append(f"{error}; planned as if there were none")
             continue
-        objects += found
+        objects += listed
         notes += (f"left out: {text}" for text in broken)
     return ClusterListing(objects=tuple(objects), notes=tuple(notes))
 
@@ -159,7 +159,10 @@ def overlay_objects(
     An object of a file takes over the UID of the one it replaces: what belongs to it still does.
     What nobody wrote (a namespace, say) gives way to what is really there.
     """
-    placed = {_identity(found): LocatedObject(CLUSTER, found) for found in objects}
+    placed = {
+        _identity(cluster_object): LocatedObject(CLUSTER, cluster_object)
+        for cluster_object in objects
+    }
     for addition in additions:
         identity = _identity(addition.found)
         before = placed.get(identity)
@@ -170,16 +173,20 @@ def overlay_objects(
     return list(placed.values())
 
 
-def _identity(found: StateObject) -> tuple[str, str, str]:
-    return type(found).__name__, str(getattr(found, "namespace", "")), found.name
+def _identity(state_object: StateObject) -> tuple[str, str, str]:
+    return (
+        type(state_object).__name__,
+        str(getattr(state_object, "namespace", "")),
+        state_object.name,
+    )
 
 
-def _with_uid(found: StateObject, uid: str) -> StateObject:
+def _with_uid(state_object: StateObject, uid: str) -> StateObject:
     import msgspec
 
     from karpenter_core.api.base import KubernetesObject
 
-    if isinstance(found, KubernetesObject):
-        metadata = found.metadata.model_copy(update={"uid": uid})
-        return found.model_copy(update={"metadata": metadata})
-    return msgspec.structs.replace(found, uid=uid)
+    if isinstance(state_object, KubernetesObject):
+        metadata = state_object.metadata.model_copy(update={"uid": uid})
+        return state_object.model_copy(update={"metadata": metadata})
+    return msgspec.structs.replace(state_object, uid=uid)

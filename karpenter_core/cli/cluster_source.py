@@ -208,7 +208,9 @@ class ClusterSource:
                     notes=(*listing.notes, *notes),
                 )
 
-            plain = await build([LocatedObject(CLUSTER, found) for found in listing.objects])
+            plain = await build(
+                [LocatedObject(CLUSTER, listed_object) for listed_object in listing.objects]
+            )
             command_input = CommandInput(
                 cluster=plain,
                 is_live=True,

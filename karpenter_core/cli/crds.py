@@ -50,7 +50,7 @@ def _models(names: Sequence[str]) -> Iterator[type[KubernetesObject]]:
     providers = load_plugins().providers
     for name in dict.fromkeys(names):
         if name not in providers:
-            known = ", ".join(sorted(providers)) or "none"
-            message = f'no provider "{name}" is installed (installed: {known})'
+            installed_names = ", ".join(sorted(providers)) or "none"
+            message = f'no provider "{name}" is installed (installed: {installed_names})'
             raise PluginError(message)
         yield from providers[name].info.node_classes

@@ -51,12 +51,12 @@ def _doctor(
     ] = False,
 ) -> None:
     """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`)."""
-    found = asyncio.run(_run_checks(context.args, offline=offline))
+    results = asyncio.run(_run_checks(context.args, offline=offline))
     if output is Output.JSON:
-        print(json.dumps([_as_json(told) for told in found], indent=2))
+        print(json.dumps([_as_json(checked) for checked in results], indent=2))
     else:
-        _print(found)
-    if any(told.finding.severity.value == "error" for told in found):
+        _print(results)
+    if any(checked.finding.severity.value == "error" for checked in results):
         raise typer.Exit(1)
 
 
@@ -73,13 +73,13 @@ async def _run_checks(arguments: Sequence[str], *, offline: bool) -> list[_Check
     except KarpenterError as error:
         remedy = "see `karpenter plugin list` and `karpenter run --help`"
         return [_CheckResult("start", _error(str(error), remedy))]
-    found = [*_loaded(plugins), *_ignored_settings(settings), *await _clouds(plugins, settings)]
+    results = [*_loaded(plugins), *_ignored_settings(settings), *await _clouds(plugins, settings)]
     if not offline:
         from karpenter_core.cli.doctor_process import check_process
 
-        found.append(_CheckResult("controller", await check_process(settings)))
-        found += await _cluster(plugins, settings)
-    return found
+        results.append(_CheckResult("controller", await check_process(settings)))
+        results += await _cluster(plugins, settings)
+    return results
 
 
 def _loaded(plugins: Plugins) -> list[_CheckResult]:
@@ -120,7 +120,9 @@ async def _clouds(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
 
 async def _checked(providers: Providers) -> list[_CheckResult]:
     checks = await providers.check()
-    return [_CheckResult(name, finding) for name, found in checks.items() for finding in found]
+    return [
+        _CheckResult(name, finding) for name, findings in checks.items() for finding in findings
+    ]
 
 
 async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
@@ -199,9 +201,9 @@ def _as_json(result: _CheckResult) -> dict[str, str]:
     }
 
 
-def _print(found: Sequence[_CheckResult]) -> None:
-    width = max(len(told.about) for told in found)
-    for about, finding in found:
+def _print(results: Sequence[_CheckResult]) -> None:
+    width = max(len(checked.about) for checked in results)
+    for about, finding in results:
         print(f"{_MARKS[finding.severity.value]}  {about:{width}}  {finding.message}")
         if finding.remedy:
             print(f"{'':{width + 11}}remedy: {finding.remedy}")

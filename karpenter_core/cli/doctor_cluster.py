@@ -191,8 +191,8 @@ async def _is_allowed(apis: ClusterApis, permission: Permission) -> bool:
         "spec": {"resourceAttributes": {k: v for k, v in attributes.items() if v}},
     }
     # Events go to the cluster of their object, and so to both where there are two.
-    asked = {apis.objects, apis.workload} if kind == EVENTS else {apis.api_for(kind)}
-    answers = [json.loads(await api.create(_ACCESS_REVIEWS, review)) for api in asked]
+    apis_asked = {apis.objects, apis.workload} if kind == EVENTS else {apis.api_for(kind)}
+    answers = [json.loads(await api.create(_ACCESS_REVIEWS, review)) for api in apis_asked]
     return all(answer["status"]["allowed"] for answer in answers)
 
 
@@ -230,7 +230,7 @@ async def check_definitions(
 
 
 def _definition_findings(
-    name: str, stored: JsonObject, wanted: JsonObject, remedy: str
+    name: str, stored: JsonObject, rendered: JsonObject, remedy: str
 ) -> list[Finding]:
     """Return what is wrong with a definition that is there."""
     conditions = {c["type"]: c for c in stored.get("status", {}).get("conditions", ())}
@@ -238,12 +238,12 @@ def _definition_findings(
     if established != "True":
         return [_error(f"the CustomResourceDefinition {name} is not established", remedy)]
     served = {v["name"]: v for v in stored["spec"]["versions"] if v.get("served")}
-    for version in wanted["spec"]["versions"]:
-        found = served.get(version["name"])
-        if found is None:
+    for version in rendered["spec"]["versions"]:
+        served_version = served.get(version["name"])
+        if served_version is None:
             versions = ", ".join(sorted(served))
             return [_error(f"{name} serves {versions}, not {version['name']}", remedy)]
-        if found.get("schema") != version["schema"]:
+        if served_version.get("schema") != version["schema"]:
             return [
                 Finding(
                     severity=Severity.WARNING,

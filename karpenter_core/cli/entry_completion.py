@@ -87,7 +87,7 @@ class _EntryCompleter:
             for owner in (entry.name, *_daemon_set_owners(entry))
         }
         self._claims: Final = {_key(entry) for entry in _of(entries, "", "PersistentVolumeClaim")}
-        self._machines: Final = _ProviderIds(entries)
+        self._provider_ids: Final = _ProviderIds(entries)
         self._node_class_refs: Final = {
             entry.name: _template_spec(entry).get("nodeClassRef")
             for entry in _of(entries, "karpenter.sh", "NodePool")
@@ -105,9 +105,9 @@ class _EntryCompleter:
             case "", "Pod":
                 return self._pod(entry)
             case "", "Node":
-                return self._machines.joined(_node(entry))
+                return self._provider_ids.joined(_node(entry))
             case "karpenter.sh", "NodeClaim":
-                return self._machines.joined(self._node_claim(entry))
+                return self._provider_ids.joined(self._node_claim(entry))
             case "", "PersistentVolumeClaim":
                 return self._volume_claim(entry)
             case "", "Namespace":
@@ -165,26 +165,26 @@ class _EntryCompleter:
 
     def missing_namespaces(self) -> Iterator[ManifestEntry]:
         """Yield the namespaces that pods are in and nobody described."""
-        known = {entry.name for entry in _of(self._entries, "", "Namespace")}
+        namespace_names = {entry.name for entry in _of(self._entries, "", "Namespace")}
         for entry in _of(self._entries, "", "Pod"):
             name = _namespace(entry)
-            if name not in known:
-                known.add(name)
+            if name not in namespace_names:
+                namespace_names.add(name)
                 labels = {_NAMESPACE_NAME: name}
                 yield _made(entry, "v1", "Namespace", {"name": name, "labels": labels})
 
     def missing_volume_claims(self) -> Iterator[ManifestEntry]:
         """Yield the claims that a cluster makes of the ephemeral volumes of pods."""
-        known = set(self._claims)
+        claim_keys = set(self._claims)
         for entry in _of(self._entries, "", "Pod"):
             if entry.key == DAEMON_SET_PODS:
                 continue
             for volume in _objects(_mapping(entry.manifest, "spec"), "volumes"):
                 template = _mapping(_mapping(volume, "ephemeral"), "volumeClaimTemplate")
                 name = f"{entry.name}-{volume.get('name', '')}"
-                if not template or (_namespace(entry), name) in known:
+                if not template or (_namespace(entry), name) in claim_keys:
                     continue
-                known.add((_namespace(entry), name))
+                claim_keys.add((_namespace(entry), name))
                 metadata = {"name": name, "namespace": _namespace(entry)}
                 claim = _made(
                     entry, "v1", "PersistentVolumeClaim", metadata, spec=template.get("spec") or {}

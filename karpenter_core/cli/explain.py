@@ -146,8 +146,10 @@ def _answer(command_input: CommandInput, key: str) -> dict[str, object]:
     from karpenter_core.cli.plan import solve_cluster
 
     cluster = command_input.cluster
-    found = find_pod(cluster, key)
-    return pod_explanation(cluster, found, solve_cluster(cluster), is_live=command_input.is_live)
+    pod_found = find_pod(cluster, key)
+    return pod_explanation(
+        cluster, pod_found, solve_cluster(cluster), is_live=command_input.is_live
+    )
 
 
 def _show(

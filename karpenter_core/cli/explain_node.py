@@ -92,21 +92,21 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
         BadInputError: there is none; names those that are spelled nearly so.
     """
     snapshot = cluster.snapshot
-    found = snapshot.state_nodes_by_node.get(name) or snapshot.state_nodes_by_claim.get(name)
-    if found is not None:
-        return found
+    state_node = snapshot.state_nodes_by_node.get(name) or snapshot.state_nodes_by_claim.get(name)
+    if state_node is not None:
+        return state_node
     if name in snapshot.nodes:
         raise BadInputError(
             f'node "{name}" is of a NodePool and has no provider id, or that of another node:'
             " it is not looked at"
         )
-    known = sorted({*snapshot.nodes, *snapshot.node_claims})
-    near = get_close_matches(name, known, n=_NEAR)
+    known_names = sorted({*snapshot.nodes, *snapshot.node_claims})
+    near = get_close_matches(name, known_names, n=_NEAR)
     if near:
         hint = f"; near: {', '.join(near)}"
-    elif known:
-        more = len(known) - _NEAR
-        hint = f"; nodes: {', '.join(known[:_NEAR])}{f' and {more} more' if more > 0 else ''}"
+    elif known_names:
+        more = len(known_names) - _NEAR
+        hint = f"; nodes: {', '.join(known_names[:_NEAR])}{f' and {more} more' if more > 0 else ''}"
     else:
         hint = "; there are no nodes"
     raise BadInputError(f'no node "{name}"{hint}')
@@ -179,12 +179,14 @@ def _message(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> 
         if _is_deleted(state_node):
             return _OBSTACLES[DisruptionObstacle.DELETION]
         return f'a command is working on it, or has left its taint "{DISRUPTED_TAINT}"'
-    wanted = {"disrupted": MethodVerdict.CHOSEN, "budget": MethodVerdict.BUDGET}.get(state)
+    expected_verdict = {"disrupted": MethodVerdict.CHOSEN, "budget": MethodVerdict.BUDGET}.get(
+        state
+    )
     for item in answer.methods:
-        is_told = item.verdict is wanted or (
+        is_reported = item.verdict is expected_verdict or (
             state == "later" and item.verdict in {MethodVerdict.CHOSEN, MethodVerdict.LATER}
         )
-        if not is_told:
+        if not is_reported:
             continue
         if state == "budget" and item.budget is not None:
             return f"{item.method.name} would take it, but {_budget_text(item.budget)}"

@@ -63,23 +63,23 @@ def find_pod(cluster: ClusterInput, key: str) -> PodView:
     return by_key[key]
 
 
-def _hint(key: str, known: Sequence[str]) -> str:
+def _hint(key: str, listed_names: Sequence[str]) -> str:
     """Name pods that may be meant: of this name elsewhere, else of a name like it here.
 
     The name of a workload is like those of its pods.
     """
     namespace, _, name = key.rpartition("/")
-    here = [other.rpartition("/")[2] for other in known if other.startswith(f"{namespace}/")]
+    here = [other.rpartition("/")[2] for other in listed_names if other.startswith(f"{namespace}/")]
     alike = [other for other in here if name and other.startswith(f"{name}-")]
     alike = alike or get_close_matches(name, here, n=_NEAR)
-    near = [other for other in known if other.endswith(f"/{name}")]
+    near = [other for other in listed_names if other.endswith(f"/{name}")]
     near = near or [f"{namespace}/{other}" for other in alike]
     if near:
         more = len(near) - _NEAR
         return f"; near: {', '.join(near[:_NEAR])}{f' and {more} more' if more > 0 else ''}"
     if here:
         return ""
-    namespaces = sorted({other.rpartition("/")[0] for other in known})
+    namespaces = sorted({other.rpartition("/")[0] for other in listed_names})
     return f"; namespaces with pods: {', '.join(namespaces) or 'none'}"
 
 
@@ -126,12 +126,12 @@ def _pod_outcome(
         pools = {pool.name: _rejected(reason) for pool in cluster.input.problem.pools}
         return _PodOutcome(state="unschedulable", message=ignored.reason, pools=pools)
     # A pod whose node is going is planned for as well.
-    going = f'its node "{pod.node_name}" is going; ' if pod.node_name else ""
+    prefix = f'its node "{pod.node_name}" is going; ' if pod.node_name else ""
     claim = _claim_of(pod, plan)
     if claim is not None:
         return _PodOutcome(
             state="launch",
-            message=going + _launch_message(claim, is_live=is_live),
+            message=prefix + _launch_message(claim, is_live=is_live),
             placement=_launch(claim, pod),
             pools=_pools_around(cluster, pod, claim),
         )
@@ -139,7 +139,7 @@ def _pod_outcome(
     if target:
         return _PodOutcome(
             state="existing",
-            message=going + _existing_message(cluster, pod, target, is_live=is_live),
+            message=prefix + _existing_message(cluster, pod, target, is_live=is_live),
             placement=_existing(cluster, target),
         )
     return _unplanned_pod_outcome(cluster, pod)
@@ -226,8 +226,8 @@ def _pools_around(cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim)
         if pool.name == chosen.pool:
             answers[pool.name] = _accepted(chosen)
             continue
-        asked = replace(problem, pods=asked_about, pools=(pool,), nodes=nodes)
-        plan = solve_isolated(asked, cluster.options)
+        pool_problem = replace(problem, pods=asked_about, pools=(pool,), nodes=nodes)
+        plan = solve_isolated(pool_problem, cluster.options)
         claim = _claim_of(pod, plan)
         why = plan.unschedulable.get(pod.uid)
         if claim is not None:

@@ -153,8 +153,10 @@ def read_files(paths: Iterable[Path]) -> Manifests:
         BadInputError: a file cannot be read, or something in it is no object.
     """
     notes: list[str] = []
-    found = [entry for path in paths for file in _files(path) for entry in _read_file(file, notes)]
-    return Manifests(entries=tuple(found), notes=tuple(notes))
+    entries = [
+        entry for path in paths for file in _files(path) for entry in _read_file(file, notes)
+    ]
+    return Manifests(entries=tuple(entries), notes=tuple(notes))
 
 
 def _files(path: Path) -> list[Path]:

@@ -80,11 +80,11 @@ class ObjectReader:
         Raises:
             BadInputError: one cannot be used; names file, object and field.
         """
-        known = [entry for entry in entries if self._is_read(entry)]
-        _refuse_duplicates(known)
+        read_entries = [entry for entry in entries if self._is_read(entry)]
+        _refuse_duplicates(read_entries)
         placed = [
             LocatedObject(entry.where, self._read(entry), entry.is_implied)
-            for entry in complete_entries(known)
+            for entry in complete_entries(read_entries)
         ]
         _refuse_shared_uids(placed)
         return placed
@@ -122,7 +122,7 @@ class ObjectReader:
         from karpenter_core.kube.objects import view_from_manifest
 
         try:
-            found = view_from_manifest(self._validated(entry), self.codecs)
+            view = view_from_manifest(self._validated(entry), self.codecs)
         except BadInputError as error:
             raise BadInputError(f"{entry.where}: {_located(error, entry)}") from error
         except RecursionError as error:
@@ -131,11 +131,11 @@ class ObjectReader:
         except (UnicodeEncodeError, OverflowError) as error:
             text = f"{entry.title}: {value_error(entry.manifest)}"
             raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error
-        if isinstance(found, PodView):
-            self._check_shape(found.shape, entry, "")
-        elif isinstance(found, DaemonSetView):
-            self._check_shape(found.template, entry, "spec.template.")
-        return self._ready(found) if isinstance(found, NodePool) else found
+        if isinstance(view, PodView):
+            self._check_shape(view.shape, entry, "")
+        elif isinstance(view, DaemonSetView):
+            self._check_shape(view.template, entry, "spec.template.")
+        return self._ready(view) if isinstance(view, NodePool) else view
 
     def _check_shape(self, shape: PodShape, entry: ManifestEntry, path: str) -> None:
         """Refuse a pod that an API server would refuse; pods alike are judged once."""
@@ -218,11 +218,11 @@ def _as_written(text: str, entry: ManifestEntry) -> str:
 def _dropped(given: object, kept: object, path: str) -> Iterator[str]:
     """Name the fields that were given and are not known."""
     if isinstance(given, dict) and isinstance(kept, dict):
-        known = cast("JsonObject", kept)
+        kept_fields = cast("JsonObject", kept)
         for name, value in cast("JsonObject", given).items():
             inner = f"{path}.{name}" if path else name
-            if name in known:
-                yield from _dropped(value, known[name], inner)
+            if name in kept_fields:
+                yield from _dropped(value, kept_fields[name], inner)
             elif value is not None:
                 yield inner
     elif isinstance(given, list) and isinstance(kept, list):
@@ -246,11 +246,11 @@ def _refuse_duplicates(entries: Iterable[ManifestEntry]) -> None:
 def _refuse_shared_uids(placed: Iterable[LocatedObject]) -> None:
     """Two objects with one UID would be one object, and the other one lost without a word."""
     seen: dict[tuple[str, str], str] = {}
-    for where, found, _ in placed:
-        other = seen.setdefault((type(found).__name__, found.uid), where)
+    for where, placed_object, _ in placed:
+        other = seen.setdefault((type(placed_object).__name__, placed_object.uid), where)
         if other != where:
             raise BadInputError(
-                f'{where}: field "metadata.uid": "{found.uid}" is that of another object: {other}'
+                f'{where}: field "metadata.uid": "{placed_object.uid}" is that of another object: {other}'
             )
 
 

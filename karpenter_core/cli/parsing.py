@@ -57,12 +57,12 @@ def _json_documents(text: str) -> Iterator[object]:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise _DuplicateKeyError(f'field "{twice}": is there twice in one object')
-    return found
+    return mapping
 
 
 def _next_token(text: str, position: int) -> int:

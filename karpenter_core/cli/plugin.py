@@ -60,14 +60,14 @@ def list_plugins(
     from karpenter_core.provider.host.manager import load_plugins
     from karpenter_core.provider.markers import PROJECT
 
-    found = sorted(
+    sorted_points = sorted(
         entry_points(group=PROJECT) if points is None else points, key=lambda p: (p.name, p.value)
     )
-    listed = tuple(_load_one(point) for point in found)
+    listed = tuple(_load_one(point) for point in sorted_points)
     if any(plugin.problem for plugin in listed):
         return listed, ""
     try:
-        load_plugins(entry_points=found).settings()
+        load_plugins(entry_points=sorted_points).settings()
     except PluginError as error:
         return listed, str(error)
     return listed, ""

@@ -192,11 +192,11 @@ def _table(*headings: str, numbers: Sequence[str] = ()) -> Table:
 def _with_names(made: Table, rows: Sequence[Sequence[str]], title: str, width: int) -> Table:
     """Fill a table; names, the last cells, are cut off where the width ends or left out."""
     columns = list(zip(*rows, strict=True))[:-1]
-    taken = sum(
+    used_width = sum(
         _COLUMN_GAP + max(map(len, (str(column.header), *cells)))
         for column, cells in zip(made.columns, columns, strict=True)
     )
-    room = width - taken
+    room = width - used_width
     if room >= _LEAST_NAMES:
         made.add_column(title, no_wrap=True)
     for *cells, name in rows:
@@ -223,8 +223,8 @@ def _say(console: Console, line: str) -> None:
 def _summary(document: JsonMapping) -> str:
     claims: list[JsonObject] = document["nodeClaims"]
     cost: dict[str, float | None] = document["cost"]
-    kept = sum(len(pods) for pods in document["existingNodes"].values())
-    left = len(document["unschedulable"])
+    kept_count = sum(len(pods) for pods in document["existingNodes"].values())
+    pending_count = len(document["unschedulable"])
     parts: list[str] = []
     if claims:
         compared = [
@@ -237,12 +237,14 @@ def _summary(document: JsonMapping) -> str:
             f"{counted(len(claims), 'node')} to launch for {counted(placed, 'pod')} at "
             f"{_amount(document['cost']['hourly'])} per hour ({', '.join(compared)})"
         )
-    elif kept or left:
+    elif kept_count or pending_count:
         parts.append("no node to launch")
-    if kept:
-        parts.append(f"{counted(kept, 'pod')} on nodes that are there")
-    if left:
-        parts.append(f"{counted(left, 'pod')} stay{'s' if left == 1 else ''} pending")
+    if kept_count:
+        parts.append(f"{counted(kept_count, 'pod')} on nodes that are there")
+    if pending_count:
+        parts.append(
+            f"{counted(pending_count, 'pod')} stay{'s' if pending_count == 1 else ''} pending"
+        )
     return "; ".join(parts) or "no pod waits for a node"
 
 

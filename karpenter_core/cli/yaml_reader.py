@@ -167,18 +167,18 @@ class _Scalars:
     """Makes values of scalars; equal plain ones, most of all, are looked at once."""
 
     def __init__(self) -> None:
-        self._known: Final = dict[str, object]()
+        self._read_values: Final = dict[str, object]()
         self._loader: Final = _plain_loader()("")
 
     def value(self, event: _YamlEvent) -> object:
         if event.tag is None or event.tag == "!":
             if not event.implicit[0]:
                 return event.value
-            found = self._known.get(event.value, _NOTHING)
-            if found is _NOTHING:
+            value_read = self._read_values.get(event.value, _NOTHING)
+            if value_read is _NOTHING:
                 tag = self._loader.resolve(yaml.ScalarNode, event.value, (True, False))
-                found = self._known[event.value] = self._construct(event, tag)
-            return found
+                value_read = self._read_values[event.value] = self._construct(event, tag)
+            return value_read
         _check_tag(event, str)
         return self._construct(event, event.tag)
 
@@ -220,10 +220,10 @@ def _merged(mapping: dict[str, object]) -> dict[str, object]:
     """Give an object what it merges; its own fields win, then those that come first."""
     value: object = mapping[_MERGE]
     parts = cast("list[dict[str, object]]", value if isinstance(value, list) else [value])
-    found: dict[str, object] = {}
+    merged: dict[str, object] = {}
     for part in reversed(parts):
-        found |= part
-    return found | {key: inner for key, inner in mapping.items() if key != _MERGE}
+        merged |= part
+    return merged | {key: inner for key, inner in mapping.items() if key != _MERGE}
 
 
 def _error(event: _YamlEvent, problem: str) -> UnsupportedYamlError:

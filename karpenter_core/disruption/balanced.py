@@ -101,15 +101,15 @@ def balanced_scores(
     for candidate in candidates:
         by_pool.setdefault(candidate.pool.name, []).append(candidate)
     total = prices.cost_per_hour(candidates)
-    found: list[BalancedScore] = []
+    scores: list[BalancedScore] = []
     for pool, members in sorted(by_pool.items()):
         policy = members[0].pool.spec.disruption.consolidation_policy
         if policy != BALANCED:
-            found.append(BalancedScore(pool=pool, policy=policy, approved=True))
+            scores.append(BalancedScore(pool=pool, policy=policy, approved=True))
             continue
         share = prices.cost_per_hour(members) / total if total > 0 and len(by_pool) > 1 else 1.0
-        found.append(_score(pool, members, savings_per_hour * share, totals.get(pool)))
-    return tuple(found)
+        scores.append(_score(pool, members, savings_per_hour * share, totals.get(pool)))
+    return tuple(scores)
 
 
 def is_approved(pool_scores: Sequence[BalancedScore]) -> bool:

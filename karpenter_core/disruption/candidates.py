@@ -183,9 +183,9 @@ def evaluate_nodes(
     )
     candidates: list[Candidate] = []
     blocked: list[BlockedNode] = []
-    known = {} if graceful is None else graceful.by_state_node
+    verdicts = {} if graceful is None else graceful.by_state_node
     for state_node in snapshot.state_nodes:
-        verdict = known.get(state_node)
+        verdict = verdicts.get(state_node)
         if verdict is None or (
             isinstance(verdict, BlockedNode) and verdict.obstacle in _POD_OBSTACLES
         ):
@@ -216,11 +216,11 @@ def _expected_state_nodes(
     try:
         return expected_state_nodes(snapshot, pods, now=now, window=window)
     except Exception:
-        found: set[StateNode] = set()
+        expected: set[StateNode] = set()
         for pod in pods:
             with failed.judging(pod_ref(pod), EVALUATION_STEP):
-                found |= expected_state_nodes(snapshot, (pod,), now=now, window=window)
-        return frozenset(found)
+                expected |= expected_state_nodes(snapshot, (pod,), now=now, window=window)
+        return frozenset(expected)
 
 
 def is_recent(state_node: StateNode, now: datetime) -> bool:

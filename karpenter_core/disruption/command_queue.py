@@ -57,7 +57,7 @@ def find_stale_marks(
     Nodes in the queue, and nodes marked for deletion for any reason, keep their marks. A claim
     that is being interrupted keeps its reason: no command set it, and the deletion follows.
     """
-    found: list[StaleDisruptionMark] = []
+    stale_marks: list[StaleDisruptionMark] = []
     for state_node in snapshot.state_nodes:
         mark = None if state_node.provider_id in queued else find_stale_mark(state_node)
         if mark is None:
@@ -69,8 +69,8 @@ def find_stale_marks(
         ):
             mark = replace(mark, claim="")
         if mark.node or mark.claim:
-            found.append(mark)
-    return tuple(found)
+            stale_marks.append(mark)
+    return tuple(stale_marks)
 
 
 def is_being_interrupted(claim: NodeClaim, now: datetime) -> bool:

@@ -148,13 +148,13 @@ def split_by_budgets(
     candidates: Sequence[Candidate], budgets: Mapping[str, PoolBudget]
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Split candidates, in their order, into those that pool budgets allow and the rest."""
-    left = {name: budget.remaining for name, budget in budgets.items()}
+    remaining_by_pool = {name: budget.remaining for name, budget in budgets.items()}
     chosen: list[Candidate] = []
     spared: list[Candidate] = []
     for candidate in candidates:
         pool = candidate.pool.name
-        if left.get(pool, 0) > 0:
-            left[pool] -= 1
+        if remaining_by_pool.get(pool, 0) > 0:
+            remaining_by_pool[pool] -= 1
             chosen.append(candidate)
         else:
             spared.append(candidate)
@@ -231,7 +231,7 @@ def _replacements(
     claims = verdict.claims
     total = sum(planned.cheapest.price_per_hour for planned in claims)
     all_spot = all(candidate.capacity_type == SPOT for candidate in candidates)
-    found: list[PlannedNodeClaim] = []
+    replacements: list[PlannedNodeClaim] = []
     for planned in claims:
         if planned.min_values_relaxed:
             raise ReplacementRefusedError("Can't replace without relaxing minValues")
@@ -250,8 +250,8 @@ def _replacements(
             narrowed = disruption_pass.prices.limited_by_ceilings(
                 narrowed, _ceilings(disruption_pass, candidates)
             )
-        found.append(narrowed)
-    return tuple(found)
+        replacements.append(narrowed)
+    return tuple(replacements)
 
 
 def _spot_for_spot(
@@ -320,12 +320,16 @@ def accepted_candidates(
 ) -> list[Candidate]:
     """Return the command's candidates that its method still accepts, in their present state."""
     uids = {candidate.claim.uid for candidate in command.candidates}
-    found = {
+    candidates_by_uid = {
         item.claim.uid: item
         for item in disruption_pass.candidates(method.disruption_class).candidates
         if item.claim.uid in uids and method.accept(item, disruption_pass).accepted
     }
-    return [found[c.claim.uid] for c in command.candidates if c.claim.uid in found]
+    return [
+        candidates_by_uid[c.claim.uid]
+        for c in command.candidates
+        if c.claim.uid in candidates_by_uid
+    ]
 
 
 def with_new_move(

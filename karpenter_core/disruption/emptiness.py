@@ -96,35 +96,35 @@ class EmptinessMethod:
     ) -> WorkSteps[ValidationVerdict]:
         """Keep the candidates that are still empty, expect no pods and are within budget."""
         yield 0
-        found = disruption_pass.candidates(self.disruption_class)
+        candidate_lists = disruption_pass.candidates(self.disruption_class)
         expected_uids = {
             item.state_node.claim.uid
-            for item in found.blocked
+            for item in candidate_lists.blocked
             if item.state_node.claim is not None and item.is_expected
         }
         alive = accepted_candidates(self, command, disruption_pass)
         expected = sum(candidate.claim.uid in expected_uids for candidate in command.candidates)
-        left, over = split_by_budgets(
+        allowed, over = split_by_budgets(
             sort_by_savings(alive, disruption_pass.prices), disruption_pass.budgets(self.reason)
         )
-        kept = tuple(left)
+        kept_candidates = tuple(allowed)
         dropped = len(over) + expected
         if not alive and not expected:
             return ValidationVerdict(
                 rejection=CommandRejection.CHURN, failed_candidates=len(command.candidates)
             )
-        if not kept:
+        if not kept_candidates:
             return ValidationVerdict(
                 rejection=CommandRejection.BUDGET, failed_candidates=len(command.candidates)
             )
         return ValidationVerdict(
             command=replace(
                 command,
-                candidates=kept,
+                candidates=kept_candidates,
                 evidence=command_evidence(
                     disruption_pass.snapshot.version,
-                    kept,
-                    savings_per_hour=disruption_pass.prices.cost_per_hour(kept),
+                    kept_candidates,
+                    savings_per_hour=disruption_pass.prices.cost_per_hour(kept_candidates),
                     spared_by_budget=command.evidence.spared_by_budget,
                 ),
             ),

@@ -107,17 +107,19 @@ def explain_state_node(
     winner: DisruptionMethod | None = None
     candidate: Candidate | None = None
     for method in methods:
-        found = disruption_pass.candidates(method.disruption_class)
+        candidate_lists = disruption_pass.candidates(method.disruption_class)
         accepted = tuple(
             item
-            for item in found.candidates
+            for item in candidate_lists.candidates
             if accept_or_set_aside(disruption_pass, method, item).accepted
         )
         budgets = disruption_pass.budgets(method.reason)
         outcome = _plan(disruption_pass, method, accepted, budgets) if accepted else None
         if outcome is not None and outcome.commands and winner is None:
             winner = method
-        blocked = next((item for item in found.blocked if item.state_node is state_node), None)
+        blocked = next(
+            (item for item in candidate_lists.blocked if item.state_node is state_node), None
+        )
         if blocked is not None:
             answers.append(
                 MethodExplanation(
@@ -128,7 +130,9 @@ def explain_state_node(
                 )
             )
             continue
-        candidate = next(item for item in found.candidates if item.state_node is state_node)
+        candidate = next(
+            item for item in candidate_lists.candidates if item.state_node is state_node
+        )
         answer = _explain_method(disruption_pass, method, candidate, outcome, budgets)
         answers.append(replace(answer, eligible=len(accepted)))
     return StateNodeExplanation(

@@ -134,35 +134,37 @@ class DisruptionPass:
     @cached_property
     def totals(self) -> Mapping[str, PoolTotals]:
         """Cost and disruption cost of every pool, for the policy `Balanced`."""
-        found = self.candidates(DisruptionClass.GRACEFUL).candidates
-        return pool_totals(self.snapshot, found, self.prices)
+        graceful_candidates = self.candidates(DisruptionClass.GRACEFUL).candidates
+        return pool_totals(self.snapshot, graceful_candidates, self.prices)
 
     def candidates(self, disruption_class: DisruptionClass) -> NodeEvaluation:
         """Evaluate every node, once for each class of methods."""
-        found = self._candidates.get(disruption_class)
-        if found is None:
+        evaluated = self._candidates.get(disruption_class)
+        if evaluated is None:
             is_graceful = disruption_class is DisruptionClass.GRACEFUL
-            known = None if is_graceful else self._candidates.get(DisruptionClass.GRACEFUL)
-            found = self._candidates[disruption_class] = evaluate_nodes(
+            graceful_candidates = (
+                None if is_graceful else self._candidates.get(DisruptionClass.GRACEFUL)
+            )
+            evaluated = self._candidates[disruption_class] = evaluate_nodes(
                 self.snapshot,
                 now=self.now,
                 disruption_class=disruption_class,
                 queued=self.queued,
                 nomination_window=self.options.problem_settings.nomination_window,
                 paused=self.options.paused,
-                graceful=known,
+                graceful=graceful_candidates,
                 failed=self.failed,
             )
-        return found
+        return evaluated
 
     def budgets(self, reason: DisruptionReason) -> PoolBudgets:
         """Return the budgets of all pools, counted once for each reason."""
-        found = self._budgets.get(reason)
-        if found is None:
-            found = self._budgets[reason] = pool_budgets(
+        budgets = self._budgets.get(reason)
+        if budgets is None:
+            budgets = self._budgets[reason] = pool_budgets(
                 self.snapshot, reason, now=self.now, failed=self.failed
             )
-        return found
+        return budgets
 
     @cached_property
     def _budgets(self) -> dict[DisruptionReason, PoolBudgets]:

@@ -97,8 +97,8 @@ class MultiNodeConsolidation:
             return MethodPlan(
                 constrained=constrained, is_cut_short=search.is_cut_short, scores=judged
             )
-        taken = {candidate.name for candidate in search.best.candidates}
-        held_back = [candidate for candidate in spared if candidate.name not in taken]
+        chosen_names = {candidate.name for candidate in search.best.candidates}
+        held_back = [candidate for candidate in spared if candidate.name not in chosen_names]
         command = command_for_move(disruption_pass, self, search.best, spared_by_budget=held_back)
         return MethodPlan(
             commands=(command,),
@@ -142,19 +142,21 @@ class _MoveSearch:
         its longest prefix that does.
         """
         simulation = self._pass.simulation
-        left = {name: budget.remaining for name, budget in budgets.items() if budget.remaining}
+        remaining_by_pool = {
+            name: budget.remaining for name, budget in budgets.items() if budget.remaining
+        }
         grown: list[Candidate] = []
         for candidate in ordered:
             pool = candidate.pool.name
-            if pool not in left:
+            if pool not in remaining_by_pool:
                 continue
             if not self._has_units(1):
                 break
             if simulation.push(candidate):
                 grown.append(candidate)
-                left[pool] -= 1
-                if not left[pool]:
-                    del left[pool]
+                remaining_by_pool[pool] -= 1
+                if not remaining_by_pool[pool]:
+                    del remaining_by_pool[pool]
             yield 1
         for _ in grown:
             simulation.pop()
@@ -174,11 +176,11 @@ class _MoveSearch:
             members = ordered[start : start + MAX_REPACKED]
             if len(members) < 2 or not self._has_units(UNITS_PER_REPACKING):  # noqa: PLR2004
                 return
-            found = yield from self._repacked_steps(members)
-            if isinstance(found, DisruptionMove):
-                found = yield from self._needed_steps(found)
-                if len(found.candidates) > 1 and self._saves_enough_to_repack(found):
-                    self._consider(found)
+            move = yield from self._repacked_steps(members)
+            if isinstance(move, DisruptionMove):
+                move = yield from self._needed_steps(move)
+                if len(move.candidates) > 1 and self._saves_enough_to_repack(move):
+                    self._consider(move)
             if self.best is not None:
                 return
 
@@ -191,13 +193,13 @@ class _MoveSearch:
             if not self._has_units(UNITS_PER_REPACKING):
                 return move
             rest = [item for item in move.candidates if item is not candidate]
-            found = yield from self._repacked_steps(rest)
-            if not isinstance(found, DisruptionMove):
+            smaller_move = yield from self._repacked_steps(rest)
+            if not isinstance(smaller_move, DisruptionMove):
                 continue
-            gained = move.savings_per_hour - found.savings_per_hour
+            gained = move.savings_per_hour - smaller_move.savings_per_hour
             least = minimum_savings((candidate,), self._pass.prices, now=self._pass.now)
             if gained <= max(least, NO_MOVE):
-                move = found
+                move = smaller_move
         return move
 
     def _repacked_steps(
@@ -208,12 +210,12 @@ class _MoveSearch:
         Where one new node or none is enough, the move is evaluated for one, as its validation does.
         """
         most = min(len(members), MAX_REPACKED)
-        found = evaluate_move(self._pass, members, max_claims=most)
+        repacked = evaluate_move(self._pass, members, max_claims=most)
         yield UNITS_PER_REPACKING
-        if most > 1 and isinstance(found, DisruptionMove) and len(found.replacements) <= 1:
-            found = evaluate_move(self._pass, members)
+        if most > 1 and isinstance(repacked, DisruptionMove) and len(repacked.replacements) <= 1:
+            repacked = evaluate_move(self._pass, members)
             yield UNITS_PER_QUESTION
-        return found
+        return repacked
 
     def _saves_enough_to_repack(self, move: DisruptionMove) -> bool:
         """Tell whether a repacking saves a large enough share of the cost."""

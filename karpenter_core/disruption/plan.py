@@ -99,18 +99,20 @@ def plan_steps(
         return DisruptionPlan()
     notices: list[Notice] = []
     reports: list[MethodReport] = []
-    told: set[DisruptionClass | DisruptionReason] = set()
+    reported_classes: set[DisruptionClass | DisruptionReason] = set()
     for method in methods:
-        found = disruption_pass.candidates(method.disruption_class)
-        if method.disruption_class not in told:  # methods of one class are blocked alike
-            told.add(method.disruption_class)
-            notices.extend(found.notices)
-            for blocked in found.blocked:
+        candidate_lists = disruption_pass.candidates(method.disruption_class)
+        if (
+            method.disruption_class not in reported_classes
+        ):  # methods of one class are blocked alike
+            reported_classes.add(method.disruption_class)
+            notices.extend(candidate_lists.notices)
+            for blocked in candidate_lists.blocked:
                 notices.extend(blocked_notices(blocked))
         yield 5
         verdicts = [
             (candidate, accept_or_set_aside(disruption_pass, method, candidate))
-            for candidate in found.candidates
+            for candidate in candidate_lists.candidates
         ]
         notices.extend(
             notice
@@ -122,8 +124,8 @@ def plan_steps(
         )
         accepted = tuple(candidate for candidate, verdict in verdicts if verdict.accepted)
         budgets = disruption_pass.budgets(method.reason)
-        if method.reason not in told:
-            told.add(method.reason)
+        if method.reason not in reported_classes:
+            reported_classes.add(method.reason)
             notices.extend(_budget_notices(disruption_pass, budgets))
         room = tuple((name, budget.remaining) for name, budget in sorted(budgets.items()))
         is_known = (
@@ -144,7 +146,7 @@ def plan_steps(
                     outcome.commands
                     or outcome.is_cut_short
                     or disruption_pass.failed.found
-                    or any(blocked.is_expected for blocked in found.blocked)
+                    or any(blocked.is_expected for blocked in candidate_lists.blocked)
                 ),
                 remaining_budgets=room,
                 unexamined_pools=outcome.unexamined_pools,

@@ -44,8 +44,8 @@ FREE: Final = Price(0.0)
 
 def current_price(instance_type: InstanceType | None, zone: str, capacity_type: str) -> Price:
     """Return the price of a running node, available or not; 0 when it is unknown."""
-    found = _listed_price(instance_type, zone, capacity_type)
-    return FREE if found is None else found
+    listed_price = _listed_price(instance_type, zone, capacity_type)
+    return FREE if listed_price is None else listed_price
 
 
 def _listed_price(
@@ -101,26 +101,30 @@ class NodePrices:
 
     def price_of(self, state_node: StateNode) -> Price:
         """Return the price of a node by its labels, whether its offering is available or not."""
-        found = self._listed_price_of(state_node)
-        return FREE if found is None else found
+        listed_price = self._listed_price_of(state_node)
+        return FREE if listed_price is None else listed_price
 
     def hourly_cost_of(self, state_node: StateNode) -> float | None:
         """Return that price in the reporting currency; None when it is unknown."""
-        found = self._listed_price_of(state_node)
-        if found is None or found.currency not in self._rates:
+        listed_price = self._listed_price_of(state_node)
+        if listed_price is None or listed_price.currency not in self._rates:
             return None
-        return self.convert(found)
+        return self.convert(listed_price)
 
     def _listed_price_of(self, state_node: StateNode) -> Price | None:
-        known = self._types_of_pool(state_node.pool).get(state_node.labels.get(INSTANCE_TYPE, ""))
+        instance_type = self._types_of_pool(state_node.pool).get(
+            state_node.labels.get(INSTANCE_TYPE, "")
+        )
         return _listed_price(
-            known, state_node.labels.get(ZONE, ""), state_node.labels.get(CAPACITY_TYPE, "")
+            instance_type, state_node.labels.get(ZONE, ""), state_node.labels.get(CAPACITY_TYPE, "")
         )
 
     def types_of(self, planned: PlannedNodeClaim) -> tuple[InstanceType, ...]:
         """Return the types that a replacement lists, in its order."""
-        known = self._types_of_pool(planned.pool)
-        return tuple(known[name] for name in planned.instance_types if name in known)
+        types_by_name = self._types_of_pool(planned.pool)
+        return tuple(
+            types_by_name[name] for name in planned.instance_types if name in types_by_name
+        )
 
     def is_spot_possible(self, planned: PlannedNodeClaim) -> bool:
         """Tell whether a replacement may be launched as spot."""
@@ -142,14 +146,14 @@ class NodePrices:
         capacity_types = requirements.get(CAPACITY_TYPE)
         if only_spot or (capacity_types.has(SPOT) and not capacity_types.has(RESERVED)):
             spot = _with_capacity_type(requirements, SPOT)
-            kept = self._cheaper(self.types_of(planned), spot, below_price)
-            if kept or only_spot:
-                return self._replacement(planned, kept, spot)
+            cheaper_types = self._cheaper(self.types_of(planned), spot, below_price)
+            if cheaper_types or only_spot:
+                return self._replacement(planned, cheaper_types, spot)
             if not capacity_types.has(ON_DEMAND):
                 return self._replacement(planned, (), spot)
             requirements = _with_capacity_type(requirements, ON_DEMAND)
-        kept = self._cheaper(self.types_of(planned), requirements, below_price)
-        return self._replacement(planned, kept, requirements)
+        cheaper_types = self._cheaper(self.types_of(planned), requirements, below_price)
+        return self._replacement(planned, cheaper_types, requirements)
 
     def limited_by_ceilings(
         self, planned: PlannedNodeClaim, ceilings: Mapping[str, float]
@@ -166,8 +170,8 @@ class NodePrices:
         if not shared:
             return planned
         requirements = _requirements(planned)
-        kept = self._cheaper(self.types_of(planned), requirements, min(shared))
-        return self._replacement(planned, kept, requirements)
+        cheaper_types = self._cheaper(self.types_of(planned), requirements, min(shared))
+        return self._replacement(planned, cheaper_types, requirements)
 
     def limited_to_cheapest(self, planned: PlannedNodeClaim, max_types: int) -> PlannedNodeClaim:
         """Return a replacement with its cheapest types only, but enough for `minValues`."""

@@ -91,13 +91,13 @@ class ReturnToPreferred:
         self, command: Command, disruption_pass: DisruptionPass
     ) -> WorkSteps[ValidationVerdict]:
         """Keep the command while its node is accepted, within budget and replaceable."""
-        found = accepted_candidates(self, command, disruption_pass)
-        if not found:
+        accepted = accepted_candidates(self, command, disruption_pass)
+        if not accepted:
             return ValidationVerdict(rejection=CommandRejection.CHURN, failed_candidates=1)
-        if _remaining_disruptions(found[0], disruption_pass.budgets(self.reason)) <= 0:
+        if _remaining_disruptions(accepted[0], disruption_pass.budgets(self.reason)) <= 0:
             return ValidationVerdict(rejection=CommandRejection.BUDGET, failed_candidates=1)
         yield from disruption_pass.simulation.prepare_steps(avoid_unsettled=False)
-        move = _preferred_move(disruption_pass, found[0])
+        move = _preferred_move(disruption_pass, accepted[0])
         if move is None:
             return ValidationVerdict(rejection=CommandRejection.SCHEDULING, failed_candidates=1)
         return ValidationVerdict(command=with_new_move(command, move, disruption_pass))

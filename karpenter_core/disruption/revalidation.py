@@ -42,45 +42,55 @@ def revalidate_steps(
     Candidates must still be accepted and within budget, and the new move must allow the
     replacements that the command launches.
     """
-    asked = len(command.candidates)
+    candidate_count = len(command.candidates)
     alive = accepted_candidates(method, command, disruption_pass)
-    kept, _ = split_by_budgets(alive, disruption_pass.budgets(method.reason))
-    is_large = asked >= SMALLEST_SHORTENED
-    least = 2 if is_large else asked
+    remaining, _ = split_by_budgets(alive, disruption_pass.budgets(method.reason))
+    is_large = candidate_count >= SMALLEST_SHORTENED
+    least = 2 if is_large else candidate_count
     if len(alive) < least:
-        return ValidationVerdict(rejection=CommandRejection.CHURN, failed_candidates=asked)
-    if len(kept) < least:
-        return ValidationVerdict(rejection=CommandRejection.BUDGET, failed_candidates=asked)
+        return ValidationVerdict(
+            rejection=CommandRejection.CHURN, failed_candidates=candidate_count
+        )
+    if len(remaining) < least:
+        return ValidationVerdict(
+            rejection=CommandRejection.BUDGET, failed_candidates=candidate_count
+        )
     yield from disruption_pass.simulation.prepare_steps(avoid_unsettled=True)
     move = yield from (
-        _reduced_command_steps(command, disruption_pass, kept)
+        _reduced_command_steps(command, disruption_pass, remaining)
         if is_large
-        else _full_command_steps(command, disruption_pass, kept)
+        else _full_command_steps(command, disruption_pass, remaining)
     )
     if move is None:
-        return ValidationVerdict(rejection=CommandRejection.SCHEDULING, failed_candidates=asked)
+        return ValidationVerdict(
+            rejection=CommandRejection.SCHEDULING, failed_candidates=candidate_count
+        )
     return ValidationVerdict(
         command=with_new_move(command, move, disruption_pass),
-        failed_candidates=asked - len(move.candidates),
+        failed_candidates=candidate_count - len(move.candidates),
     )
 
 
 def _full_command_steps(
-    command: Command, disruption_pass: DisruptionPass, kept: Sequence[Candidate]
+    command: Command, disruption_pass: DisruptionPass, remaining: Sequence[Candidate]
 ) -> WorkSteps[DisruptionMove | None]:
     """Return the new move if it is equivalent to the command."""
-    move = evaluate_move(disruption_pass, kept, max_claims=_most_claims(command, len(kept)))
+    move = evaluate_move(
+        disruption_pass, remaining, max_claims=_most_claims(command, len(remaining))
+    )
     yield UNITS_PER_QUESTION
     return move if isinstance(move, DisruptionMove) and _is_equivalent(command, move) else None
 
 
 def _reduced_command_steps(
-    command: Command, disruption_pass: DisruptionPass, kept: Sequence[Candidate]
+    command: Command, disruption_pass: DisruptionPass, remaining: Sequence[Candidate]
 ) -> WorkSteps[DisruptionMove | None]:
     """Return the new move of as many candidates as need no more replacements than planned."""
-    count = len(kept)
+    count = len(remaining)
     while count >= 2:  # noqa: PLR2004 - one is for the method that takes single machines
-        move = evaluate_move(disruption_pass, kept[:count], max_claims=_most_claims(command, count))
+        move = evaluate_move(
+            disruption_pass, remaining[:count], max_claims=_most_claims(command, count)
+        )
         yield UNITS_PER_QUESTION
         if (
             isinstance(move, DisruptionMove)

@@ -88,14 +88,14 @@ class DisruptionSimulation:
 
     def _problem(self) -> tuple[SchedulingProblem, Mapping[str, frozenset[str]]]:
         own = FailedJudgements()
-        asked = build_disruption_problem(
+        problem = build_disruption_problem(
             self._snapshot, now=self._now, problem_settings=self._problem_settings, failed=own
         )
         for item in own.found:
             self._failed.add(item)
             if item.regarding.kind == "Node":
                 self._unevaluated_nodes.setdefault(item.regarding.name, item.message)
-        return asked
+        return problem
 
     def _build(
         self,
@@ -119,26 +119,31 @@ class DisruptionSimulation:
         cache = CatalogueCache()
 
         def solving(part: SchedulingProblem) -> Generator[int, None, WhatIf]:
-            kept = {pod.uid for pod in part.pods}
+            remaining_uids = {pod.uid for pod in part.pods}
             pods = tuple(pod for pod in part.pods if pod.uid in waiting)
             made = self._build(
                 replace(part, pods=pods),
-                {node.name: kept & set(movable.get(node.name, ())) for node in part.nodes},
+                {
+                    node.name: remaining_uids & set(movable.get(node.name, ()))
+                    for node in part.nodes
+                },
                 cache,
             )
             made.exclude_nodes(excluded)
             yield from _settled_steps(made)
             return made
 
-        found = yield from isolate_steps(
+        isolated = yield from isolate_steps(
             replace(problem, pods=(*problem.pods, *leaving)), solving, error
         )
-        for item in found.failed:
+        for item in isolated.failed:
             self._failed.add(item)
-        gone = {node.name for node in problem.nodes} - {node.name for node in found.problem.nodes}
+        gone = {node.name for node in problem.nodes} - {
+            node.name for node in isolated.problem.nodes
+        }
         odd = {
             pod.uid: failure_message(SIMULATION_STEP, text)
-            for pod, text in zip(found.pods, found.errors, strict=True)
+            for pod, text in zip(isolated.pods, isolated.errors, strict=True)
         }
         for node in problem.nodes:
             texts = [odd[pod.uid] for pod in node.pods if pod.uid in odd]
@@ -148,7 +153,7 @@ class DisruptionSimulation:
                 self._unevaluated_nodes.setdefault(
                     node.name, "set aside, since it could not be judged"
                 )
-        return found.result
+        return isolated.result
 
     def _reject_unevaluated(self, names: Iterable[str]) -> None:
         for name in names:

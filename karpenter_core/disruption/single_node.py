@@ -100,17 +100,17 @@ class SingleNodeConsolidation:
             if not is_approved(ceiling):
                 refused += (score for score in ceiling if score.policy == BALANCED)
                 continue
-            found = evaluate_move(disruption_pass, (candidate,))
+            evaluated = evaluate_move(disruption_pass, (candidate,))
             yield UNITS_PER_QUESTION
-            if not isinstance(found, DisruptionMove):
-                if found.message:
-                    notices += unconsolidatable_notices(candidate, found.message)
+            if not isinstance(evaluated, DisruptionMove):
+                if evaluated.message:
+                    notices += unconsolidatable_notices(candidate, evaluated.message)
                 continue
             judged = balanced_scores(
-                (candidate,), found.savings_per_hour, totals, disruption_pass.prices
+                (candidate,), evaluated.savings_per_hour, totals, disruption_pass.prices
             )
             if is_approved(judged):
-                moves.append((found, judged))
+                moves.append((evaluated, judged))
             else:
                 refused += judged
         if not moves:
@@ -152,7 +152,9 @@ def _pools(candidates: Iterable[Candidate]) -> frozenset[str]:
     return frozenset(candidate.pool.name for candidate in candidates)
 
 
-def _savings_order(found: tuple[DisruptionMove, tuple[BalancedScore, ...]]) -> tuple[float, str]:
+def _savings_order(
+    scored_move: tuple[DisruptionMove, tuple[BalancedScore, ...]],
+) -> tuple[float, str]:
     """Order moves by savings per disruption cost, best first, then by name."""
-    move, _ = found
+    move, _ = scored_move
     return (-move.savings_per_hour / move.disruption_cost, move.candidates[0].name)

@@ -420,8 +420,8 @@ def _delete_options(
     grace_seconds: int | None,
 ) -> JsonObject:
     options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    wanted = {"uid": uid, "resourceVersion": resource_version}
-    if preconditions := {key: value for key, value in wanted.items() if value is not None}:
+    expected = {"uid": uid, "resourceVersion": resource_version}
+    if preconditions := {key: value for key, value in expected.items() if value is not None}:
         options["preconditions"] = preconditions
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds

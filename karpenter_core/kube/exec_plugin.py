@@ -132,8 +132,8 @@ class ExecPlugin:
             raise SettingsError("its output has no status")
         version = whole.get("apiVersion")
         if version != self._settings["apiVersion"]:
-            wanted = self._settings["apiVersion"]
-            raise SettingsError(f'its output has API version "{version}", not "{wanted}"')
+            expected_version = self._settings["apiVersion"]
+            raise SettingsError(f'its output has API version "{version}", not "{expected_version}"')
         return _credentials(cast("JsonObject", status))
 
 

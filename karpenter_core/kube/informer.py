@@ -168,19 +168,21 @@ class Informer:
         body = await self._api.list_page(self.kind, limit=0, field_selector=field_selector)
         page = self._codec.decode_list(body)
         if not self._version or int(page.resource_version or 0) > int(self._version):
-            for found in page.objects:
-                self._apply_ahead_of_watch(found)
+            for listed_object in page.objects:
+                self._apply_ahead_of_watch(listed_object)
         return list(page.objects), list(page.invalid)
 
-    def _apply_ahead_of_watch(self, found: StateObject) -> None:
+    def _apply_ahead_of_watch(self, listed_object: StateObject) -> None:
         """Pass on an object that a list has shown before the watch."""
-        uid = uid_of(found)
-        known = self._store.get(uid) or self._written.get(uid)
-        if known is not None and version_of(known) >= version_of(found):
+        uid = uid_of(listed_object)
+        stored = self._store.get(uid) or self._written.get(uid)
+        if stored is not None and version_of(stored) >= version_of(listed_object):
             return
         if uid not in self._store and uid not in self._invalid:
-            self._written[uid] = found  # like what we wrote: a later listing may not show it
-        self._emit(ObjectObserved(found))
+            self._written[uid] = (
+                listed_object  # like what we wrote: a later listing may not show it
+            )
+        self._emit(ObjectObserved(listed_object))
 
     async def run(self) -> None:
         """List and follow until cancelled."""
@@ -357,21 +359,23 @@ class Informer:
         )
         if restored:
             _log.warning("the API server has gone back in time", kind=self.kind.kind)
-        kept = {uid: before[uid] for uid in invalid if uid in before}
-        self._store = objects | kept
+        last_valid = {uid: before[uid] for uid in invalid if uid in before}
+        self._store = objects | last_valid
         self._version = version
         self._reached_version = int(version or 0)
-        for found in invalid.values():
-            self._report(found)
+        for invalid_object in invalid.values():
+            self._report(invalid_object)
         self._invalid = invalid
         changes: list[ObjectObserved | ObjectRemoved] = [
             ObjectRemoved(gone) for uid, gone in before.items() if uid not in self._store
         ]
         changes += [ObjectRemoved(gone) for gone in self._take_vanished(version, restored=restored)]
         changes += [
-            ObjectObserved(found, authoritative=restored)
-            for uid, found in objects.items()
-            if restored or uid not in before or version_of(before[uid]) != version_of(found)
+            ObjectObserved(invalid_object, authoritative=restored)
+            for uid, invalid_object in objects.items()
+            if restored
+            or uid not in before
+            or version_of(before[uid]) != version_of(invalid_object)
         ]
         for index, change in enumerate(changes, start=1):
             self._emit(change)
@@ -389,12 +393,14 @@ class Informer:
         """Return objects that we wrote before this listing and that it does not show."""
         shown = self._store.keys() | self._invalid.keys()
         later = {
-            uid: found
-            for uid, found in self._written.items()
-            if uid not in shown and version_of(found) > int(version or 0) and not restored
+            uid: written_object
+            for uid, written_object in self._written.items()
+            if uid not in shown and version_of(written_object) > int(version or 0) and not restored
         }
         gone = [
-            found for uid, found in self._written.items() if uid not in shown and uid not in later
+            written_object
+            for uid, written_object in self._written.items()
+            if uid not in shown and uid not in later
         ]
         self._written = later
         return gone
@@ -419,23 +425,23 @@ class Informer:
             self._store.pop(uid, None)
             self._emit(ObjectRemoved(event.object))
         else:
-            known = self._store.get(uid)
+            stored = self._store.get(uid)
             self._store[uid] = event.object
-            if known is None or version_of(known) != version_of(event.object):
+            if stored is None or version_of(stored) != version_of(event.object):
                 self._emit(ObjectObserved(event.object))
         self._count()
 
-    def _apply_invalid(self, found: InvalidObject, *, deleted: bool) -> None:
+    def _apply_invalid(self, invalid_object: InvalidObject, *, deleted: bool) -> None:
         """Keep the last good state of an object that cannot be read, but not beyond its end."""
-        written = self._written.pop(found.uid, None)
+        written = self._written.pop(invalid_object.uid, None)
         if not deleted:
-            self._report(found)
-            self._invalid[found.uid] = found
+            self._report(invalid_object)
+            self._invalid[invalid_object.uid] = invalid_object
         else:
-            self._invalid.pop(found.uid, None)
-            known = self._store.pop(found.uid, written)
-            if known is not None:
-                self._emit(ObjectRemoved(known))
+            self._invalid.pop(invalid_object.uid, None)
+            stored = self._store.pop(invalid_object.uid, written)
+            if stored is not None:
+                self._emit(ObjectRemoved(stored))
         self._count()
 
     def _emit(self, change: ObjectObserved | ObjectRemoved) -> None:
@@ -445,10 +451,10 @@ class Informer:
             self._fail("handler")
             _log.exception("a handler failed", kind=self.kind.kind, uid=uid_of(change.object))
 
-    def _report(self, found: InvalidObject) -> None:
-        known = self._invalid.get(found.uid)
-        if known is None or known.resource_version != found.resource_version:
-            self._on_invalid(found)
+    def _report(self, invalid_object: InvalidObject) -> None:
+        reported = self._invalid.get(invalid_object.uid)
+        if reported is None or reported.resource_version != invalid_object.resource_version:
+            self._on_invalid(invalid_object)
 
     def _note_refusal(self, error: ApiError) -> None:
         """List again if the server has refused twice to resume the watch from one version."""
@@ -498,5 +504,5 @@ class _NoInitialEventsError(Exception):
     """The server took the request for initial events and never ended them."""
 
 
-def _log_invalid(found: InvalidObject) -> None:
-    _log.warning("left out an object that cannot be read", error=str(found))
+def _log_invalid(invalid_object: InvalidObject) -> None:
+    _log.warning("left out an object that cannot be read", error=str(invalid_object))

@@ -20,12 +20,13 @@ def is_fully_held(
 ) -> bool:
     """Tell whether the informer holds every object of a page in the same version."""
     return all(
-        uid not in invalid and uid in held and version_of(held[uid]) == version_of(found)
-        for found in page.objects
-        for uid in (uid_of(found),)
+        uid not in invalid and uid in held and version_of(held[uid]) == version_of(listed_object)
+        for listed_object in page.objects
+        for uid in (uid_of(listed_object),)
     ) and all(
-        found.uid in invalid and invalid[found.uid].resource_version == found.resource_version
-        for found in page.invalid
+        listed_object.uid in invalid
+        and invalid[listed_object.uid].resource_version == listed_object.resource_version
+        for listed_object in page.invalid
     )
 
 
@@ -47,11 +48,11 @@ def is_restored(
         return False
     if int(version or 0) < reached:
         return True
-    for uid, found in objects.items():
+    for uid, listed_object in objects.items():
         if uid in held:
-            if version_of(found) < version_of(held[uid]):
+            if version_of(listed_object) < version_of(held[uid]):
                 return True
-        elif uid not in invalid and version_of(found) <= reached:
+        elif uid not in invalid and version_of(listed_object) <= reached:
             return True
     return False
 

@@ -262,12 +262,12 @@ def _check_files(paths: str, context: str | None) -> None:
     """Refuse files that are missing, no YAML, or lack the context, before the loader stumbles."""
     contexts: set[str] = set()
     current = ""
-    found = False
+    has_file = False
     for path in filter(None, paths.split(os.pathsep)):
         file = Path(path).expanduser()
         if not file.exists():
             continue
-        found = True
+        has_file = True
         try:
             content: Any = yaml.safe_load(file.read_text())
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -277,11 +277,13 @@ def _check_files(paths: str, context: str | None) -> None:
         document = cast("dict[str, Any]", content)
         current = current or str(document.get("current-context") or "")
         contexts.update(str(entry.get("name")) for entry in document.get("contexts") or ())
-    if not found:
+    if not has_file:
         raise SettingsError(f"kubeconfig {paths}: no such file")
-    wanted = context or current
-    if not wanted:
+    context_name = context or current
+    if not context_name:
         raise SettingsError(f"kubeconfig {paths}: no current-context, and no context given")
-    if wanted not in contexts:
-        known = ", ".join(sorted(contexts)) or "none"
-        raise SettingsError(f'kubeconfig {paths}: no context "{wanted}"; there are: {known}')
+    if context_name not in contexts:
+        context_names = ", ".join(sorted(contexts)) or "none"
+        raise SettingsError(
+            f'kubeconfig {paths}: no context "{context_name}"; there are: {context_names}'
+        )

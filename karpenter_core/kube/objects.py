@@ -32,10 +32,10 @@ def view_from_manifest(manifest: JsonMapping, codecs: Codecs | None = None) -> S
     metadata: JsonMapping = manifest.get("metadata") or {}
     name = str(metadata.get("name") or metadata.get("generateName") or "")
     if codec is None:
-        known = ", ".join(sorted(f"{known.api_version} {known.kind}" for known in codecs.kinds))
-        message = (
-            f'{kind or "object"} "{name}": kind: unknown {api_version!r} {kind!r}; known: {known}'
+        known_kinds = ", ".join(
+            sorted(f"{known_kinds.api_version} {known_kinds.kind}" for known_kinds in codecs.kinds)
         )
+        message = f'{kind or "object"} "{name}": kind: unknown {api_version!r} {kind!r}; known: {known_kinds}'
         raise BadInputError(message)
     if version != codec.kind.version:
         message = (

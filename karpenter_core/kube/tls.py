@@ -97,7 +97,7 @@ class TlsFiles:
 def _stamp(path: str) -> _Stamp:
     """Return a stamp that differs when a file was replaced; links are followed."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return (path, 0, 0, 0)
-    return (path, found.st_ino, found.st_mtime_ns, found.st_size)
+    return (path, status.st_ino, status.st_mtime_ns, status.st_size)

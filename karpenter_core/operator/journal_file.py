@@ -42,7 +42,7 @@ class JournalFile:
     def __init__(self, path: Path, *, max_bytes: int, lost: Counter) -> None:
         self._path: Final = path
         self._max_bytes: Final = max_bytes
-        self._lost: Final = lost
+        self._lost_counter: Final = lost
         self._queue: queue.Queue[Decision | None] = queue.Queue(QUEUE_SIZE)
         self._file: int | None = None
         self._size = 0
@@ -59,7 +59,7 @@ class JournalFile:
         try:
             self._queue.put_nowait(decision)
         except queue.Full:
-            self._lost.labels(reason="queue_full").inc()
+            self._lost_counter.labels(reason="queue_full").inc()
 
     def close(self) -> None:
         """Write queued entries, for a short time at most."""
@@ -109,7 +109,7 @@ class JournalFile:
 
     def _failed(self, error: OSError) -> None:
         self._close_file()
-        self._lost.labels(reason="write_failed").inc()
+        self._lost_counter.labels(reason="write_failed").inc()
         if not self._is_broken:
             self._is_broken = True
             self._log.error(

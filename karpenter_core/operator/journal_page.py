@@ -37,5 +37,5 @@ def decisions_page(journal: DecisionJournal, query: Mapping[str, str]) -> bytes:
     kind = query.get("kind", "")
     if kind and kind not in _KINDS:
         raise BadInputError(f'kind: "{kind}" is none of {", ".join(_KINDS)}')
-    found = journal.latest(int(text), kind=kind)
-    return msgspec.json.encode({"decisions": [decision_document(item) for item in found]})
+    decisions = journal.latest(int(text), kind=kind)
+    return msgspec.json.encode({"decisions": [decision_document(item) for item in decisions]})

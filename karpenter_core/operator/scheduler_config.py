@@ -109,8 +109,8 @@ def _constraint(value: object, index: int) -> TopologySpread:
         raise SettingsError(f"{where}: topologyKey must be a label key, not {key!r}")
     domains = _positive(item.get("minDomains"))
     if domains is None and item.get("minDomains") is not None:
-        found = item.get("minDomains")
-        raise SettingsError(f"{where}: minDomains must be above zero, not {found!r}")
+        min_domains = item.get("minDomains")
+        raise SettingsError(f"{where}: minDomains must be above zero, not {min_domains!r}")
     return TopologySpread(
         topology_key=key,
         max_skew=skew,

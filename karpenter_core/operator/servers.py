@@ -66,12 +66,12 @@ class HttpServers:
 
     def failures(self) -> dict[str, str]:
         """Return the failed readiness checks, by name."""
-        found: dict[str, str] = {}
+        failures: dict[str, str] = {}
         for check in self._checks:
             failure = check.failure()
             if failure is not None:
-                found[check.name] = failure
-        return found
+                failures[check.name] = failure
+        return failures
 
     def _metrics_app(self) -> web.Application:
         from aiohttp import web

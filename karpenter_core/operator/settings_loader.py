@@ -100,12 +100,12 @@ def _plugin_table(
     variables = {option.env: option.flag for option in core.values()}
     for spec in specs:
         flag = flag_name(spec)
-        known = table.get(flag)
-        if known and (known.env, type(known.default)) == (spec.env, type(spec.default)):
+        declared = table.get(flag)
+        if declared and (declared.env, type(declared.default)) == (spec.env, type(spec.default)):
             # Plug-ins may share an option, each with its own default and meaning.
-            table[flag] = replace(known, falls_back=known.falls_back and spec.falls_back)
+            table[flag] = replace(declared, falls_back=declared.falls_back and spec.falls_back)
             continue
-        if known or flag in core:
+        if declared or flag in core:
             message = f"option --{flag} is declared twice"
             raise SettingsError(message)
         if spec.env in variables:

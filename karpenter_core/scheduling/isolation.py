@@ -91,16 +91,16 @@ def solve_isolated_steps(
     def solving(part: SchedulingProblem) -> Generator[int, None, SchedulingPlan]:
         return solve_steps(part, options, cache=fresh, halt=halt)
 
-    found = yield from isolate_steps(problem, solving, first)
+    isolated = yield from isolate_steps(problem, solving, first)
     reasons = {
         pod.uid: UnschedulablePod(message=failure_message(SCHEDULING, error))
-        for pod, error in zip(found.pods, found.errors, strict=True)
+        for pod, error in zip(isolated.pods, isolated.errors, strict=True)
     }
-    plan = found.result
+    plan = isolated.result
     return replace(
         plan,
         unschedulable={**plan.unschedulable, **reasons},
-        set_aside=(*plan.set_aside, *found.failed),
+        set_aside=(*plan.set_aside, *isolated.failed),
     )
 
 
@@ -154,7 +154,7 @@ class _FaultSearch(Generic[_Result]):
         self.groups: Final = {("Pod", group[0].uid): tuple(group) for group in _alike(problem)}
         self.result: _Result | None = None
         self.failed: Final = dict[_Part, str]()
-        self._kept: tuple[_Part, ...] = ()
+        self._kept_parts: tuple[_Part, ...] = ()
         self._error = ""
 
     def attempt(self, parts: Iterable[_Part]) -> Generator[int, None, _Result | None]:
@@ -165,12 +165,12 @@ class _FaultSearch(Generic[_Result]):
         except Exception as error:
             self._error = describe_failure(error)
             return None
-        self.result, self._kept = result, chosen
+        self.result, self._kept_parts = result, chosen
         return result
 
     def add_steps(self, parts: Sequence[_Part]) -> Generator[int, None, None]:
         """Add parts, by halves; those with which it fails are left out."""
-        if not parts or (yield from self.attempt((*self._kept, *parts))) is not None:
+        if not parts or (yield from self.attempt((*self._kept_parts, *parts))) is not None:
             return
         if len(parts) == 1:
             self.failed[parts[0]] = self._error
@@ -186,7 +186,7 @@ class _FaultSearch(Generic[_Result]):
         aside = [(pod, e) for part, e in self.failed.items() for pod in self.groups.get(part, ())]
         return IsolatedResult(
             result=self.result,
-            problem=self._with(frozenset(self._kept)),
+            problem=self._with(frozenset(self._kept_parts)),
             pods=tuple(pod for pod, _ in aside),
             errors=tuple(error for _, error in aside),
             failed=tuple(

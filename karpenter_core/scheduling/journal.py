@@ -142,7 +142,7 @@ def _obstacles(
     for uid, why in plan.unschedulable.items():
         constraints = sorted({rejection.constraint.value for rejection in why.pools.values()})
         groups.setdefault((",".join(constraints), why.message), []).append(keys.get(uid, uid))
-    found = [
+    obstacles = [
         DecisionObstacle(
             kind="Pod",
             reason=reason,
@@ -153,9 +153,9 @@ def _obstacles(
         for (reason, message), pods in groups.items()
     ]
     aside = (item for item in plan.set_aside if item.regarding.kind != "Pod")
-    found += obstacles_of(
+    obstacles += obstacles_of(
         (item.notice for item in aside),
         kinds=("DaemonSet", "Node", "NodePool"),
         reasons=(JUDGEMENT_FAILED,),
     )
-    return sorted(found, key=lambda item: (-item.count, item.reason, item.message))
+    return sorted(obstacles, key=lambda item: (-item.count, item.reason, item.message))

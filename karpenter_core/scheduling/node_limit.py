@@ -50,42 +50,42 @@ def limit_nodes_steps(
     while first <= last:
         middle = (first + last) // 2
         tried = _without(problem, priorities, below=ranks[middle])
-        found = yield from plan_steps(tried)
-        if found.partial:
+        bounded_plan = yield from plan_steps(tried)
+        if bounded_plan.partial:
             break
-        if priorities.keys().isdisjoint(found.unschedulable):
-            best, asked, last = found, tried, middle - 1
+        if priorities.keys().isdisjoint(bounded_plan.unschedulable):
+            best, asked, last = bounded_plan, tried, middle - 1
         else:
             first = middle + 1
             if first == len(ranks):  # not even the pods of highest priority all have a place
-                best, asked = found, tried
+                best, asked = bounded_plan, tried
     return _with_left_out(best, problem, asked)
 
 
 def _passes_over(plan: SchedulingPlan, priorities: Mapping[str, int]) -> bool:
     """Tell whether the limit left out a pod while one of lower priority got a new node."""
-    left = [priorities[uid] for uid in plan.unschedulable if uid in priorities]
+    pending_priorities = [priorities[uid] for uid in plan.unschedulable if uid in priorities]
     served = [pod.shape.priority for claim in plan.claims for pod in claim.pods]
-    return bool(left and served) and max(left) > min(served)
+    return bool(pending_priorities and served) and max(pending_priorities) > min(served)
 
 
 def _without(
     problem: SchedulingProblem, priorities: Mapping[str, int], *, below: int
 ) -> SchedulingProblem:
     """Return the problem without the pods below a priority that need new nodes."""
-    kept = (pod for pod in problem.pods if priorities.get(pod.uid, below) >= below)
-    return replace(problem, pods=tuple(kept))
+    remaining = (pod for pod in problem.pods if priorities.get(pod.uid, below) >= below)
+    return replace(problem, pods=tuple(remaining))
 
 
 def _with_left_out(
-    plan: SchedulingPlan, problem: SchedulingProblem, asked: SchedulingProblem
+    plan: SchedulingPlan, problem: SchedulingProblem, bounded_problem: SchedulingProblem
 ) -> SchedulingPlan:
     """Return a plan that also has the reason of the pods that were left out."""
-    kept = {pod.uid for pod in asked.pods}
+    kept_uids = {pod.uid for pod in bounded_problem.pods}
     rejection = PoolRejection(constraint=PoolConstraint.LIMIT, detail=_LATER)
     reason = UnschedulablePod(
         message=f"{PoolConstraint.LIMIT}: {_LATER}",
         pools={pool.name: rejection for pool in problem.pools},
     )
-    left_out = {pod.uid: reason for pod in problem.pods if pod.uid not in kept}
+    left_out = {pod.uid: reason for pod in problem.pods if pod.uid not in kept_uids}
     return replace(plan, unschedulable={**plan.unschedulable, **left_out})

@@ -215,16 +215,20 @@ def count_min_values(
     instance_types: Sequence[InstanceType], requirements: Requirements
 ) -> MinValuesResult:
     """Count the distinct values that a list of types offers for labels with `minValues`."""
-    wanted = {r.key: r.min_values for r in requirements.values() if r.min_values is not None}
-    if not wanted:
+    min_values_by_key = {
+        r.key: r.min_values for r in requirements.values() if r.min_values is not None
+    }
+    if not min_values_by_key:
         return MinValuesResult(needed=0)
-    seen: dict[str, set[str]] = {key: set() for key in sorted(wanted)}
+    seen: dict[str, set[str]] = {key: set() for key in sorted(min_values_by_key)}
     for number, instance_type in enumerate(instance_types, start=1):
         for key, values in seen.items():
             values.update(instance_type.requirements.get(key).values)
-        if all(len(seen[key]) >= count for key, count in wanted.items()):
+        if all(len(seen[key]) >= count for key, count in min_values_by_key.items()):
             return MinValuesResult(needed=number)
-    missing = {key: len(values) for key, values in seen.items() if len(values) < wanted[key]}
+    missing = {
+        key: len(values) for key, values in seen.items() if len(values) < min_values_by_key[key]
+    }
     return MinValuesResult(needed=len(instance_types), missing=missing)
 
 

@@ -51,9 +51,9 @@ def selector_error(
     """Say what is wrong with a shape's node selector and required affinity; empty when nothing."""
     if any(term.match_fields for term in shape.required_node_terms):
         return "node selector term with matchFields is not supported"
-    known = WELL_KNOWN | well_known
+    well_known_labels = WELL_KNOWN | well_known
     for key, operator, values in _expressions(shape, aliases):
-        error = _label_error(key, known) or _value_error(key, operator, values)
+        error = _label_error(key, well_known_labels) or _value_error(key, operator, values)
         if error:
             return error
     return ""
@@ -75,12 +75,12 @@ def _of_term(
         yield aliases.get(item.key, item.key), item.operator, item.values
 
 
-def _label_error(key: str, known: AbstractSet[str]) -> str:
-    if key in known or not is_restricted_label(key):
+def _label_error(key: str, well_known_labels: AbstractSet[str]) -> str:
+    if key in well_known_labels or not is_restricted_label(key):
         return ""
     return (
         f"using label {key} is not allowed as it might interfere with the internal provisioning "
-        f"logic; specify a well known label: [{' '.join(sorted(known))}], or a custom label that "
+        f"logic; specify a well known label: [{' '.join(sorted(well_known_labels))}], or a custom label that "
         f"does not use a restricted domain: [{RESTRICTED_DOMAIN}]"
     )
 

@@ -332,9 +332,9 @@ class Requirements:
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
         by_key: dict[str, Requirement] = {}
         for requirement in requirements:
-            known = by_key.get(requirement.key)
+            existing = by_key.get(requirement.key)
             by_key[requirement.key] = (
-                requirement if known is None else known.intersection(requirement)
+                requirement if existing is None else existing.intersection(requirement)
             )
         self._by_key: Final = by_key
         self._hash: int | None = None
@@ -394,8 +394,8 @@ class Requirements:
 
     def get(self, key: str) -> Requirement:
         """Return what is required of a label; a key that is absent may be anything (Exists)."""
-        known = self._by_key.get(key)
-        return Requirement(key=key, complement=True) if known is None else known
+        requirement = self._by_key.get(key)
+        return Requirement(key=key, complement=True) if requirement is None else requirement
 
     def single_value(self, key: str) -> str:
         """Return the one value a label must have, empty unless there is exactly one."""
@@ -462,11 +462,11 @@ class Requirements:
         """
         mine = self._by_key
         for key, requirement in other.items():
-            known = mine.get(key)
-            if known is None:
+            own_requirement = mine.get(key)
+            if own_requirement is None:
                 if key not in allow_undefined and requirement.operator not in _NEGATIVE:
                     return False
-            elif not known.admits(requirement):
+            elif not own_requirement.admits(requirement):
                 return False
         return True
 
@@ -504,11 +504,11 @@ class Requirements:
         allows. Labels in `undecided` may yet appear although nothing is said of them.
         """
         for key, requirement in other.items():
-            known = self._by_key.get(key)
-            if known is None:
+            own_requirement = self._by_key.get(key)
+            if own_requirement is None:
                 if key in undecided or requirement.operator not in _NEGATIVE:
                     return False
-            elif not known.guarantees(requirement):
+            elif not own_requirement.guarantees(requirement):
                 return False
         return True
 

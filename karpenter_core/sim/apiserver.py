@@ -149,9 +149,9 @@ class ApiServer:
         return _RequestTarget(served, namespace, name, part)
 
     def _dispatch(self, request: ApiRequest) -> tuple[int, Json | bytes]:
-        found = discover(self.registry, request.path)
-        if found is not None:
-            return 200, found
+        discovered = discover(self.registry, request.path)
+        if discovered is not None:
+            return 200, discovered
         target = self._resolve(request.path)
         match request.method, bool(target.name), target.part:
             case "GET", False, "":
@@ -187,11 +187,11 @@ class ApiServer:
     def _create(self, target: _RequestTarget, request: ApiRequest) -> Json:
         obj = _decode(request)
         kind = target.served.kind
-        for field, wanted in (("kind", kind.kind), ("apiVersion", kind.api_version)):
-            given = obj.get(field) or ("" if target.served.custom else wanted)
-            if given != wanted:
+        for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
+            given = obj.get(field) or ("" if target.served.custom else expected)
+            if given != expected:
                 raise status.bad_request(
-                    f'the {field} in the data ("{given}") does not match the expected "{wanted}"'
+                    f'the {field} in the data ("{given}") does not match the expected "{expected}"'
                 )
         if target.namespace is None:
             raise status.bad_request("an empty namespace may not be set during creation")
@@ -248,19 +248,19 @@ class ApiServer:
 
     def _list(self, target: _RequestTarget, query: Mapping[str, str]) -> bytes:
         kind = target.served.kind
-        version, found, start = self._page_source(target, query)
+        version, objects, start = self._page_source(target, query)
         limit = int(query.get("limit") or 0)
-        end = start + limit if limit else len(found)
+        end = start + limit if limit else len(objects)
         metadata: Json = {"resourceVersion": str(version)}
-        if end < len(found):
-            metadata["continue"] = self._remember(version, found, end)
+        if end < len(objects):
+            metadata["continue"] = self._remember(version, objects, end)
             if not query.get("labelSelector") and not query.get("fieldSelector"):
-                metadata["remainingItemCount"] = len(found) - end
+                metadata["remainingItemCount"] = len(objects) - end
         typed = target.served.custom
         head = msgspec.json.encode(
             {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
         )
-        items = b",".join(stored.encode(typed=typed) for stored in found[start:end])
+        items = b",".join(stored.encode(typed=typed) for stored in objects[start:end])
         return b'%b,"items":[%b]}' % (head[:-1], items)
 
     def _page_source(
@@ -274,19 +274,19 @@ class ApiServer:
                 raise status.bad_request("continue key is not valid") from None
             if key not in self._snapshots:
                 raise status.expired("The provided continue parameter is too old")
-            version, found = self._snapshots[key]
-            return version, found, place
+            version, objects = self._snapshots[key]
+            return version, objects, place
         selects = _selection(target.served, query)
         store = self.registry.store
-        found = store.all(target.served.kind, target.namespace)
+        objects = store.all(target.served.kind, target.namespace)
         if selects is not None:
-            found = [stored for stored in found if selects(stored.obj)]
-        return store.version, found, 0
+            objects = [stored for stored in objects if selects(stored.obj)]
+        return store.version, objects, 0
 
-    def _remember(self, version: int, found: list[StoredObject], start: int) -> str:
+    def _remember(self, version: int, objects: list[StoredObject], start: int) -> str:
         """Keep the version at which a paged list started, so that its pages are consistent."""
-        key = f"{version}-{id(found):x}"
-        self._snapshots[key] = (version, found)
+        key = f"{version}-{id(objects):x}"
+        self._snapshots[key] = (version, objects)
         self._snapshots.move_to_end(key)
         while len(self._snapshots) > _SNAPSHOTS:
             self._snapshots.popitem(last=False)
@@ -339,11 +339,11 @@ def _delete_options(request: ApiRequest) -> tuple[int | None, Json | None]:
 
 def _scale_of(obj: Json, wanted_path: str, actual_path: str) -> Json:
     metadata = obj["metadata"]
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    copied_fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "metadata": {key: metadata[key] for key in copied_fields if key in metadata},
         "spec": {"replicas": _number_at(obj, wanted_path)},
         "status": {"replicas": _number_at(obj, actual_path)},
     }

@@ -139,15 +139,15 @@ class DisruptionBudgetController(SimulatedController):
 
     def _wanted_replicas(self, pods: list[Json]) -> int:
         """Sum the replicas of the workloads that the pods belong to."""
-        found: dict[str, int] = {}
+        replicas_by_owner: dict[str, int] = {}
         for pod in pods:
             owner = self._controller_of(pod)
             while owner is not None:
                 above = self._controller_of(owner)
                 if above is None:
-                    found[owner["metadata"]["uid"]] = owner["spec"].get("replicas", 0)
+                    replicas_by_owner[owner["metadata"]["uid"]] = owner["spec"].get("replicas", 0)
                 owner = above
-        return sum(found.values())
+        return sum(replicas_by_owner.values())
 
     def _controller_of(self, obj: Json) -> Json | None:
         for owner in entries(obj["metadata"], "ownerReferences"):

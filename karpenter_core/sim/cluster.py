@@ -225,8 +225,10 @@ class EmbeddedCluster:
                 stop()
 
     def _kind_of(self, manifest: JsonMapping) -> ServedKind:
-        wanted = (manifest.get("apiVersion"), manifest.get("kind"))
+        version_and_kind = (manifest.get("apiVersion"), manifest.get("kind"))
         for served in self.server.registry.all_served():
-            if (served.kind.api_version, served.kind.kind) == wanted:
+            if (served.kind.api_version, served.kind.kind) == version_and_kind:
                 return served
-        raise BadInputError(f"no kind {wanted[1]} in {wanted[0]}: is its CRD installed?")
+        raise BadInputError(
+            f"no kind {version_and_kind[1]} in {version_and_kind[0]}: is its CRD installed?"
+        )

@@ -90,8 +90,8 @@ def _prepare_definition(definition: Json, old: Json | None) -> Json:
 
 def _definition_issues(definition: Json, _old: Json | None) -> Iterator[FieldIssue]:
     spec = definition["spec"]
-    wanted = f"{spec['names'].get('plural')}.{spec.get('group')}"
-    if definition["metadata"]["name"] != wanted:
+    expected_name = f"{spec['names'].get('plural')}.{spec.get('group')}"
+    if definition["metadata"]["name"] != expected_name:
         yield FieldIssue(
             "metadata.name",
             f'Invalid value: "{definition["metadata"]["name"]}": must be spec.names.plural+"."+'

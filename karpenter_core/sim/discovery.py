@@ -52,15 +52,15 @@ def _groups(registry: Registry) -> list[Json]:
 
 
 def _resources(registry: Registry, group: str, version: str) -> Json:
-    found = [
+    served_kinds = [
         served
         for served in registry.all_served()
         if (served.kind.group, served.kind.version) == (group, version)
     ]
-    if not found:
+    if not served_kinds:
         raise PageNotFoundError(f"{group}/{version}")
     group_version = f"{group}/{version}" if group else version
-    resources = [entry for served in found for entry in _entries(served)]
+    resources = [entry for served in served_kinds for entry in _entries(served)]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",

@@ -49,13 +49,13 @@ def requests_of(pod: Json) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in entries(spec, "initContainers"):
-        wanted = _requests(container)
+        requests = _requests(container)
         if container.get("restartPolicy") == "Always":
-            sidecars = _sum(sidecars, wanted)
-            wanted = sidecars
+            sidecars = _sum(sidecars, requests)
+            requests = sidecars
         else:
-            wanted = _sum(sidecars, wanted)
-        peak = {name: max(peak.get(name, 0), wanted.get(name, 0)) for name in peak | wanted}
+            requests = _sum(sidecars, requests)
+        peak = {name: max(peak.get(name, 0), requests.get(name, 0)) for name in peak | requests}
     running = sidecars
     for container in entries(spec, "containers"):
         running = _sum(running, _requests(container))

@@ -31,7 +31,7 @@ class GarbageCollector(SimulatedController):
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         super().__init__(registry, clock)
-        self._known: Final = set[ResourceKind]()
+        self._known_kinds: Final = set[ResourceKind]()
         self.follow(CUSTOM_RESOURCE_DEFINITIONS, self._on_definition)
         self._follow_new_kinds()
 
@@ -56,8 +56,8 @@ class GarbageCollector(SimulatedController):
 
     def _follow_new_kinds(self) -> None:
         for served in self.registry.all_served():
-            if served.kind not in self._known:
-                self._known.add(served.kind)
+            if served.kind not in self._known_kinds:
+                self._known_kinds.add(served.kind)
                 self.follow(served.kind, self._on_change)
 
     def _on_definition(self, change: ObjectChange) -> None:
@@ -108,18 +108,18 @@ class GarbageCollector(SimulatedController):
         definition = self.registry.find(CUSTOM_RESOURCE_DEFINITIONS, name)
         if definition is None:
             return
-        left = 0
+        remaining_objects = 0
         for served in kinds_of(definition):
             for stored in self.registry.store.all(served.kind):
                 self._delete(stored)
-            left += len(self.registry.store.all(served.kind))
-        if left:
+            remaining_objects += len(self.registry.store.all(served.kind))
+        if remaining_objects:
             self.enqueue(("definition", name), after_seconds=1.0)
             return
         finalizers = definition["metadata"].get("finalizers", [])
-        kept = [each for each in finalizers if each != CLEANUP_FINALIZER]
-        patch = {"metadata": {"finalizers": kept}}
-        if len(kept) < len(finalizers):
+        remaining_finalizers = [each for each in finalizers if each != CLEANUP_FINALIZER]
+        patch = {"metadata": {"finalizers": remaining_finalizers}}
+        if len(remaining_finalizers) < len(finalizers):
             self.registry.patch(CUSTOM_RESOURCE_DEFINITIONS, patch, name)
 
 

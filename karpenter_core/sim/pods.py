@@ -100,12 +100,12 @@ def evict(registry: Registry, eviction: Json, name: str, namespace: str, *, now:
 
 
 def _check_uid(pod: Json, options: Json) -> None:
-    wanted = section(options, "preconditions").get("uid", "")
-    if wanted and wanted != pod["metadata"]["uid"]:
+    required_uid = section(options, "preconditions").get("uid", "")
+    if required_uid and required_uid != pod["metadata"]["uid"]:
         raise status.conflict(
             PODS,
             pod["metadata"]["name"],
-            f"the UID in the precondition ({wanted}) does not match the UID in record "
+            f"the UID in the precondition ({required_uid}) does not match the UID in record "
             f"({pod['metadata']['uid']}). The object might have been deleted and then recreated",
         )
 

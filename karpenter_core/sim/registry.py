@@ -322,12 +322,12 @@ class Registry:
             ("uid", "uid", "UID"),
             ("resourceVersion", "resourceVersion", "ResourceVersion"),
         ):
-            wanted = (preconditions or {}).get(field)
-            if wanted and wanted != metadata[key]:
+            required_value = (preconditions or {}).get(field)
+            if required_value and required_value != metadata[key]:
                 raise status.conflict(
                     kind,
                     name,
-                    f"Precondition failed: {words} in precondition: {wanted}, "
+                    f"Precondition failed: {words} in precondition: {required_value}, "
                     f"{words} in object meta: {metadata[key]}",
                 )
         grace = _pod_grace(stored.obj, grace_seconds) if kind == PODS else 0

@@ -160,8 +160,8 @@ class Scheduler(SimulatedController):
         node, refusals = self._choose(pod)
         if node is None:
             if pod["status"].get("nominatedNodeName"):
-                lost: Json = {"status": {"nominatedNodeName": None}}
-                self.registry.patch(PODS, lost, key[1], key[0], part="status")
+                cleared_nomination: Json = {"status": {"nominatedNodeName": None}}
+                self.registry.patch(PODS, cleared_nomination, key[1], key[0], part="status")
             self._report(key, pod, "Unschedulable", self._explain(refusals))
             return
         binding: Json = {"target": {"kind": "Node", "name": node}}
@@ -169,68 +169,68 @@ class Scheduler(SimulatedController):
 
     def _choose(self, pod: Json) -> tuple[str | None, dict[str, str]]:
         """Return the best node, or why each of them refuses."""
-        kept = self._pod_group_of(pod)
-        if nominated := self._nominated(pod, kept):
+        pod_group = self._pod_group_of(pod)
+        if nominated := self._nominated(pod, pod_group):
             return nominated, {}
         if not self._view.has_anti_affinity and not depends_on_other_pods(pod):
-            return self._choose_by_pod_group(pod, kept), kept.refusals
+            return self._choose_by_pod_group(pod, pod_group), pod_group.refusals
         refusals = dict(self._view.surrounding_refusals(pod))
         best: tuple[float, str] | None = None
         for name, info in self._view.nodes.items():
-            why = static_refusal(pod, info.node) or _capacity_refusal(kept, info)
+            why = static_refusal(pod, info.node) or _capacity_refusal(pod_group, info)
             if why:
                 refusals[name] = why
             if name not in refusals:
-                found = (self._score(kept, info), name)
-                best = found if best is None else min(best, found)
+                scored_node = (self._score(pod_group, info), name)
+                best = scored_node if best is None else min(best, scored_node)
         return (None if best is None else best[1]), refusals
 
-    def _nominated(self, pod: Json, kept: _PodGroup) -> str | None:
+    def _nominated(self, pod: Json, pod_group: _PodGroup) -> str | None:
         """Return the node that the pod's status names, if it takes the pod."""
         name = pod["status"].get("nominatedNodeName", "")
         info = self._view.nodes.get(name)
-        if info is None or static_refusal(pod, info.node) or _capacity_refusal(kept, info):
+        if info is None or static_refusal(pod, info.node) or _capacity_refusal(pod_group, info):
             return None
-        looks = self._view.has_anti_affinity or depends_on_other_pods(pod)
-        return None if looks and name in self._view.surrounding_refusals(pod) else name
+        is_checked = self._view.has_anti_affinity or depends_on_other_pods(pod)
+        return None if is_checked and name in self._view.surrounding_refusals(pod) else name
 
-    def _choose_by_pod_group(self, pod: Json, kept: _PodGroup) -> str | None:
+    def _choose_by_pod_group(self, pod: Json, pod_group: _PodGroup) -> str | None:
         """Take the best node off a heap, and check again what other pods have taken of it."""
-        if kept.nodes is None:
-            kept.nodes = []
+        if pod_group.nodes is None:
+            pod_group.nodes = []
             for name, info in self._view.nodes.items():
                 why = static_refusal(pod, info.node)
                 if why:
-                    kept.refusals[name] = why
+                    pod_group.refusals[name] = why
                 else:
-                    kept.nodes.append((self._score(kept, info), name))
-            heapq.heapify(kept.nodes)
-        while kept.nodes:
-            score, name = kept.nodes[0]
+                    pod_group.nodes.append((self._score(pod_group, info), name))
+            heapq.heapify(pod_group.nodes)
+        while pod_group.nodes:
+            score, name = pod_group.nodes[0]
             info = self._view.nodes[name]
-            why = _capacity_refusal(kept, info)
-            now = self._score(kept, info)
+            why = _capacity_refusal(pod_group, info)
+            now = self._score(pod_group, info)
             if why:
-                kept.refusals[name] = why
-                heapq.heappop(kept.nodes)
+                pod_group.refusals[name] = why
+                heapq.heappop(pod_group.nodes)
             elif now != score:
-                heapq.heapreplace(kept.nodes, (now, name))
+                heapq.heapreplace(pod_group.nodes, (now, name))
             else:
                 return name
         return None
 
     def _pod_group_of(self, pod: Json) -> _PodGroup:
         key = msgspec.json.encode((pod["metadata"]["namespace"], pod["spec"]))
-        kept = self._classes.get(key)
-        if kept is None:
+        pod_group = self._classes.get(key)
+        if pod_group is None:
             if len(self._classes) >= _MAX_POD_GROUPS:
                 self._classes.clear()
-            kept = self._classes[key] = _PodGroup(pod)
-        return kept
+            pod_group = self._classes[key] = _PodGroup(pod)
+        return pod_group
 
-    def _score(self, kept: _PodGroup, info: NodeInfo) -> float:
+    def _score(self, pod_group: _PodGroup, info: NodeInfo) -> float:
         shares = [
-            (info.requested.get(name, 0) + kept.requests.get(name, 0)) / info.allocatable[name]
+            (info.requested.get(name, 0) + pod_group.requests.get(name, 0)) / info.allocatable[name]
             for name in ("cpu", "memory")
             if info.allocatable.get(name)
         ]
@@ -264,9 +264,9 @@ class Scheduler(SimulatedController):
         )
 
 
-def _capacity_refusal(kept: _PodGroup, info: NodeInfo) -> str | None:
-    return port_refusal(kept.ports, info.ports) or resource_refusal(
-        kept.requests, info.allocatable, info.requested
+def _capacity_refusal(pod_group: _PodGroup, info: NodeInfo) -> str | None:
+    return port_refusal(pod_group.ports, info.ports) or resource_refusal(
+        pod_group.requests, info.allocatable, info.requested
     )
 
 

@@ -70,7 +70,7 @@ def field_predicate(text: str, supported: frozenset[str]) -> Callable[[JsonMappi
         terms.append((match["key"].split("."), match["verb"] != "!=", match["value"]))
 
     def matches(obj: JsonMapping) -> bool:
-        return all((_text_at(obj, path) == value) is wanted for path, wanted, value in terms)
+        return all((_text_at(obj, path) == value) is is_equal for path, is_equal, value in terms)
 
     return matches
 

@@ -130,10 +130,10 @@ class ObjectStore:
         """Return the objects of a kind, of one namespace or of all, sorted by their keys."""
         namespaces = self._collection(kind).namespaces
         if namespace is not None:
-            found: Iterable[StoredObject] = namespaces.get(namespace, {}).values()
+            objects: Iterable[StoredObject] = namespaces.get(namespace, {}).values()
         else:
-            found = (stored for each in namespaces.values() for stored in each.values())
-        return sorted(found, key=_key_of)
+            objects = (stored for each in namespaces.values() for stored in each.values())
+        return sorted(objects, key=_key_of)
 
     def with_uid(self, uid: str) -> StoredObject | None:
         """Return the object that has this UID."""
@@ -141,8 +141,8 @@ class ObjectStore:
 
     def dependents(self, uid: str) -> list[StoredObject]:
         """Return the objects that name this UID as an owner."""
-        found = (self.find(kind, *key) for kind, key in self._dependents.get(uid, ()))
-        return [stored for stored in found if stored is not None]
+        stored_objects = (self.find(kind, *key) for kind, key in self._dependents.get(uid, ()))
+        return [stored for stored in stored_objects if stored is not None]
 
     # Writing
 

@@ -88,9 +88,9 @@ class ClusterView:
         name = node["metadata"]["name"]
         status = section(node, "status")
         allocatable = amounts_of(section(status, "allocatable") or section(status, "capacity"))
-        known = self.nodes.get(name)
-        if known is not None:
-            known.node, known.allocatable = node, allocatable
+        viewed_node = self.nodes.get(name)
+        if viewed_node is not None:
+            viewed_node.node, viewed_node.allocatable = node, allocatable
             return
         info = self.nodes[name] = NodeInfo(node, allocatable)
         for pod, place in self._placed.values():
@@ -104,9 +104,11 @@ class ClusterView:
     def add_pod(self, pod: Json, node: str) -> None:
         """Put a pod on a node, once; newer versions of it change nothing but its labels."""
         uid = pod["metadata"]["uid"]
-        known = self._placed.get(uid)
-        if known is not None:
-            if labels_of(known[0]) == labels_of(pod) and _is_leaving(known[0]) == _is_leaving(pod):
+        placed = self._placed.get(uid)
+        if placed is not None:
+            if labels_of(placed[0]) == labels_of(pod) and _is_leaving(placed[0]) == _is_leaving(
+                pod
+            ):
                 return
             self.remove_pod(uid)
         self._placed[uid] = (pod, node)
@@ -116,10 +118,10 @@ class ClusterView:
 
     def remove_pod(self, uid: str) -> None:
         """Take a pod off its node."""
-        known = self._placed.pop(uid, None)
-        if known is None:
+        placed = self._placed.pop(uid, None)
+        if placed is None:
             return
-        pod, node = known
+        pod, node = placed
         info = self.nodes.get(node)
         if info is not None and info.pods.pop(uid, None) is not None:
             for name, amount in requests_of(pod).items():

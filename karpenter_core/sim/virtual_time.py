@@ -145,14 +145,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             return True
         now = self._jumping.ticks
         ticks = (now, max(1, round(every_seconds * _TICKS)), now + round(within_seconds * _TICKS))
-        look = _PolledWait(holds, self.create_future(), ticks=ticks)
-        self._jumping.waits.append(look)
+        polled_wait = _PolledWait(holds, self.create_future(), ticks=ticks)
+        self._jumping.waits.append(polled_wait)
         try:
-            held = await look.answer
+            held = await polled_wait.answer
         finally:
-            self._jumping.waits.remove(look)
-        if look.error is not None:
-            raise look.error
+            self._jumping.waits.remove(polled_wait)
+        if polled_wait.error is not None:
+            raise polled_wait.error
         return held
 
     def time(self) -> float:

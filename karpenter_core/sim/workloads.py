@@ -72,8 +72,8 @@ class _OwnerController(SimulatedController):
 
     def owned(self, owner: Json) -> list[Json]:
         """Return what an owner owns."""
-        found = self.registry.store.dependents(owner["metadata"]["uid"])
-        return [stored.obj for stored in found if stored.kind == self.dependents]
+        dependents = self.registry.store.dependents(owner["metadata"]["uid"])
+        return [stored.obj for stored in dependents if stored.kind == self.dependents]
 
     def write_status(self, owner: Json, status: Json) -> None:
         """Write an owner's status; a status that has not changed is no write."""
@@ -131,22 +131,22 @@ class DeploymentController(_OwnerController):
         )
 
     def _scale(self, owner: Json, current: Json, old: list[Json]) -> None:
-        wanted: int = owner["spec"]["replicas"]
+        desired: int = owner["spec"]["replicas"]
         limits = section(owner["spec"]["strategy"], "rollingUpdate")
         old_replicas = sum(each["spec"]["replicas"] for each in old)
         if not old_replicas:
-            self._set_replicas(current, wanted)
+            self._set_replicas(current, desired)
             return
-        surge = scaled(limits.get("maxSurge", 0), wanted, up=True)
-        spare = scaled(limits.get("maxUnavailable", 0), wanted, up=False)
+        surge = scaled(limits.get("maxSurge", 0), desired, up=True)
+        spare = scaled(limits.get("maxUnavailable", 0), desired, up=False)
         if not limits:
-            surge, spare = 0, wanted  # Recreate: the old ones go first
-        room = wanted + surge - old_replicas - current["spec"]["replicas"]
+            surge, spare = 0, desired  # Recreate: the old ones go first
+        room = desired + surge - old_replicas - current["spec"]["replicas"]
         if room > 0 and (limits or not any(self._pods_left(each) for each in old)):
-            self._set_replicas(current, min(wanted, current["spec"]["replicas"] + room))
+            self._set_replicas(current, min(desired, current["spec"]["replicas"] + room))
         sets = [current, *old]
         available = sum(section(each, "status").get("availableReplicas", 0) for each in sets)
-        removable = max(0, available - (wanted - spare))
+        removable = max(0, available - (desired - spare))
         for each in old:
             replicas: int = each["spec"]["replicas"]
             unavailable = replicas - section(each, "status").get("availableReplicas", 0)
@@ -200,8 +200,8 @@ class ReplicaSetController(_OwnerController):
     def sync(self, owner: Json) -> None:
         """Create or delete pods, and count them in the status."""
         pods = [pod for pod in self.owned(owner) if _is_active(pod)]
-        wanted: int = owner["spec"]["replicas"]
-        missing = wanted - len(pods)
+        replicas: int = owner["spec"]["replicas"]
+        missing = replicas - len(pods)
         for _ in range(min(missing, _BURST)):
             self.create_pod(owner, owner["spec"]["template"])
         if missing < 0:
@@ -230,24 +230,24 @@ class DaemonSetController(_OwnerController):
         on_node: dict[str, list[Json]] = {}
         for pod in self.owned(owner):
             on_node.setdefault(_target_node(pod), []).append(pod)
-        wanted = [
+        node_names = [
             node["metadata"]["name"]
             for node in self.registry.objects(NODES)
             if static_refusal({"metadata": {}, "spec": template["spec"]}, node) is None
         ]
-        for name in wanted:
+        for name in node_names:
             if not on_node.get(name):
                 self.create_pod(owner, _pinned(template, name))
         for name, pods in on_node.items():
-            surplus = pods[1:] if name in wanted else pods
+            surplus = pods[1:] if name in node_names else pods
             for pod in surplus:
                 if _is_active(pod):
                     metadata = pod["metadata"]
                     self.registry.delete(PODS, metadata["name"], metadata["namespace"])
-        placed = [pods[0] for name, pods in on_node.items() if name in wanted]
+        placed = [pods[0] for name, pods in on_node.items() if name in node_names]
         ready = sum(is_ready(pod) for pod in placed)
         counts = {
-            "desiredNumberScheduled": len(wanted), "currentNumberScheduled": len(placed),
+            "desiredNumberScheduled": len(node_names), "currentNumberScheduled": len(placed),
             "numberReady": ready, "numberAvailable": ready, "numberMisscheduled": 0,
         }  # fmt: skip
         self.write_status(owner, counts)

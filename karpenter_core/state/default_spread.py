@@ -71,19 +71,22 @@ class DefaultSpread:
         shape = pod.shape
         labels: dict[str, str] = {}
         for service in self._services.get(shape.namespace, ()):
-            wanted = service.selector or {}
-            if all(shape.labels.get(key) == value for key, value in wanted.items()):
-                labels.update(wanted)
+            service_labels = service.selector or {}
+            if all(shape.labels.get(key) == value for key, value in service_labels.items()):
+                labels.update(service_labels)
         expressions: tuple[LabelSelectorRequirement, ...] = ()
         owner = (shape.owner_api_version, shape.owner_kind)
         if shape.owner_controls and owner in {_REPLICATION_CONTROLLER, *_WITH_SELECTOR}:
             key = workload_key(shape.owner_kind, shape.namespace, pod.owner_name)
             workload = self._snapshot.workloads.get(key)
-            found = None if workload is None else workload.selector
-            if found is not None and owner == _REPLICATION_CONTROLLER:
-                labels.update(found.match_labels)
-            elif found is not None:
-                expressions = (*_as_expressions(found.match_labels), *found.match_expressions)
+            workload_selector = None if workload is None else workload.selector
+            if workload_selector is not None and owner == _REPLICATION_CONTROLLER:
+                labels.update(workload_selector.match_labels)
+            elif workload_selector is not None:
+                expressions = (
+                    *_as_expressions(workload_selector.match_labels),
+                    *workload_selector.match_expressions,
+                )
         return LabelSelector(match_labels=labels, match_expressions=expressions)
 
 

@@ -54,7 +54,7 @@ def build_disruption_problem(
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
     movable: dict[str, frozenset[str]] = {}
     nodes: list[ExistingNode] = []
-    asked = dict(problem.volumes)
+    volumes_by_pod = dict(problem.volumes)
     for node in problem.nodes:
         state_node = None if node.closed else snapshot.state_node(node.name)
         if state_node is None or state_node.claim is None:
@@ -67,13 +67,13 @@ def build_disruption_problem(
                 if not budgets.is_reschedulable_now(pod, now):
                     continue
                 leaving[pod.uid] = spread.apply(pod)
-                if (wanted := volumes.pod_volumes(pod)) is not None:
-                    wishes[pod.uid] = wanted
+                if (pod_volumes := volumes.pod_volumes(pod)) is not None:
+                    wishes[pod.uid] = pod_volumes
             movable[node.name] = frozenset(leaving)
         if node.name not in movable:
             nodes.append(node)
             continue
-        asked.update(wishes)
+        volumes_by_pod.update(wishes)
         spreading = tuple(leaving.get(pod.uid, pod) for pod in node.pods)
         nodes.append(replace(node, pods=spreading) if problem_settings.default_spread else node)
-    return replace(problem, nodes=tuple(nodes), volumes=asked), movable
+    return replace(problem, nodes=tuple(nodes), volumes=volumes_by_pod), movable

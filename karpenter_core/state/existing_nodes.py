@@ -120,7 +120,7 @@ class ExistingNodeBuilder:
         waiting = tuple(waiting)
         pods = (*state_node.pods, *waiting)
         capacity, available, requirements = self._free_resources(state_node)
-        taken = merge(pod.shape.requests for pod in waiting)
+        reserved = merge(pod.shape.requests for pod in waiting)
         # The CSI drivers of a claim without node are unknown, so it may attach any number.
         csi = (
             None if state_node.node is None else self._snapshot.csi_nodes.get(state_node.node.name)
@@ -129,7 +129,7 @@ class ExistingNodeBuilder:
             name=state_node.name,
             labels={HOSTNAME: state_node.name, **state_node.labels},
             taints=state_node.taints,
-            available=_less(available, taken),
+            available=_less(available, reserved),
             capacity=capacity,
             initialized=state_node.initialized,
             pool=state_node.pool,
@@ -168,22 +168,22 @@ class ExistingNodeBuilder:
         """
         _, available, _ = self._free_resources(state_node)
         hard = [taint for taint in state_node.taints if taint.effect != _PREFERENCE]
-        left = _less(available, merge(pod.shape.requests for pod in placed))
-        taken: list[PodView] = []
+        remaining = _less(available, merge(pod.shape.requests for pod in placed))
+        accepted: list[PodView] = []
         refused: list[PodView] = []
         for pod in candidates:
             is_tolerated = first_untolerated(hard, pod.shape.tolerations) is None
-            (taken if is_tolerated else refused).append(pod)
-        if fits(merge(pod.shape.requests for pod in taken), left):
-            return taken, refused
-        tolerating, taken = taken, []
+            (accepted if is_tolerated else refused).append(pod)
+        if fits(merge(pod.shape.requests for pod in accepted), remaining):
+            return accepted, refused
+        tolerating, accepted = accepted, []
         for pod in tolerating:
-            if fits(pod.shape.requests, left):
-                left = _less(left, pod.shape.requests)
-                taken.append(pod)
+            if fits(pod.shape.requests, remaining):
+                remaining = _less(remaining, pod.shape.requests)
+                accepted.append(pod)
             else:
                 refused.append(pod)
-        return taken, refused
+        return accepted, refused
 
     def _free_resources(self, state_node: StateNode) -> _FreeResources:
         if is_launched(state_node) or state_node.claim is None:
@@ -221,8 +221,8 @@ class ExistingNodeBuilder:
         types = listed_types(claim, self._snapshot.catalogues.get(state_node.pool))
         if not types:
             # Without a catalogue only the claim's own requests are certain.
-            asked = parse_resources(claim.spec.resources.requests)
-            return asked, asked, requirements
+            requested = parse_resources(claim.spec.resources.requests)
+            return requested, requested, requirements
         tolerating = [
             item
             for item in self._tolerating(state_node)
@@ -259,13 +259,13 @@ def _terms(shape: PodShape, aliases: Mapping[str, str]) -> tuple[Requirements, .
     )
 
 
-def _less(amounts: Resources, taken: Resources) -> dict[str, int]:
+def _less(amounts: Resources, subtracted: Resources) -> dict[str, int]:
     """Subtract, also from absent resources: the request for a missing device becomes negative."""
-    left = subtract(amounts, taken)
-    for name, amount in taken.items():
-        if amount and name not in left:
-            left[name] = -amount
-    return left
+    remaining = subtract(amounts, subtracted)
+    for name, amount in subtracted.items():
+        if amount and name not in remaining:
+            remaining[name] = -amount
+    return remaining
 
 
 def _without_nodes(amounts: Resources) -> dict[str, int]:

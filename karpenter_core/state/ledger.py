@@ -507,9 +507,11 @@ class Ledger:
         placement = self._placements.drop(uid)
         if placement is None:
             return False
-        left = tuple(item for item in self._expected.get(placement.target) or () if item != uid)
-        if left:
-            self._expected.put(placement.target, left)
+        remaining_uids = tuple(
+            item for item in self._expected.get(placement.target) or () if item != uid
+        )
+        if remaining_uids:
+            self._expected.put(placement.target, remaining_uids)
         else:
             self._expected.drop(placement.target)
         return True

@@ -37,10 +37,12 @@ def listed_types(claim: NodeClaim, catalogue: Catalogue | None) -> tuple[Instanc
     if catalogue is None:
         return ()
     requirements = Requirements.from_specs(claim.spec.requirements)
-    wanted = requirements.get(INSTANCE_TYPE)
-    if not wanted.complement:
+    type_requirement = requirements.get(INSTANCE_TYPE)
+    if not type_requirement.complement:
         # Claims created here list their types, and that list is final.
-        return tuple(item for item in catalogue.instance_types if item.name in wanted.values)
+        return tuple(
+            item for item in catalogue.instance_types if item.name in type_requirement.values
+        )
     return tuple(
         item for item in catalogue.instance_types if item.requirements.intersects(requirements)
     )

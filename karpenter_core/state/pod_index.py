@@ -85,15 +85,15 @@ class PodIndex:
         )
 
     def _put_waiting(self, new: PodView | None, old: PodView | None) -> None:
-        kept: SnapshotTable[str, PodView] | None = None
+        kept_table: SnapshotTable[str, PodView] | None = None
         if new is not None and new.is_provisionable:
-            kept = self._pending
+            kept_table = self._pending
         elif new is not None and new.is_nominated:
-            kept = self._nominated
-        if new is not None and kept is not None:
-            kept.put(new.uid, new)
+            kept_table = self._nominated
+        if new is not None and kept_table is not None:
+            kept_table.put(new.uid, new)
         for table in (self._pending, self._nominated):
-            if table is not kept and old is not None:
+            if table is not kept_table and old is not None:
                 table.drop(old.uid)
 
     def _remove_from_node(self, pod: PodView) -> None:

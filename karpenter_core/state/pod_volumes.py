@@ -202,7 +202,7 @@ class PodVolumeReader:
         A local volume is lost with its node in any case: a new node cannot have that host name. A
         term that names only the host stays, without any requirement.
         """
-        found: list[Requirements] = []
+        alternatives: list[Requirements] = []
         for term in terms:
             if not term.match_expressions:
                 continue
@@ -210,10 +210,12 @@ class PodVolumeReader:
                 item for item in term.match_expressions if not (moves and item.key == HOSTNAME)
             ]
             try:
-                found.append(Requirements.from_expressions(expressions, aliases=self._aliases))
+                alternatives.append(
+                    Requirements.from_expressions(expressions, aliases=self._aliases)
+                )
             except BadInputError as error:
                 return f'{origin[0]} "{origin[1]}": {error}'
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(alternatives))
 
     # -- attachments -------------------------------------------------------------------------------
 

@@ -169,17 +169,17 @@ def _with_defaults(
 ) -> tuple[tuple[PodView, ...], dict[str, PodVolumes]]:
     """Return pods with the default spread, and what their volumes require, by UID."""
     pods: list[PodView] = []
-    asked: dict[str, PodVolumes] = {}
+    volumes_by_pod: dict[str, PodVolumes] = {}
     for pod in unplaced:
         try:
-            completed, wanted = spread.apply(pod), volumes.pod_volumes(pod)
+            completed, pod_volumes = spread.apply(pod), volumes.pod_volumes(pod)
         except Exception as error:
             ignored.append(_unevaluated(pod, error))
             continue
         pods.append(completed)
-        if wanted is not None:
-            asked[pod.uid] = wanted
-    return tuple(pods), asked
+        if pod_volumes is not None:
+            volumes_by_pod[pod.uid] = pod_volumes
+    return tuple(pods), volumes_by_pod
 
 
 def _unevaluated(pod: PodView, error: Exception) -> IgnoredPod:
@@ -266,7 +266,7 @@ def _nominated(
 
     The latter are by UID. Pods that go to a Node without state node are in neither group.
     """
-    going: dict[StateNode, list[PodView]] = {}
+    pods_by_node: dict[StateNode, list[PodView]] = {}
     stranded: dict[str, PodView] = {}
     for uid, pod in sorted(snapshot.nominated_pods.items()):
         if not is_nomination_valid(snapshot, pod, now=now, window=nomination_window):
@@ -274,8 +274,8 @@ def _nominated(
             continue
         state_node = snapshot.state_nodes_by_node.get(pod.nominated_node_name)
         if state_node is not None:
-            going.setdefault(state_node, []).append(pod)
-    return going, stranded
+            pods_by_node.setdefault(state_node, []).append(pod)
+    return pods_by_node, stranded
 
 
 def _split_ignored(
@@ -322,7 +322,7 @@ def _keep_placements(
     The scheduler may have filled a node with other pods than planned: of those placed there, as
     many stay as fit. Nominated pods always stay: for some the scheduler still preempts others.
     """
-    kept = {state_node: list(pods) for state_node, pods in nominated.items()}
+    pods_by_node = {state_node: list(pods) for state_node, pods in nominated.items()}
     wished: dict[StateNode, list[PodView]] = {}
     unplaced: list[PodView] = []
     for pod in candidates:
@@ -332,9 +332,9 @@ def _keep_placements(
         else:
             wished.setdefault(target, []).append(pod)
     for state_node, pods in wished.items():
-        settled = kept.get(state_node, [])
-        taken, refused = capacity.split_fitting(state_node, settled, pods)
+        settled = pods_by_node.get(state_node, [])
+        fitting, refused = capacity.split_fitting(state_node, settled, pods)
         unplaced.extend(refused)
-        if taken:
-            kept[state_node] = [*settled, *taken]
-    return kept, unplaced
+        if fitting:
+            pods_by_node[state_node] = [*settled, *fitting]
+    return pods_by_node, unplaced

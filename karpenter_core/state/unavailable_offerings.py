@@ -63,8 +63,8 @@ class AvailableCatalogues:
         """Follow which provider a pool belongs to; a pool that is gone has no catalogue."""
         if new is not None:
             ref = new.spec.template.spec.node_class_ref
-            known = (*self._refs.get(new.name, ()), self._classes.get(new.name))
-            if known != (ref.group, ref.kind, ref.name):
+            filed_refs = (*self._refs.get(new.name, ()), self._classes.get(new.name))
+            if filed_refs != (ref.group, ref.kind, ref.name):
                 self._refs[new.name] = (ref.group, ref.kind)
                 self._classes[new.name] = ref.name
                 self._stale.add(new.name)

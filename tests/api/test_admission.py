@@ -87,7 +87,7 @@ def test_the_models_read_an_absent_field_as_the_default_of_the_api(kind):
     assert MODELS[kind].model_validate(bare) == MODELS[kind].model_validate(defaulted)
 
 
-def test_kwok_node_class_is_born_ready():
+def test_kwok_node_class_is_ready_at_creation():
     stored = validator("KWOKNodeClass").default(
         {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {}}
     )
@@ -261,7 +261,7 @@ def test_only_claims_may_have_conditions_without_a_reason(kind, expected):
     assert len(refusals(kind, obj)) == expected
 
 
-def test_defaulting_leaves_the_argument_and_the_metadata_alone():
+def test_defaulting_does_not_change_the_argument_and_the_metadata():
     obj = node_pool()
     obj["metadata"]["anything"] = {"goes": None}
     before = copy.deepcopy(obj)
@@ -328,7 +328,7 @@ def test_transition_rules_are_recognised():
     assert not compile_rule("self.myoldSelfish == 1").is_transition
 
 
-def test_models_stay_the_source_of_the_api_version():
+def test_models_remain_the_source_of_the_api_version():
     assert NodePool.resource.api_version == NodeClaim.resource.api_version == "karpenter.sh/v1"
 
 

@@ -81,7 +81,7 @@ def test_initialising_twice_changes_nothing():
     assert RULES.initialise(conditions, since=BORN, generation=1) is conditions
 
 
-def test_an_independent_condition_is_born_now():
+def test_an_independent_condition_starts_now():
     conditions = set_(fresh(), "Drifted", TRUE, seconds=7)
 
     drifted = find_condition(conditions, "Drifted")

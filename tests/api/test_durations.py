@@ -103,7 +103,7 @@ def test_duration_is_written_canonically(value, text):
 
 @given(st.timedeltas(min_value=timedelta(days=-100_000), max_value=timedelta(days=100_000)))
 @with_examples(100)
-def test_what_is_written_is_read_back(value):
+def test_a_written_value_is_read_back(value):
     assert parse_duration(format_duration(value)) == value
 
 
@@ -133,7 +133,7 @@ def test_any_text_is_read_or_refused(text):
 
 
 @pytest.mark.parametrize("text", ["90m", "1h30m0s", "720h", "0s", "Never", "1h30m5s"])
-def test_the_users_spelling_comes_back(text):
+def test_the_users_spelling_is_preserved(text):
     spec = {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "expireAfter": text}
 
     read = TemplateSpec.model_validate(spec)

@@ -131,7 +131,7 @@ RESOURCES = st.sampled_from(["cpu", "memory", "pods", "ephemeral-storage", "nvid
 
 @given(RESOURCES, st.integers(min_value=-(2**50), max_value=2**50))
 @with_examples(100)
-def test_what_is_written_is_read_back(resource, amount):
+def test_a_written_value_is_read_back(resource, amount):
     assert parse_amount(resource, format_amount(resource, amount)) == amount
 
 
@@ -158,7 +158,7 @@ def test_any_text_is_read_or_refused(text):
     assert -LARGEST <= value <= LARGEST
 
 
-def test_the_users_spelling_comes_back():
+def test_the_users_spelling_is_preserved():
     spec = {
         "template": {"spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}}},
         "limits": {"cpu": 2000, "memory": "1.5Gi", "nodes": "10", "pods": "1e3"},

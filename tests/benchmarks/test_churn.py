@@ -39,7 +39,7 @@ def lived(folder, load, policy, *, hours, **options):
         ("hpa", "Balanced", 0.75),
     ],
 )
-def test_nothing_flaps_where_the_load_goes_up_and_down(tmp_path, load, policy, hours):
+def test_a_varying_load_causes_no_flapping(tmp_path, load, policy, hours):
     """Moves are made, each saves what it must, and none is taken back by the next one."""
     outcome = lived(tmp_path, load, policy, hours=hours)
 
@@ -65,8 +65,8 @@ MINUTE = timedelta(minutes=1)
 
 
 def moved(number, *, at, gone="old", before=1.0, launches=1):
-    """A consolidation of one machine."""
-    machine = DecisionCandidate(
+    """A consolidation of one node."""
+    replaced_node = DecisionCandidate(
         node=gone, node_claim=gone, node_pool="general", price_per_hour=Price(before), pods=2
     )
     launch = DecisionLaunch(
@@ -80,7 +80,7 @@ def moved(number, *, at, gone="old", before=1.0, launches=1):
         at=at,
         summary="",
         reason="Underutilized",
-        candidates=(machine,),
+        candidates=(replaced_node,),
         launches=(launch,) * launches,
         price_per_hour_before=Price(before),
         price_per_hour_after=Price(0.1),
@@ -88,7 +88,7 @@ def moved(number, *, at, gone="old", before=1.0, launches=1):
 
 
 def judged(*decisions, claims=(), changes=(), floor="0%"):
-    """What is counted of decisions; claims are (name, decision, created, price)."""
+    """Count decisions; claims are (name, decision, created, price)."""
     outcome = ChurnOutcome(load="", policy="", hours=1)
     known = {
         name: ObservedClaim(created=created, decision=decision, name=name, price_per_hour=price)
@@ -109,7 +109,7 @@ def test_a_move_is_judged_by_what_was_really_paid(paid, floor, count):
 
 
 @pytest.mark.parametrize(("minutes", "paid", "count"), [(20, 0.6, 1), (20, 0.5, 0), (70, 0.6, 0)])
-def test_what_consolidation_has_launched_is_replaced_for_half_its_price(minutes, paid, count):
+def test_a_replacement_of_consolidation_is_replaced_at_half_its_price(minutes, paid, count):
     """Within the hour, though the load has changed: each change would be a reason otherwise."""
     first, at = moved(1, at=NOON, before=2.0), NOON + minutes * MINUTE
     again = moved(2, at=at, gone="new", before=1.0)

@@ -33,7 +33,7 @@ def test_diverse_mix_is_the_references(count):
     assert mixes.checksum(mixes.diverse(count)) == REFERENCE[count]
 
 
-def test_preferences_ask_for_what_the_references_do():
+def test_generated_preferences_equal_those_of_the_reference():
     pod = mixes.preferences(2)[0]
 
     assert (pod.cpu_milli, pod.memory_mib) == (100, 4096)

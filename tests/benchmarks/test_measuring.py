@@ -1,4 +1,4 @@
-"""What benchmarks report is what happened; gates fail when they should."""
+"""Benchmarks report what they measured, and gates fail below their figures."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def pods_of(case):
     return int(case.partition("/")[0].partition("-")[2] or 0)
 
 
-def test_row_tells_what_the_plan_is():
+def test_row_describes_the_plan():
     asked = load("generic-40/real")
     plan = solve(asked.problem, asked.options)
 

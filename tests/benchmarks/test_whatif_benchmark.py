@@ -1,4 +1,4 @@
-"""What the benchmark of what-ifs reports."""
+"""The benchmark of what-ifs reports its measurements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def held(*rows):
 
 
 def test_gates_hold_at_their_figures():
-    """What is asked for is enough."""
+    """Figures equal to the gate pass."""
     assert held(FIGURES, LARGE) == {"W1": True, "W2": True, "M1": True}
 
 
@@ -43,7 +43,7 @@ def test_gates_hold_at_their_figures():
     ],
 )
 def test_a_gate_fails_below_its_figure(change, failing):
-    """One that does not hold is told."""
+    """A failed gate is reported."""
     assert [name for name, holds in held(FIGURES, LARGE | change).items() if not holds] == [failing]
 
 

@@ -73,7 +73,7 @@ def test_keys_are_read_whatever_their_case(plan):
     assert placed(found) == ["shop/a"]
 
 
-def test_what_stands_beside_the_lists_of_a_cluster_is_left_alone(plan):
+def test_unknown_keys_of_a_cluster_document_are_ignored(plan):
     """Titles and settings of other tools; a list that is not read is mentioned."""
     found, said = plan(
         title="x", seed=0, expected={"nodes": 1}, truncated=False, instanceTypes=[{"name": "a"}],
@@ -138,7 +138,7 @@ def test_json_documents_may_follow_one_another(program, tmp_path, types_file):
 
 
 def test_dates_in_yaml_are_texts(program, tmp_path, types_file):
-    """A label that looks like a date is a label, a creation time may be unquoted."""
+    """A label like a date is a text, a creation time may be unquoted."""
     file = tmp_path / "pods.yaml"
     write(file, POOL)
     file.write_text(
@@ -161,7 +161,7 @@ spec:
     assert placed(json.loads(shown.out)) == ["default/a"]
 
 
-def test_what_yaml_merges_is_not_given_twice(program, tmp_path, types_file):
+def test_a_yaml_merge_key_is_no_duplicate(program, tmp_path, types_file):
     """Anchors and merge keys, as people write them to say things once."""
     file = tmp_path / "pods.yaml"
     write(file, POOL)
@@ -190,8 +190,8 @@ items:
 # -- pods ------------------------------------------------------------------------------------------
 
 
-def test_every_pod_without_a_node_has_a_fate(plan):
-    """Placed, or left with a reason; what has ended or is ending is nobody's any more."""
+def test_every_pod_without_a_node_has_an_outcome(plan):
+    """Placed, or pending with a reason; ended and ending pods are ignored."""
     ended = {**pod("ended"), "status": {"phase": "Succeeded"}}
     ending = pod("ending", metadata={"deletionTimestamp": "2024-01-31T12:00:00Z"})
     nominated = {**pod("nominated"), "status": {"nominatedNodeName": "old"}}
@@ -216,8 +216,8 @@ def test_every_pod_without_a_node_has_a_fate(plan):
 
 
 @pytest.mark.parametrize("amount", ["1e16", "1e99", "9223372036854775807"])
-def test_more_than_any_machine_has_is_only_too_much(plan, amount):
-    """Whoever asks for it stays pending, whatever number holds it; nobody else is touched."""
+def test_a_request_beyond_every_node_is_insufficient_resources(plan, amount):
+    """Its pod stays pending, in any number format; no other pod is affected."""
     containers = [
         {"name": n, "resources": {"requests": {"cpu": amount, "memory": amount}}} for n in "ab"
     ]
@@ -356,7 +356,7 @@ def test_uids_that_are_empty_are_made_up(plan):
         ),
     ],
 )  # fmt: skip
-def test_what_an_api_server_would_refuse_is_refused(refusal, cluster, said):
+def test_invalid_objects_are_refused_as_by_an_api_server(refusal, cluster, said):
     """With file, key, entry, object and field."""
     assert said in refusal(**cluster)
 
@@ -372,7 +372,7 @@ def test_unknown_fields_of_our_kinds_are_said_to_be_ignored(plan):
 
 
 def test_nodes_need_neither_provider_id_nor_labels(plan):
-    """What a file calls a Node takes pods; of capacity and allocatable one is enough."""
+    """Nodes of a file take pods; capacity or allocatable is enough."""
     short = node("short", provider_id="", cpu="2")
     del short["status"]["capacity"]
     found, _ = plan(
@@ -431,7 +431,7 @@ def test_a_claim_that_names_its_node_is_that_node(plan):
 
 
 def test_a_claim_may_be_as_short_as_its_pool_allows(plan):
-    """What has no Node yet has room for what its types hold, or what its status says."""
+    """A claim without a Node has the resources of its types, or of its status."""
     claim = {
         "metadata": {"name": "general-1", "labels": {"karpenter.sh/nodepool": "general"}},
         "status": {
@@ -447,7 +447,7 @@ def test_a_claim_may_be_as_short_as_its_pool_allows(plan):
 
 
 def test_a_claim_without_a_pool_must_be_whole(refusal):
-    """Nobody else knows its NodeClass."""
+    """Its NodeClass is in no other object."""
     claim = {"metadata": {"name": "stray"}, "spec": {}}
 
     said = refusal(nodePools=[POOL], nodeClaims=[claim])
@@ -493,8 +493,8 @@ def test_pods_of_nodes_that_go_are_planned_for(plan):
     assert placed(found) == ["shop/a"]
 
 
-def test_what_looks_like_a_mistake_is_mentioned(plan):
-    """Pods on nodes nobody described, a node that takes no pod, kinds that are not read."""
+def test_a_probable_mistake_is_mentioned(plan):
+    """Pods on undescribed nodes, a node that takes no pod, kinds that are not read."""
     silent = node("silent")
     del silent["status"]["allocatable"]["pods"]
     _, said = plan(
@@ -517,7 +517,7 @@ def test_what_looks_like_a_mistake_is_mentioned(plan):
 
 
 def test_daemon_set_pods_stand_for_their_daemon_set(plan):
-    """Of a DaemonSet and a pod of it, the pod tells what it asks for; nothing counts twice."""
+    """Of a DaemonSet and its pod, the pod has the requests; nothing counts twice."""
     daemon_set = {
         "metadata": {"name": "agent", "namespace": "shop"},
         "spec": {"template": {"spec": bare(pod("x", cpu="1500m"))["spec"]}},
@@ -533,7 +533,7 @@ def test_daemon_set_pods_stand_for_their_daemon_set(plan):
 
 
 def test_daemon_sets_take_their_part_of_every_new_node(plan):
-    """Where they may run: one that wants another architecture takes nothing."""
+    """A daemon of another architecture takes nothing."""
     arm = {"kubernetes.io/arch": "arm64"}
     daemon_sets = [
         {
@@ -547,7 +547,7 @@ def test_daemon_sets_take_their_part_of_every_new_node(plan):
     assert found["nodeClaims"][0]["instanceTypes"] == ["medium", "large"]
 
 
-def test_daemons_that_run_already_leave_their_room_to_nobody_else(plan):
+def test_running_daemons_keep_their_reserved_resources(plan):
     """A node with its daemon on it has room for the rest."""
     found, _ = plan(
         nodePools=[POOL],
@@ -562,7 +562,7 @@ def test_daemons_that_run_already_leave_their_room_to_nobody_else(plan):
 
 @pytest.mark.parametrize("provider", ["kwok", "nobody"])
 def test_a_pool_of_an_unknown_provider_needs_a_catalogue(program, tmp_path, provider):
-    """Nobody can say what it may buy; the refusal says how to."""
+    """Its types are unknown; the refusal names the option."""
     ref = {"group": f"karpenter.{provider}.sh", "kind": "KWOKNodeClass", "name": "default"}
     file = write(tmp_path / "all.yaml", pool(template={"nodeClassRef": ref}), pod("a"))
 
@@ -647,7 +647,7 @@ def test_a_claim_with_a_volume_is_bound(plan):
     assert zones == [["z1"]]
 
 
-def test_namespaces_that_nobody_described_have_their_name_as_label(plan):
+def test_undescribed_namespaces_have_their_name_as_label(plan):
     """Affinity to pods of a namespace by its name works without the Namespace."""
     near = {
         "podAffinity": {

@@ -224,7 +224,7 @@ def test_the_first_constraint_that_fails_is_named(why, case):
 
 
 def test_every_constraint_that_files_can_show_has_a_case():
-    """All but `reservation`, which needs machines reserved by a provider."""
+    """All but `reservation`, which needs capacity reserved by a provider."""
     from karpenter_core.scheduling.problem import PoolConstraint
 
     assert {case for case, _ in CASES.values()} == set(PoolConstraint) - {

@@ -129,7 +129,7 @@ def test_pods_of_one_workload_spread_by_the_default(zones):
     assert zones(*spread, objects=[*loose, SERVICE]) == [("z1", 2), ("z2", 2)]
 
 
-def test_without_configuration_or_anybody_to_count_with_nothing_spreads(zones):
+def test_without_configuration_or_countable_pods_nothing_spreads(zones):
     """Case 345."""
     pods = [pod(f"web-{n}") for n in range(4)]
     assert zones(objects=[*pods, REPLICA_SET]) == [("z1", 4)]

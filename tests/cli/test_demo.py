@@ -85,7 +85,7 @@ def test_scene_is_accepted_by_the_schema():
 
 
 async def test_prices_come_from_the_provider():
-    """Each machine in each zone under each capacity type, in one currency."""
+    """Each instance type in each zone and capacity type, in one currency."""
     prices, currency = await read_prices(DemoManifests(node_class=find_node_class("kwok")))
 
     assert currency == "USD"

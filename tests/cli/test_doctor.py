@@ -82,7 +82,7 @@ def test_definitions_of_this_version_are_fine():
     ]
 
 
-def test_what_is_not_installed_is_an_error_with_the_command_to_run():
+def test_a_missing_install_is_an_error_with_the_command_to_run():
     server = Server([stored(model) for model in MODELS[:2]])
     apis = ClusterApis(KubeApi(server, clock=SystemClock()))
     (finding,) = asyncio.run(check_definitions(apis, KWOK))
@@ -136,7 +136,7 @@ def test_definitions_that_may_not_be_read_are_one_warning():
     assert found[1].startswith("CustomResourceDefinitions cannot be read: ")
 
 
-def test_missing_permissions_are_told_together_by_kind():
+def test_missing_permissions_are_reported_together_by_kind():
     needed = needed_permissions((PODS, NODES), (KWOKNodeClass,), lease_namespace="system")
     server = Server(forbidden=[("list", "pods"), ("watch", "pods"), ("patch", "kwoknodeclasses")])
     assert ask(check_permissions, server, needed) == [
@@ -255,7 +255,7 @@ def test_a_pool_that_is_ready_and_whose_types_cannot_be_listed_is_an_error():
     ]
 
 
-def test_a_pool_of_a_kind_that_nobody_serves_is_named():
+def test_a_pool_of_an_unserved_kind_is_named():
     pool = an_object("web", READY, kind="EC2NodeClass", group="karpenter.k8s.aws")
     ((severity, message),) = ask(check_objects, Lister(nodepools=[pool]), [KWOKNodeClass])
     assert severity is Severity.WARNING

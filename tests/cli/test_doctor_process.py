@@ -1,4 +1,4 @@
-"""What the doctor says of a controller that runs beside it."""
+"""The doctor reports on a controller that runs as another process."""
 
 from __future__ import annotations
 

@@ -97,8 +97,8 @@ def test_a_pod_that_fits_nowhere_has_a_reason_in_every_pool(answer):
     assert list(found["unusablePools"]) == ["static"]
 
 
-def test_a_pod_to_launch_for_is_shown_its_machine_and_the_other_pools(answer):
-    """Which pool takes it, and why no heavier one does."""
+def test_a_pod_that_needs_a_launch_shows_its_node_and_the_other_pools(answer):
+    """The answer names the pool, and why no heavier one takes the pod."""
     found = answer("shop/new")
 
     assert found["state"] == "launch"
@@ -142,7 +142,7 @@ def test_a_pod_whose_volume_is_missing_is_kept_out_by_that(answer):
     assert 'persistentvolumeclaim "shop/data" not found' in found["message"]
 
 
-def test_a_pod_with_resource_claims_is_told_that_they_keep_it(answer):
+def test_resource_claims_are_the_reason_of_an_unschedulable_pod(answer):
     """Asking for less would not help it."""
     found = answer("shop/device")
 

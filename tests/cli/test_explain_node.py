@@ -24,8 +24,8 @@ def condition(type_, at=START, reason=None):
 SETTLED_LONG_AGO = (condition("Consolidatable", SETTLED),)
 
 
-def machine(name, *, of="general", conditions=SETTLED_LONG_AGO, deleted=None, **metadata):
-    """A NodeClaim of a large machine that was initialised long ago, and its Node."""
+def claim_with_node(name, *, of="general", conditions=SETTLED_LONG_AGO, deleted=None, **metadata):
+    """A NodeClaim of a large node that was initialised long ago, and its Node."""
     labels = {
         "karpenter.sh/nodepool": of,
         "karpenter.sh/registered": "true",
@@ -102,7 +102,7 @@ def single(found):
 
 def test_an_empty_node_is_disrupted_now(explain):
     """By the first method, at all of its price."""
-    found = explain("a", CONSOLIDATING, machine("a"))
+    found = explain("a", CONSOLIDATING, claim_with_node("a"))
 
     assert (found["state"], found["nodeClaim"], found["pods"]) == ("disrupted", "general-a", 0)
     emptiness = found["methods"]["emptiness"]
@@ -114,7 +114,7 @@ def test_an_empty_node_is_disrupted_now(explain):
 
 def test_a_node_that_is_hardly_used_is_replaced_by_a_cheaper_one(explain):
     """The answer says by which, for which pods, and what that saves."""
-    found = explain("a", CONSOLIDATING, machine("a"), web("one", "a"))
+    found = explain("a", CONSOLIDATING, claim_with_node("a"), web("one", "a"))
 
     assert found["state"] == "disrupted"
     move = single(found)["move"]
@@ -127,10 +127,10 @@ def test_a_node_that_is_hardly_used_is_replaced_by_a_cheaper_one(explain):
 def test_pods_that_fit_elsewhere_are_said_to_go_there(explain):
     """And several nodes that go at once are named."""
     keep = (
-        machine("keep"),
+        claim_with_node("keep"),
         web("k", "keep", cpu="2", annotations={"karpenter.sh/do-not-disrupt": "true"}),
     )
-    found = explain("a", CONSOLIDATING, *keep, machine("a"), web("one", "a"))
+    found = explain("a", CONSOLIDATING, *keep, claim_with_node("a"), web("one", "a"))
 
     assert single(found)["move"]["existingNodes"] == {"keep": ["shop/one"]}
     assert single(found)["move"]["nodeClaims"] == []
@@ -155,7 +155,7 @@ def test_pods_that_fit_elsewhere_are_said_to_go_there(explain):
         ),
     ],
 )  # fmt: skip
-def test_what_forbids_it_is_named(explain, metadata, on_pod, obstacle, subjects, said):
+def test_the_blocking_annotation_is_named(explain, metadata, on_pod, obstacle, subjects, said):
     """For every method alike."""
     guard = {
         "apiVersion": "policy/v1",
@@ -164,7 +164,9 @@ def test_what_forbids_it_is_named(explain, metadata, on_pod, obstacle, subjects,
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
         "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
     }  # fmt: skip
-    found = explain("a", CONSOLIDATING, guard, machine("a", **metadata), web("one", "a", **on_pod))
+    found = explain(
+        "a", CONSOLIDATING, guard, claim_with_node("a", **metadata), web("one", "a", **on_pod)
+    )
 
     assert found["state"] == "stays"
     assert set(verdicts(found).values()) == {"blocked"}
@@ -172,9 +174,9 @@ def test_what_forbids_it_is_named(explain, metadata, on_pod, obstacle, subjects,
     assert (single(found)["subjects"], single(found)["message"]) == (subjects, said)
 
 
-def test_what_it_waits_for_is_said_with_its_time(explain):
+def test_the_awaited_event_is_named_with_its_time(explain):
     """The window of consolidateAfter begins with the last pod that came or went."""
-    claim, found_node = machine("a", conditions=())
+    claim, found_node = claim_with_node("a", conditions=())
     claim["status"]["lastPodEventTime"] = "2026-01-01T08:58:00Z"
     found = explain("a", CONSOLIDATING, claim, found_node, web("one", "a"))
 
@@ -188,7 +190,7 @@ def test_what_it_waits_for_is_said_with_its_time(explain):
 
 def test_a_window_that_has_ended_without_the_condition_is_noticed(explain):
     """The controller sets it; perhaps none runs."""
-    found = explain("a", CONSOLIDATING, machine("a", conditions=()), web("one", "a"))
+    found = explain("a", CONSOLIDATING, claim_with_node("a", conditions=()), web("one", "a"))
 
     assert single(found)["message"].endswith("but it lacks the condition Consolidatable")
 
@@ -196,7 +198,7 @@ def test_a_window_that_has_ended_without_the_condition_is_noticed(explain):
 def test_a_budget_that_allows_nothing_is_named(explain):
     """With how many it would allow."""
     disruption = {**CONSOLIDATING["spec"]["disruption"], "budgets": [{"nodes": "0"}]}
-    found = explain("a", pool(disruption=disruption), machine("a"), web("one", "a"))
+    found = explain("a", pool(disruption=disruption), claim_with_node("a"), web("one", "a"))
 
     assert found["state"] == "budget"
     assert single(found)["verdict"] == "budget"
@@ -208,7 +210,7 @@ def test_a_budget_that_allows_nothing_is_named(explain):
 def test_a_node_whose_pods_have_no_other_place_cannot_go(explain):
     """The pod is named."""
     found = explain(
-        "a", CONSOLIDATING, machine("a"), web("one", "a", cpu="3"), machine("b"), web("two", "b", cpu="3")
+        "a", CONSOLIDATING, claim_with_node("a"), web("one", "a", cpu="3"), claim_with_node("b"), web("two", "b", cpu="3")
     )  # fmt: skip
 
     assert found["state"] == "stays"
@@ -216,9 +218,15 @@ def test_a_node_whose_pods_have_no_other_place_cannot_go(explain):
     assert single(found)["message"] == "Can't replace with a cheaper node"
 
 
-def test_the_second_best_is_told_who_goes_first(explain):
+def test_the_second_best_candidate_names_the_first(explain):
     """And what its own move would be."""
-    nodes = [machine("a"), web("a1", "a"), machine("b"), web("b1", "b"), web("b2", "b", cpu="500m")]
+    nodes = [
+        claim_with_node("a"),
+        web("a1", "a"),
+        claim_with_node("b"),
+        web("b1", "b"),
+        web("b2", "b", cpu="500m"),
+    ]
     disruption = {**CONSOLIDATING["spec"]["disruption"], "budgets": [{"nodes": "1"}]}
     found = explain("b", pool(disruption=disruption), *nodes)
 
@@ -232,7 +240,7 @@ def test_the_second_best_is_told_who_goes_first(explain):
 
 def test_a_drifted_node_is_replaced_whatever_that_costs(explain):
     """Its pool may forbid it."""
-    drifted = machine("a", conditions=(condition("Drifted", reason="NodePoolDrifted"),))
+    drifted = claim_with_node("a", conditions=(condition("Drifted", reason="NodePoolDrifted"),))
     found = explain("a", CONSOLIDATING, drifted, web("one", "a", cpu="3"))
     assert found["state"] == "disrupted"
     assert found["methods"]["drift"]["move"]["decision"] == "replace"
@@ -257,25 +265,25 @@ def test_a_drifted_node_is_replaced_whatever_that_costs(explain):
 )  # fmt: skip
 def test_a_pool_that_does_not_want_it_says_so(explain, disruption, declined, said):
     """By the field that says it."""
-    found = explain("a", pool(disruption=disruption), machine("a"), web("one", "a"))
+    found = explain("a", pool(disruption=disruption), claim_with_node("a"), web("one", "a"))
 
     assert single(found)["declined"] == declined
     assert said in single(found)["message"]
 
 
-def test_a_move_that_is_not_worth_it_shows_its_score(explain):
+def test_a_move_below_the_threshold_shows_its_score(explain):
     """Under the policy Balanced."""
     disruption = {**CONSOLIDATING["spec"]["disruption"], "consolidationPolicy": "Balanced"}
     pods = [web(f"a{n}", "a", cpu="100m") for n in range(15)]
-    full = [machine("b"), web("b1", "b", cpu="3500m")]
-    found = explain("a", pool(disruption=disruption), machine("a"), *pods, *full)
+    full = [claim_with_node("b"), web("b1", "b", cpu="3500m")]
+    found = explain("a", pool(disruption=disruption), claim_with_node("a"), *pods, *full)
 
     assert single(found)["verdict"] == "refused"
     assert single(found)["score"]["approved"] is False
     assert 'not worth it to NodePool "general" (Balanced): score' in single(found)["message"]
 
 
-def test_a_node_of_nobody_is_left_alone(explain):
+def test_an_unmanaged_node_is_ignored(explain):
     """A Node without a NodeClaim."""
     found = explain("mine", CONSOLIDATING, node("mine"))
 
@@ -286,14 +294,14 @@ def test_a_node_of_nobody_is_left_alone(explain):
 @pytest.mark.parametrize("deleted", [{"deleted": NOW}, {"deletionTimestamp": NOW}])
 def test_a_node_on_its_way_out_is_said_to_be(explain, deleted):
     """Whether the claim or the Node was deleted, nothing is decided about it any more."""
-    found = explain("a", CONSOLIDATING, machine("a", **deleted))
+    found = explain("a", CONSOLIDATING, claim_with_node("a", **deleted))
 
     assert (found["state"], found["message"]) == ("going", "it is being deleted")
 
 
-def test_a_command_under_way_is_told_by_its_taint(explain):
+def test_a_command_under_way_is_recognised_by_its_taint(explain):
     """The running controller alone knows the command."""
-    claim, found_node = machine("a")
+    claim, found_node = claim_with_node("a")
     found_node["spec"]["taints"] = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
     found = explain("a", CONSOLIDATING, claim, found_node)
 
@@ -303,11 +311,11 @@ def test_a_command_under_way_is_told_by_its_taint(explain):
 
 def test_a_node_is_found_by_its_claim_too(explain):
     """And one that is not there is refused with those that may be meant."""
-    assert explain("general-a", CONSOLIDATING, machine("a"))["node"] == "a"
+    assert explain("general-a", CONSOLIDATING, claim_with_node("a"))["node"] == "a"
 
-    shown = explain("general-b", CONSOLIDATING, machine("a"), code=2)
+    shown = explain("general-b", CONSOLIDATING, claim_with_node("a"), code=2)
     assert shown.err.strip().splitlines()[-1] == 'karpenter: no node "general-b"; near: general-a'
-    shown = explain("zzzzzzzzz", CONSOLIDATING, machine("a"), code=2)
+    shown = explain("zzzzzzzzz", CONSOLIDATING, claim_with_node("a"), code=2)
     assert (
         shown.err.strip().splitlines()[-1] == 'karpenter: no node "zzzzzzzzz"; nodes: a, general-a'
     )
@@ -315,14 +323,20 @@ def test_a_node_is_found_by_its_claim_too(explain):
 
 def test_the_answer_is_the_same_whatever_the_order_of_the_objects(explain):
     """To the byte."""
-    objects = [CONSOLIDATING, machine("a"), web("one", "a"), machine("b"), web("two", "b")]
+    objects = [
+        CONSOLIDATING,
+        claim_with_node("a"),
+        web("one", "a"),
+        claim_with_node("b"),
+        web("two", "b"),
+    ]
 
     assert json.dumps(explain("a", *objects)) == json.dumps(explain("a", *objects[::-1]))
 
 
 def test_people_are_shown_methods_that_say_the_same_together(explain):
     """With the move below."""
-    shown = explain("a", CONSOLIDATING, machine("a"), web("one", "a"), options=()).out
+    shown = explain("a", CONSOLIDATING, claim_with_node("a"), web("one", "a"), options=()).out
 
     head, *blocks = shown.strip().split("\n\n")
     assert head.splitlines() == [

@@ -74,7 +74,7 @@ def test_help_of_run_explains_every_setting():
         (("run", "--kubeconfig=/nonexistent/config"), "/nonexistent/config"),
     ],
 )
-def test_what_cannot_start_says_why_in_one_line(arguments, complaint, tmp_path):
+def test_a_failed_start_is_explained_in_one_line(arguments, complaint, tmp_path):
     """Exit code 2, and no trace."""
     done = run(*arguments, CACHE_FOLDER=str(tmp_path))
 

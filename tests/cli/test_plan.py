@@ -425,7 +425,7 @@ def test_every_key_of_the_contract_is_there_and_no_other(plan, tmp_path):
 
 @pytest.mark.parametrize("packing", ["value", "first-fit"])
 def test_every_pod_that_waits_is_in_one_place(plan, tmp_path, packing):
-    """On a new machine, on one that is there, or left with a reason."""
+    """On a new node, on an existing one, or pending with a reason."""
     cluster = mixed_cluster()
     file = write(tmp_path / "all.json", cluster)
 
@@ -443,7 +443,7 @@ def test_every_pod_that_waits_is_in_one_place(plan, tmp_path, packing):
 
 
 def test_costs_are_compared_where_there_is_something_to_compare(plan, tmp_path):
-    """No bound without machines, nor where a pool wants a number of types."""
+    """No bound without nodes, nor where a pool has minValues."""
     key = "node.kubernetes.io/instance-type"
     demanding = pool(
         template={"requirements": [{"key": key, "operator": "Exists", "minValues": 2}]}

@@ -1,4 +1,4 @@
-"""`karpenter plugin`: a new provider passes at once, and what is wrong with a plug-in is told."""
+"""`karpenter plugin`: a new provider passes at once, and faults of plug-ins are reported."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_name_that_cannot_be_used_is_refused(arguments, message, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_what_is_there_is_not_overwritten(tmp_path):
+def test_existing_files_are_not_overwritten(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     result = invoke("new", "starfish", "--output-dir", tmp_path)
     assert str(result.exception) == f"{tmp_path} exists already and is not empty"

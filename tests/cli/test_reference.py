@@ -80,8 +80,8 @@ def test_every_field_of_an_explanation_of_a_node_is_in_the_table(program, monkey
 
     for answer in found["methods"].values():
         assert set(answer) == rows("| field of a method | meaning |")
-    told = PAGE.partition("## Output of `karpenter explain node`")[2]
-    assert all(f"`{key}`" in told for key in found)
+    output_section = PAGE.partition("## Output of `karpenter explain node`")[2]
+    assert all(f"`{key}`" in output_section for key in found)
 
 
 def test_the_list_of_constraints_is_closed():
@@ -95,7 +95,7 @@ def test_the_list_of_constraints_is_closed():
 
 
 def test_the_role_names_every_kind_that_is_listed():
-    """And lets nobody do anything else."""
+    """And it permits nothing else."""
     (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     role = yaml.safe_load(text)
 

@@ -30,7 +30,7 @@ VALUES = st.recursive(
 
 @with_examples(100)
 @given(st.lists(VALUES, min_size=1, max_size=3), st.sampled_from([None, True, False]))
-def test_what_is_written_is_read(documents, flow):
+def test_written_yaml_is_read_back(documents, flow):
     """In block and in flow style, one document or several."""
     text = yaml.safe_dump_all(documents, default_flow_style=flow, allow_unicode=True)
 
@@ -58,12 +58,12 @@ def test_values_are_those_that_kubernetes_reads(text, value):
 
 
 def test_anchors_end_with_their_document():
-    """What one document names, no other knows."""
+    """Anchors of one document are unknown in the next."""
     with pytest.raises(UnsupportedYamlError):
         list(load_all("a: &x 1\n---\nb: *x\n"))
 
 
-def test_a_few_lines_cannot_stand_for_billions_of_values():
+def test_a_few_lines_cannot_expand_to_billions_of_values():
     """Nested aliases multiply; ordinary repetition is no matter."""
     lines = [
         "a0: &a0 [x]",

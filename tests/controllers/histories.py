@@ -40,13 +40,13 @@ ACTIONS = (15, 40)
 LONGEST_PAUSE_SECONDS = 1200.0
 LOOK_SECONDS = 30.0
 REST_SECONDS = 4 * 3600.0
-"""How long a cluster without obstacles may take to come to rest: longer than any back-off."""
+"""Time limit for a cluster without obstacles to converge: longer than any back-off."""
 CPU_SECONDS = 150.0
-"""How long a history may compute: many times what any needs, unless time stands still in it."""
+"""Time limit for the computation of a history: many times the longest one."""
 STILLBORN_SECONDS = 1800.0
-"""How long somebody watches a machine that registered and serves nothing, before they end it."""
+"""Time until a user ends a node that registered and never got ready."""
 TOLERANCE_SECONDS = 1200.0
-"""How long what belongs together may be apart: two rounds of garbage collection, and more."""
+"""Time limit for mismatched instances, claims and Nodes: two rounds of garbage collection, and more."""
 LIVE = "SELECT provider_id FROM instances WHERE gone_at IS NULL OR gone_at > ? ORDER BY launched_at"
 LAUNCHES = (
     "SELECT subject, count(*) FROM calls WHERE operation = 'launch' AND result = 'launched' "
@@ -76,14 +76,14 @@ class History:
     """One cluster, and what happens to it."""
 
     def __init__(self, scene, folder, seed, *, clock, watch, verbose=False):
-        """`clock` is the controller's, `watch` looks at every change."""
+        """`clock` is the controller's, `watch` checks every change."""
         self.scene, self.cluster, self.clock = scene, scene.cluster, scene.cluster.clock
         self.rng = random.Random(seed)
         self.folder = folder
         self.watch = watch
         self.obstacles = Obstacles(scene, folder, self.rng, clock=clock, watch=watch)
         self.running = None
-        self.told = []
+        self.events_counted = []
         self._verbose = verbose
         self._apart = {}
         self._stillborn = {}
@@ -218,7 +218,7 @@ class History:
             self.cluster.delete(POD_DISRUPTION_BUDGETS, name, namespace="default")
 
     def relabel(self):
-        """Edit a template, so that the machines of the pool drift."""
+        """Edit a template, so that the nodes of the pool drift."""
         labels = {"example.com/edition": str(self.rng.randint(1, 9))}
         for name in self.obstacles.some(NODE_POOLS, 1):
             self._edit(name, {"template": {"metadata": {"labels": labels}}})
@@ -348,7 +348,7 @@ class History:
             self._end_stillborn()
 
     def _end_stillborn(self):
-        """Delete claims whose Nodes never become whole: nobody but NodeRepair does it for users."""
+        """Delete claims whose Nodes never become whole: only NodeRepair does it for users."""
         now = self.clock.monotonic()
         self._stillborn = {
             claim["metadata"]["name"]: self._stillborn.get(claim["metadata"]["name"], now)
@@ -364,7 +364,7 @@ class History:
                 self.cluster.delete(NODE_CLAIMS, name)
 
     async def _pass(self, seconds):
-        """Let time pass, and look now and then what is apart that belongs together."""
+        """Let time pass, and check now and then that instances, claims and Nodes match."""
         until = self.clock.monotonic() + seconds
         while (left := until - self.clock.monotonic()) > 0:
             await self.clock.sleep(min(left, LOOK_SECONDS))
@@ -395,8 +395,8 @@ class History:
             for claim in self.scene.claims()
             if "status" in claim
         }
-        machines = set(self._ask(LIVE, self.clock.now().timestamp()))
-        for provider_id in sorted(claims.keys() - machines - {""}):
+        instance_ids = set(self._ask(LIVE, self.clock.now().timestamp()))
+        for provider_id in sorted(claims.keys() - instance_ids - {""}):
             if "deletionTimestamp" not in claims[provider_id]:
                 yield f"claim of {provider_id} without instance"
         for node in self.scene.nodes():
@@ -436,7 +436,7 @@ class History:
         self.cluster.patch(NODE_POOLS, name, {"spec": spec})
 
     def _tell(self, what):
-        self.told.append(what)
+        self.events_counted.append(what)
         self._show(what)
 
     def _show(self, what):
@@ -444,7 +444,7 @@ class History:
             print(f"=== {self.clock.now():%H:%M:%S} {what}")  # noqa: T201
 
 
-def breaches_of(seed, folder, *, verbose=False, told=None):
+def breaches_of(seed, folder, *, verbose=False, events_counted=None):
     """Live one history and return what was wrong, in words."""
     errors, kept = Errors(verbose=verbose), []
 
@@ -467,8 +467,8 @@ def breaches_of(seed, folder, *, verbose=False, told=None):
         play(folder, story, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"], seed=seed)
     finally:
         structlog.configure(**before)
-    if told is not None:
-        told.update(kept[0].told)
+    if events_counted is not None:
+        events_counted.update(kept[0].events_counted)
     return [*kept[0].watch.breaches, *errors.found]
 
 
@@ -487,16 +487,16 @@ def _live(job):
     signal.signal(signal.SIGPROF, _hang)
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     with tempfile.TemporaryDirectory(prefix=f"history-{seed}-") as folder:
-        told = Counter()
+        events_counted = Counter()
         try:
-            wrong = breaches_of(seed, Path(folder), verbose=verbose, told=told)
+            wrong = breaches_of(seed, Path(folder), verbose=verbose, events_counted=events_counted)
         except HungError:
             wrong = [f"does not end: {CPU_SECONDS:.0f} s of computing have gone by"]
         except Exception as error:
             wrong = [f"ended with {error!r}"]
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        return seed, wrong, told
+        return seed, wrong, events_counted
 
 
 def main():
@@ -508,17 +508,17 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="tell and log what happens")
     options = parser.parse_args()
     jobs = [(options.seed + number, options.verbose) for number in range(options.count)]
-    began, failed, told = time.monotonic(), [], Counter()
+    began, failed, events_counted = time.monotonic(), [], Counter()
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         for seed, wrong, happened in pool.imap_unordered(_live, jobs):
-            told.update(happened)
+            events_counted.update(happened)
             if wrong:
                 failed.append(seed)
                 print(f"seed {seed}:", *wrong[:8], sep="\n  ", flush=True)  # noqa: T201
     print(  # noqa: T201
         f"{options.count} histories from seed {options.seed} in {time.monotonic() - began:.0f} s, "
         f"{len(failed)} with breaches{f': {sorted(failed)}' if failed else ''}\n"
-        f"what happened: {dict(sorted(told.items()))}"
+        f"what happened: {dict(sorted(events_counted.items()))}"
     )
     if failed:
         again = f"python -m tests.controllers.histories --count 1 --verbose --seed {min(failed)}"

@@ -15,19 +15,19 @@ from tests.support.invariants import Invariants, quiet_violations
 
 EDITION = {"example.com/edition": "2"}
 NEWER = {"spec": {"template": {"metadata": {"labels": EDITION}}}}
-"""What makes the machines of a pool drift."""
+"""A template label whose change makes the nodes of a pool drift."""
 
 
 BOOT = {"key": "example.com/boot", "effect": "NoSchedule"}
 """A startup taint; nobody takes it off unless a life does."""
 COMMAND_SECONDS = 600
-"""How long a command waits for its replacements."""
+"""Time limit of a command's wait for its replacements."""
 REPAIR_SECONDS = 600
-"""How long the kwok provider has a Node that is not Ready before it counts as broken."""
+"""Time after which the kwok provider repairs a Node that is not Ready."""
 
 
 def pool(*, after="0s", **template):
-    """Machines of one size, two of which may be replaced one at a time within the limits."""
+    """A NodePool of one size whose limits allow replacements one at a time."""
     return node_pool(
         template={
             "requirements": [
@@ -55,17 +55,17 @@ def budget():
 
 
 class Scene:
-    """What a life is lived in, and a look at it."""
+    """The cluster of a run, and queries about it."""
 
     def __init__(self, harness, folder):
         self.harness, self.cluster = harness, harness.cluster
         self._folder = folder
 
-    def is_whole(self, machines, *, without=(), **labels):
-        """Whether there are so many machines, each as it should be, and pods on them."""
+    def is_whole(self, count, *, without=(), **labels):
+        """Return whether so many nodes are complete, with pods on them."""
         metadata = [claim["metadata"] for claim in self.harness.claims()]
         return (
-            len(metadata) == machines
+            len(metadata) == count
             and not any(each["name"] in without for each in metadata)
             and all(labels.items() <= each["labels"].items() for each in metadata)
             and not quiet_violations(self.harness, self._account())
@@ -112,7 +112,7 @@ class Scene:
 
 
 async def renewed(scene):
-    """Launch two machines; replace them as they drift; give one up; end with none."""
+    """Launch two nodes; replace them as they drift; give one up; end with none."""
     scene.cluster.apply([NODE_CLASS, pool(), budget()])
     scene.cluster.apply([deployment("bulk", 2, cpu="2500m"), deployment("web", 2)])
     await scene.settle(lambda: scene.is_whole(2))
@@ -130,7 +130,7 @@ async def renewed(scene):
 
 
 async def refused(scene):
-    """Nothing to replace a drifted machine by, so that the command is taken back, until there is;
+    """Have nothing to replace a drifted node by, so that the command is taken back, until there is;
     then a deletion against a budget that never yields, with a deadline.
     """
     stubborn = {**budget(), "spec": {**budget()["spec"], "minAvailable": 2}}
@@ -156,10 +156,9 @@ INCOMPLETE = {"fault": "missing-resource", "resources": ["memory"], "count": 1}
 
 
 async def never_initialised(scene, fault=UNREADY, reason="NodeNotReady"):
-    """Replace a drifted machine by one that registers and is never ready; then somebody ends it.
+    """Replace a drifted node by one that registers and is never ready; then a user deletes it.
 
-    The command is taken back, and nobody touches either machine: the one serves, the other may
-    yet come up. Another replacement would be ordered for ever.
+    The command is taken back, and both nodes are kept: one serves, the other may yet come up. Another replacement would be ordered for ever.
     """
     scene.cluster.apply([NODE_CLASS, pool(), budget(), deployment("web", 2)])
     await scene.settle(lambda: scene.is_whole(1))
@@ -187,7 +186,7 @@ async def incomplete(scene):
 
 
 async def repaired(scene):
-    """Launch a machine that is never ready for pods that wait, until it is replaced as broken.
+    """Launch a node that is never ready for pending pods, until it is repaired.
 
     Nothing else is launched for the pods meanwhile, and it does not count as empty.
     """
@@ -205,10 +204,10 @@ async def repaired(scene):
 async def late(scene):
     """Take the startup taint off a replacement after its command was taken back.
 
-    It is used then, and no third machine is made.
+    It is used then, and no third node is launched.
     """
-    machines = pool(after="5m", startupTaints=[BOOT])
-    scene.cluster.apply([NODE_CLASS, machines, budget(), deployment("web", 2)])
+    late_pool = pool(after="5m", startupTaints=[BOOT])
+    scene.cluster.apply([NODE_CLASS, late_pool, budget(), deployment("web", 2)])
     await scene.settle(lambda: any(is_true(c, "Registered") for c in scene.claims().values()))
     (old,) = scene.claims()
     await scene.cluster.clock.sleep(60)
@@ -231,7 +230,7 @@ async def late(scene):
 async def unanswered(scene):
     """Delete a claim whose instance was launched by a call that never answered.
 
-    Then delete the next one before the cloud has even begun with its launch, whose answer is lost.
+    Then delete the next one before the cloud has even started its launch, whose answer is lost.
     """
     lost = {"fault": "lost-reply", "operation": "launch"}
     scene.break_cloud(lost)
@@ -257,7 +256,7 @@ async def unanswered(scene):
 
 
 async def another(scene, known):
-    """Wait for one more machine that is registered, and return its name."""
+    """Wait for one more registered node, and return its name."""
 
     def registered():
         claims = scene.claims().items()

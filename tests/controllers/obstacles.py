@@ -22,16 +22,16 @@ from karpenter_provider_kwok.registrar import NodeRegistrar
 
 FROZEN_SECONDS = (120, 3600)
 CATCH_UP_SECONDS = 300.0
-"""How long after a frozen watch the state of the controller may still be old."""
+"""Time for which the controller's state may be old after a frozen watch."""
 LOST_SHARE = 0.02
 """Of all replies, where a history loses some all the time."""
 CLOUD_FAULTS = 4
-"""How many faults of the cloud are in force at once, at most."""
+"""Largest number of simultaneous faults of the cloud."""
 PLURALS = (
     "pods", "pods", "nodes", "nodes", "nodeclaims", "nodeclaims", "nodepools",
     "poddisruptionbudgets", "kwoknodeclasses", "daemonsets", "volumeattachments", "",
 )  # fmt: skip
-"""What a watch is frozen of; empty for everything."""
+"""Kinds whose watch is frozen; the empty name freezes all."""
 STARTUP_TAINT = {"key": "example.com/agent", "effect": "NoSchedule"}
 CLOCK_MINUTES = [3, 20, 90, 300, -3, -20, -90, -300]
 """By how much the clock of the controller's machine may be ahead."""
@@ -39,7 +39,7 @@ ZONES = [f"test-zone-{letter}" for letter in "abc"]
 
 
 class ControllerClock:
-    """A clock whose wall time somebody sets; its monotonic time goes on."""
+    """A clock whose wall time is set; its monotonic time goes on."""
 
     def __init__(self, clock):
         self._clock = clock
@@ -56,7 +56,7 @@ class ControllerClock:
 
 
 class Obstacles:
-    """What goes wrong with one cluster; each method makes one thing go wrong."""
+    """Faults of one cluster; each method causes one."""
 
     def __init__(self, scene, folder, rng, *, clock, watch):
         self.scene, self.cluster = scene, scene.cluster
@@ -84,7 +84,7 @@ class Obstacles:
             self.clock.lead = timedelta(minutes=self.rng.choice(CLOCK_MINUTES))
 
     def loses_reply(self):
-        """Tell whether the next reply is lost."""
+        """Return whether the next reply is lost."""
         return self.loses_replies and self._losing.random() < LOST_SHARE
 
     def _is_lost_write(self, request):
@@ -168,7 +168,7 @@ class Obstacles:
         self._put_for(self.rng.randint(600, 7200), fault)
 
     def keep_token_in_progress(self):
-        """Lose the reply of a launch, and refuse its token while nobody knows of the instance."""
+        """Lose the reply of a launch, and refuse its token while the instance is unknown."""
         times = self.rng.randint(1, 6)
         self._put(
             [
@@ -184,13 +184,13 @@ class Obstacles:
         self._put([*self._cloud_faults, fault])
 
     def protect_instance(self):
-        """Let nobody terminate an instance for a while."""
+        """Refuse terminations of an instance for a while."""
         for name in self.some(NODE_CLAIMS, 2):
             fault = {"fault": "protected", "nodeClaims": [name]}
             self._put_for(self.rng.randint(60, 3600), fault)
 
     def lose(self):
-        """The cloud loses machines without a word."""
+        """The cloud loses instances without a message."""
         for name in self.some(NODE_CLAIMS, 2):
             self.watch.excuse(f"kwok://{name}")
             self._change_instances(
@@ -207,7 +207,7 @@ class Obstacles:
             self._put([*self._cloud_faults, fault])
 
     def tag(self):
-        """Somebody else labels Nodes and tags instances."""
+        """Other clients label Nodes and tag instances."""
         owner = self.rng.choice(["finance", "research"])
         for name in self.some(NODES, 3):
             marks = {"labels": {"example.com/owner": owner}, "annotations": {"example.com/n": "1"}}
@@ -299,7 +299,7 @@ class Obstacles:
     # -- clock and nodes ---------------------------------------------------------------------------
 
     def set_clock(self):
-        """Set the wall clock of the controller's machine; it is put right later."""
+        """Set the wall clock of the controller's host; it is corrected later."""
         minutes, before = self.rng.choice(CLOCK_MINUTES), self.clock.lead
         self.clock.lead = timedelta(minutes=minutes)
 
@@ -339,12 +339,12 @@ class Obstacles:
 def shaken_cloud(obstacles):
     """Give kwok's cloud the cluster's time, and have it lose replies where the history does.
 
-    A cloud does not follow the clock of the machine that the controller runs on.
+    A cloud does not follow the clock of the controller's host.
     """
     clock = obstacles.cluster.clock
     begin, disturb = KwokCloud.__init__, ActiveFaults.disturb
 
-    def begun(self, store, *, now, **options):
+    def cloud_init(self, store, *, now, **options):
         begin(self, store, now=clock.now, **options)
 
     def disturbed(self, operation):
@@ -352,7 +352,7 @@ def shaken_cloud(obstacles):
         return replace(found, reply_lost=True) if obstacles.loses_reply() else found
 
     with (
-        patch.object(KwokCloud, "__init__", begun),
+        patch.object(KwokCloud, "__init__", cloud_init),
         patch.object(ActiveFaults, "disturb", disturbed),
         patch.object(NodeRegistrar, "_now", lambda _self: clock.now().timestamp()),
     ):

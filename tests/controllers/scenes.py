@@ -23,7 +23,7 @@ NODE_CLASS: dict[str, Any] = {
 
 
 def node_pool(name: str = "general", *, disruption: dict[str, Any] | None = None, **spec: Any):
-    """A NodePool of on-demand machines whose empty nodes go at once."""
+    """A NodePool of on-demand instances whose empty nodes are deleted at once."""
     template = {
         "nodeClassRef": {"group": GROUP, "kind": "KWOKNodeClass", "name": "default"},
         "requirements": [
@@ -79,9 +79,9 @@ def play(
     plugins: Mapping[str, object] | None = None,
     **cluster: Any,
 ) -> None:
-    """Tell a story about an embedded cluster, in simulated time; `plugins` are beside kwok's."""
+    """Run a scenario on an embedded cluster, in simulated time; `plugins` run with kwok's."""
 
-    async def told() -> None:
+    async def run_scenario() -> None:
         async with ControllerHarness(
             lambda: {"kwok": KwokProvider(), **(plugins or {})},
             folder=folder,
@@ -90,7 +90,7 @@ def play(
         ) as harness:
             await story(harness)
 
-    run_virtual(told())
+    run_virtual(run_scenario())
 
 
 def cloud(harness: ControllerHarness, folder: Path) -> dict[str, Any]:

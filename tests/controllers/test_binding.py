@@ -11,7 +11,7 @@ from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.kubelets import KubeletTimes
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
-from tests.controllers.test_adversity import WITHOUT_ELECTION, At, faults_file
+from tests.controllers.test_crash_recovery import WITHOUT_ELECTION, WriteTrigger, faults_file
 
 NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 TOLD = ("patch", "Pod", "status")
@@ -36,7 +36,7 @@ def spread(app):
 
 
 def mixed():
-    """Pods of several sizes on machines of four cores."""
+    """Pods of several sizes on nodes of four cores."""
     return [
         NODE_CLASS,
         node_pool(disruption=NEVER, template=SMALL),
@@ -50,7 +50,7 @@ PODS = 12
 
 
 class Listener:
-    """Hears what the scheduler is told; knows the plan as it was before the first word."""
+    """Records nominations, and the plan as it was before the first one."""
 
     def __init__(self):
         self.running = None
@@ -91,7 +91,7 @@ async def all_run(scene, pods=PODS, *, seconds=60):
 
 
 def test_different_pods_are_bound_where_they_were_planned(tmp_path):
-    """Each is told once; those that must be spread may change places among each other."""
+    """Each is nominated once; pods of a spread may exchange nodes."""
 
     async def story(scene):
         scene.cluster.apply(mixed())
@@ -168,7 +168,7 @@ def test_nodes_of_one_plan_are_admitted_together(tmp_path):
 
 
 def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
-    """Its pods have been told: they would find it closed."""
+    """Its pods have been nominated: they would find it closed."""
     struck = []
 
     async def meddle(op):
@@ -237,7 +237,7 @@ def test_nodes_ready_before_admission_are_initialised_with_it(tmp_path):
 
 
 def test_refused_nomination_stops_no_admission(tmp_path):
-    """Somebody else wrote the pod, each time: it goes where the scheduler finds room."""
+    """Another client writes the pod each time: the scheduler places it freely."""
 
     async def refuse(op):
         if (op.verb, op.kind.kind, op.subresource) == TOLD:
@@ -270,7 +270,7 @@ def test_process_killed_between_nomination_and_admission_recovers(tmp_path, stag
             first._task.cancel()
             raise ApiError("the process is dead", status=0)
 
-        at = At(*TOLD, stage=stage, number=number, act=die)
+        at = WriteTrigger(*TOLD, stage=stage, number=number, act=die)
         first = scene.start(WITHOUT_ELECTION, faults=at)
         await scene.settle(lambda: at.struck, seconds=60)
         await first.kill()
@@ -296,7 +296,7 @@ def test_pods_find_another_node_when_theirs_is_deleted_before_they_got_there(tmp
             lost.append(claim)
             scene.cluster.delete(NODE_CLAIMS, claim)
 
-        at = At(*TOLD, number=PODS, act=lose)
+        at = WriteTrigger(*TOLD, number=PODS, act=lose)
         scene.start(faults=at)
         await all_run(scene, seconds=120)
 
@@ -325,7 +325,7 @@ def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
                 )
                 scene.cluster.delete(NODES, node["metadata"]["name"])
 
-        at = At(*TOLD, number=PODS, act=vanish)
+        at = WriteTrigger(*TOLD, number=PODS, act=vanish)
         scene.start(faults=at)
         await all_run(scene, seconds=300)
 
@@ -334,8 +334,8 @@ def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
     play(tmp_path, story)
 
 
-def test_quiet_cluster_gets_no_more_nominations(tmp_path):
-    """Once all pods are bound there is nothing to renew; later pods are told of later nodes."""
+def test_an_idle_cluster_gets_no_more_nominations(tmp_path):
+    """Once all pods are bound there is nothing to renew; later pods are nominated for later nodes."""
 
     async def story(scene):
         scene.cluster.apply(mixed())

@@ -91,10 +91,10 @@ def test_a_bad_catalogue_stops_its_own_pool_only(tmp_path, plugin, words):
         await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
         await scene.settle(lambda: listing_of(scene, "web"), seconds=60)
 
-        told = listing_of(scene, "web")
-        assert (told["status"], told["reason"]) == ("False", "ListingFailed")
+        condition = listing_of(scene, "web")
+        assert (condition["status"], condition["reason"]) == ("False", "ListingFailed")
         for word in words:
-            assert word in told["message"]
+            assert word in condition["message"]
         assert listing_of(scene, "general") is None
         assert plugin.launches == []
 
@@ -120,18 +120,18 @@ def test_a_pool_priced_without_an_exchange_rate_says_so(tmp_path, arguments, is_
         scene.start("--disable-leader-election", *arguments)
         await scene.cluster.clock.sleep(30)
 
-        told = comparable(scene, "web")
-        assert (told is not None) == is_told
-        if told is not None:
-            assert (told["status"], told["reason"]) == ("False", "NoExchangeRate")
-            assert "no exchange rate from EUR to USD" in told["message"]
-            assert "--exchange-rates" in told["message"]
+        condition = comparable(scene, "web")
+        assert (condition is not None) == is_told
+        if condition is not None:
+            assert (condition["status"], condition["reason"]) == ("False", "NoExchangeRate")
+            assert "no exchange rate from EUR to USD" in condition["message"]
+            assert "--exchange-rates" in condition["message"]
             assert comparable(scene, "general") is None
 
     play(tmp_path, story, plugins={"web": Selling(euro)})
 
 
-class Fleeting:
+class FailingListing:
     """A provider whose listing a test makes fail."""
 
     fails = False
@@ -143,9 +143,9 @@ class Fleeting:
 
 
 @pytest.mark.parametrize("hours", [6, 0, -6])
-async def test_the_last_listing_stands_for_a_while_though_the_wall_clock_jumps(hours):
+async def test_the_last_listing_is_kept_for_a_while_across_wall_clock_jumps(hours):
     """Neither dropped at the first failure, nor kept for hours."""
-    clock, providers, metrics = TwoClocks(), Fleeting(), Metrics()
+    clock, providers, metrics = TwoClocks(), FailingListing(), Metrics()
     node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))
     pool = ready_node_pool(builders.node_pool("general", node_class_ref=KWOK))
     cluster_state = ClusterState(synced_state(pool, node_class, catalogues={}), clock)

@@ -59,7 +59,7 @@ def desk(**launch_limits):
 
 
 def planned(*pods):
-    """One machine for each pod."""
+    """Plan one claim for each pod."""
     plans = [solve(problem([each], pools=[node_pool()])) for each in pods]
     return [plan.claims[0] for plan in plans]
 
@@ -132,7 +132,7 @@ async def test_claims_of_the_highest_priority_are_created_first():
     assert [name is not None for name in creation.names] == [False, False, True] * 2
 
 
-async def test_refusal_is_known_before_creation():
+async def test_a_refusal_is_found_before_creation():
     """Asking takes no room."""
     creator, server, _ = desk(launches_per_minute=5)
     server.answer.set()

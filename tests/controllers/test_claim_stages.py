@@ -1,6 +1,6 @@
 """Claims go from creation to initialised nodes (acceptance cases 29-60).
 
-What each look decides is tested with the pure steps: launching in `tests/lifecycle/test_launch.py`
+The decision of each pass is tested with the pure steps: launching in `tests/lifecycle/nodeclaim/test_launch.py`
 (29-32, 55), registration, initialisation and liveness in `test_progress.py` (33-59), the health of
 pools in `tests/lifecycle/nodepool/test_registration_health.py` (39, 60). Gates on devices (case 54) are not there yet.
 """
@@ -79,7 +79,7 @@ def health(scene):
 
 
 class TestLaunch:
-    def test_claim_of_a_foreign_class_is_left_alone(self, tmp_path):
+    def test_claim_of_a_foreign_class_is_ignored(self, tmp_path):
         """Case 29: no call, no finalizer, no condition."""
         theirs = {
             "apiVersion": "karpenter.sh/v1",
@@ -104,7 +104,7 @@ class TestLaunch:
         play(tmp_path, story)
 
     def test_a_claim_that_lost_its_finalizer_gets_it_back_before_it_is_launched(self, tmp_path):
-        """Case 30: somebody wrote the claim without."""
+        """Case 30: another client wrote the claim without."""
         order = []
 
         async def note(op):
@@ -138,7 +138,7 @@ class TestLaunch:
 
         play(tmp_path, story, arguments=[faults(tmp_path, {"fault": "stock-out", "count": 1})])
 
-    def test_a_claim_whose_class_is_missing_is_deleted_and_told(self, tmp_path):
+    def test_a_claim_without_its_node_class_is_deleted_and_reported(self, tmp_path):
         """Case 31: nothing is asked of the cloud."""
 
         async def story(scene):
@@ -261,7 +261,7 @@ class TestRegistration:
 
 
 class Gated(KwokProvider):
-    """A cloud that holds nodes back until it is told otherwise."""
+    """A cloud that holds nodes back until its gate opens."""
 
     answers: list
 
@@ -275,18 +275,18 @@ class Gated(KwokProvider):
 
 
 def play_gated(folder, answers, story):
-    """Tell a story about a cloud whose gates answer with the first of these."""
+    """Run a scenario with a cloud whose gates answer with the first of these."""
 
     def plugins():
         provider = Gated()
         provider.answers = answers
         return {"kwok": provider}
 
-    async def told():
+    async def run_scenario():
         async with ControllerHarness(plugins, folder=folder) as harness:
             await story(harness)
 
-    run_virtual(told())
+    run_virtual(run_scenario())
 
 
 class TestGates:
@@ -381,7 +381,7 @@ class TestLiveness:
         play(tmp_path, story, arguments=[faults(tmp_path, fault)])
 
     def test_a_node_that_may_not_be_written_to_is_given_up_too(self, tmp_path):
-        """Somebody's webhook refuses every change of it; the next one is not refused."""
+        """A webhook refuses every change of it; the next one is not refused."""
         refused = set()
 
         async def refuse(op):
@@ -424,7 +424,7 @@ class TestLiveness:
 
         play(tmp_path, story)
 
-    def test_two_failures_make_a_pool_unhealthy_and_a_success_does_not_heal_it(self, tmp_path):
+    def test_two_failures_make_a_pool_unhealthy_and_one_success_does_not_reset_it(self, tmp_path):
         """Cases 39, 60."""
         path = tmp_path / "faults.json"
 

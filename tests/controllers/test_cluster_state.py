@@ -90,7 +90,7 @@ def test_a_nomination_lasts_as_long_as_it_was_made_for(cluster_state, clock, hou
 
 
 def test_the_sweep_goes_on_after_the_clock_went_back(cluster_state, clock):
-    """What is noted while the clock is ahead ends in its time."""
+    """Entries made while the clock is ahead expire in time."""
     clock.is_set(hours=6)
     cluster_state.tick()
     cluster_state.fold(OfferingsUnavailable(offerings=(OUT,), provider="kwok", at=clock.now()))
@@ -119,7 +119,7 @@ def test_a_clock_that_drifts_is_followed_too(cluster_state, clock):
 
 
 @pytest.mark.parametrize("hours", [6, -6])
-def test_a_steady_clock_goes_on_where_the_wall_clock_jumps(clock, hours):
+def test_the_monotonic_clock_ignores_wall_clock_jumps(clock, hours):
     """Differences of its instants are real time."""
     steady = SteadyClock(clock)
     assert steady.now() == EPOCH
@@ -130,10 +130,8 @@ def test_a_steady_clock_goes_on_where_the_wall_clock_jumps(clock, hours):
 
 
 @pytest.mark.parametrize("hours", [6, -6])
-def test_a_place_is_void_in_time_though_its_machine_came_up_by_another_clock(
-    cluster_state, clock, hours
-):
-    """The machine says it was initialised hours from now, or hours ago."""
+def test_a_nomination_expires_in_time_whatever_the_nodes_clock(cluster_state, clock, hours):
+    """The node says it was initialised hours from now, or hours ago."""
     its_node, claim = node_and_claim("late")
     claim = with_claim_conditions(claim, INITIALIZED, now=clock.now() + timedelta(hours=hours))
     waiting = pod("waiting")

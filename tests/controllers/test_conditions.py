@@ -31,7 +31,7 @@ def transitions(scene, kind) -> list[tuple[str, str]]:
 
 
 def test_changed_conditions_are_published_counted_and_measured(tmp_path):
-    """What is seen for the first time is counted, but nobody can say what it was before."""
+    """A condition seen first is counted, without an earlier status."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
@@ -40,8 +40,10 @@ def test_changed_conditions_are_published_counted_and_measured(tmp_path):
         await scene.cluster.clock.sleep(30)
 
         ready = "Type: Ready, Status: Unknown -> True, Reason: Ready"
-        told = [("Ready", f"Status condition transitioned, {ready}")]
-        assert transitions(scene, "NodeClaim") == told, "its stages turned True with it"
+        expected_messages = [("Ready", f"Status condition transitioned, {ready}")]
+        assert transitions(scene, "NodeClaim") == expected_messages, (
+            "its stages turned True with it"
+        )
         assert [name for name, _ in transitions(scene, "NodePool")] == ["NodeRegistrationHealthy"]
 
         name = "operator_nodeclaim_status_condition"
@@ -75,7 +77,7 @@ def test_changed_conditions_are_published_counted_and_measured(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_stage_that_is_reached_before_the_others_is_told_of_by_itself(tmp_path):
+def test_an_early_stage_is_reported_by_itself(tmp_path):
     async def story(scene):
         taint = {"key": "example.com/boot", "effect": "NoSchedule"}
         pool = node_pool(disruption=KEPT, template={"startupTaints": [taint]})
@@ -92,8 +94,8 @@ def test_a_stage_that_is_reached_before_the_others_is_told_of_by_itself(tmp_path
     play(tmp_path, story)
 
 
-def test_silent_node_gets_one_event(tmp_path):
-    """All of its conditions turn Unknown then; one that turns True is told of all the same."""
+def test_an_unresponsive_node_gets_one_event(tmp_path):
+    """All of its conditions turn Unknown then; one that turns True has an event all the same."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
@@ -147,7 +149,7 @@ def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
 
 
 def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
-    """`Finalized` is told of the claim, and of the Node when it is somebody else's finalizer."""
+    """`Finalized` is recorded for the claim, and for the Node with a foreign finalizer."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])

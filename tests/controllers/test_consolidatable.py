@@ -41,7 +41,7 @@ class Scene:
         await self.passes(1)
 
     async def set_clock(self, **lead):
-        """Set the clock, and have every claim looked at."""
+        """Set the clock, and reconcile every claim."""
         self.clock.lead = timedelta(**lead)
         self._looks += 1
         self.cluster.patch(NODE_POOLS, "general", {"spec": {"weight": self._looks}})
@@ -57,7 +57,7 @@ class Scene:
         return any(each["type"] == "Consolidatable" for each in self.status["conditions"])
 
 
-def test_a_clock_that_is_behind_for_a_minute_makes_no_node_quiet_too_early(tmp_path):
+def test_a_clock_behind_for_a_minute_makes_no_node_consolidatable_too_early(tmp_path):
     async def story(scene):
         seen = Scene(scene)
         await seen.begin()
@@ -75,7 +75,7 @@ def test_a_clock_that_is_behind_for_a_minute_makes_no_node_quiet_too_early(tmp_p
     play(tmp_path, story)
 
 
-def test_a_clock_that_was_ahead_keeps_no_node_from_being_quiet(tmp_path):
+def test_a_clock_once_ahead_keeps_no_node_from_being_consolidatable(tmp_path):
     """A pod event that is too soon to be noted again begins the quiet anew all the same."""
 
     async def story(scene):

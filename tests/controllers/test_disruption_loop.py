@@ -1,4 +1,4 @@
-"""The loop of disruption on a whole cluster: wait, look again, act (cases 171, 175, 220-224, 233, 268)."""
+"""The loop of disruption on a whole cluster: wait, validate, act (cases 171, 175, 220-224, 233, 268)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Stage:
         return {e["involvedObject"]["name"] for e in events}
 
     def protect(self, node):
-        """Let nobody disturb the pods of a node any more."""
+        """Protect the pods of a node from disruption."""
         for pod in self.small:
             if pod["spec"].get("nodeName") == node:
                 meta = pod["metadata"]
@@ -160,7 +160,7 @@ def test_empty_nodes_are_counted_as_such(tmp_path):
 
 class TestDuringTheWait:
     def test_protected_pods_end_a_command(self, tmp_path):
-        """Cases 220 and 233: nothing is deleted, why is told, and it is asked again."""
+        """Cases 220 and 233: nothing is deleted, the reason is reported, and it is planned again."""
 
         async def story(stage):
             await stage.begin(1, cores=["4", "8"])
@@ -170,8 +170,8 @@ class TestDuringTheWait:
             assert names(stage.scene.nodes()) == stage.first
             assert not stage.tainted
             assert stage.failed("single") == 1
-            (told, _) = stage.scene.events("ConsolidationRejected")
-            assert "reason: churn" in told["message"]
+            (reported, _) = stage.scene.events("ConsolidationRejected")
+            assert "reason: churn" in reported["message"]
 
         staged(tmp_path, story)
 
@@ -220,7 +220,7 @@ class TestDuringTheWait:
         staged(tmp_path, story)
 
     def test_a_process_that_dies_leaves_nothing_behind(self, tmp_path):
-        """Nothing is marked before the second look."""
+        """Nothing is marked before validation."""
 
         async def story(stage):
             await stage.begin(2, cores=["4", "8"], small="800m")
@@ -239,7 +239,7 @@ class TestDuringTheWait:
         staged(tmp_path, story)
 
 
-def test_a_cluster_that_cannot_be_improved_is_left_in_peace(tmp_path):
+def test_an_optimal_cluster_is_not_disrupted(tmp_path):
     """An hour without a move, an Event in fifteen minutes at most, and no write of ours."""
 
     async def story(stage):
@@ -261,8 +261,8 @@ def test_a_cluster_that_cannot_be_improved_is_left_in_peace(tmp_path):
     staged(tmp_path, story)
 
 
-def test_what_is_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
-    """In the first look, in those after a command was given up, and in the second look."""
+def test_a_pod_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
+    """In the first pass, in those after a rejected command, and in validation."""
     genuine = controller.plan_steps
 
     def odd(name):
@@ -284,14 +284,14 @@ def test_what_is_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
         with structlog.testing.capture_logs() as lines:
             await stage.begin(2, cores=["4", "8"], small="800m")
             await stage.clock.sleep(300)
-        told = Counter(
+        reported = Counter(
             line["Node"]["name"] for line in lines if line["event"].startswith("set aside")
         )
         validations = [line for line in lines if line["event"].endswith("is no longer valid")]
         assert len(validations) > 2
-        assert told["second"] == 1
-        assert len(told) > 2
-        assert set(told.values()) == {1}, told
+        assert reported["second"] == 1
+        assert len(reported) > 2
+        assert set(reported.values()) == {1}, reported
 
     structlog.reset_defaults()  # commands that another test ran in this process log errors alone
     monkeypatch.setattr(controller, "plan_steps", planning)

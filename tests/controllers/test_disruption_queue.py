@@ -97,14 +97,14 @@ class Stage:
         }
         return self.first - there
 
-    def told(self, reason):
+    def regarding(self, reason):
         return {
             (e["involvedObject"]["kind"], e["involvedObject"]["name"])
             for e in self.scene.events(reason)
         }
 
     def decided(self, decision, reason, kind):
-        """How many commands of a sort were started, in all and for the pool."""
+        """Return the number of started commands of a kind, in total and per pool."""
         labels = f'consolidation_type="{kind}",decision="{decision}"'
         name = "karpenter_voluntary_disruption_decisions"
         return (
@@ -139,7 +139,7 @@ NO_NODES = {"fault": "failed-node"}
 
 class TestReplacement:
     def test_command_runs_to_its_end(self, tmp_path):
-        """Case 258: ordered, waited for, and only then the old one goes; everything is told."""
+        """Case 258: launched, waited for, and only then the old one goes; every step is reported."""
 
         async def story(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
@@ -151,9 +151,9 @@ class TestReplacement:
             await stage.until(lambda: stage.claims == {new}, seconds=120)
             await stage.until(lambda: len(stage.scene.pods("Running")) == 1)
 
-            assert stage.told("DisruptionLaunching") == {("NodeClaim", new)}
-            assert stage.told("DisruptionWaitingReadiness") == {("NodeClaim", new)}
-            assert stage.told("DisruptionTerminating") == {("Node", old), ("NodeClaim", old)}
+            assert stage.regarding("DisruptionLaunching") == {("NodeClaim", new)}
+            assert stage.regarding("DisruptionWaitingReadiness") == {("NodeClaim", new)}
+            assert stage.regarding("DisruptionTerminating") == {("Node", old), ("NodeClaim", old)}
             assert stage.decided("replace", "drifted", "") == (1, 1)
 
         staged(tmp_path, story)
@@ -196,7 +196,7 @@ class TestReplacement:
 
         staged(tmp_path, story)
 
-    def test_the_old_node_stays_until_the_new_one_is_up(self, tmp_path):
+    def test_the_old_node_is_kept_until_its_replacement_is_initialized(self, tmp_path):
         """Cases 254, 255 and 257: ten minutes; then everything is taken back."""
 
         async def story(stage):
@@ -238,7 +238,7 @@ class TestReplacement:
         staged(tmp_path, story)
 
     def test_all_replacements_of_a_command_are_waited_for(self, tmp_path):
-        """Cases 182 and 259: three small machines for one large one."""
+        """Cases 182 and 259: three small nodes for one large one."""
 
         async def story(stage):
             size = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In"}
@@ -259,7 +259,7 @@ class TestReplacement:
 
         staged(tmp_path, story)
 
-    def test_a_pod_that_comes_meanwhile_uses_the_new_node(self, tmp_path):
+    def test_a_pod_created_during_a_command_uses_the_new_node(self, tmp_path):
         """Case 227: what is ordered for one is room for the other; two claims, not three."""
 
         async def story(stage):
@@ -302,7 +302,7 @@ class TestReplacement:
 
 class TestDeletion:
     def test_command_without_replacements_does_not_wait(self, tmp_path):
-        """Cases 176 and 260: drift has no second look either."""
+        """Cases 176 and 260: drift has no validation either."""
 
         async def story(stage):
             pool = fixed(template={"requirements": [{**CPU, "values": ["8"]}]})
@@ -331,14 +331,14 @@ class TestDeletion:
                 node = change.stored.obj
                 if "deletionTimestamp" not in node["metadata"]:
                     tainted = any(t["key"] == TAINT for t in node["spec"].get("taints", ()))
-                    told = BALANCERS in node["metadata"]["labels"]
-                    seen.append((node["metadata"]["name"], tainted, told))
+                    regarding = BALANCERS in node["metadata"]["labels"]
+                    seen.append((node["metadata"]["name"], tainted, regarding))
 
             stage.scene.cluster.server.registry.store.listen(NODES, note)
             (kept,) = {pod["spec"]["nodeName"] for pod in stage.scene.pods()}
             stage.change()
             await stage.until(lambda: stage.leaving == stage.first, seconds=120)
-            marks = {(name == kept, told) for name, tainted, told in seen if tainted}
+            marks = {(name == kept, regarding) for name, tainted, regarding in seen if tainted}
             assert marks == {(False, True), (True, False)}
 
         staged(tmp_path, story)
@@ -391,8 +391,8 @@ class TestSeveral:
 
         staged(tmp_path, story)
 
-    def test_a_claim_that_somebody_else_holds_does_not_hold_up_the_next(self, tmp_path):
-        """Neither the budget nor the nodes in all count it once its machine is gone."""
+    def test_a_claim_with_a_foreign_finalizer_does_not_delay_the_next(self, tmp_path):
+        """Neither budget nor node count includes it once its instance is gone."""
 
         async def story(stage):
             pool = fixed(nodes="1")

@@ -33,7 +33,7 @@ ONE_POD_A_NODE = {
 
 
 class Cloud:
-    """What the provider answers, and what it was asked."""
+    """A provider with scripted answers that records its calls."""
 
     def __init__(self):
         self.answer = lambda claim: None
@@ -63,10 +63,10 @@ class Cloud:
 
 
 def play(folder, story, *, cloud=None, nodes=3, pool=None):
-    """Tell a story that begins with some nodes, one pod on each."""
+    """Run a scenario that begins with some nodes, one pod on each."""
     cloud = cloud or Cloud()
 
-    async def told():
+    async def run_scenario():
         async with ControllerHarness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
             workload = deployment("web", nodes, affinity=ONE_POD_A_NODE)
             scene.cluster.apply([NODE_CLASS, pool or node_pool(disruption=KEPT), workload])
@@ -75,7 +75,7 @@ def play(folder, story, *, cloud=None, nodes=3, pool=None):
             await scene.cluster.clock.sleep(5)
             await story(scene, cloud)
 
-    run_virtual(told())
+    run_virtual(run_scenario())
 
 
 def drifted(scene) -> list[str]:
@@ -103,7 +103,7 @@ def relabel(scene, labels):
     scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
 
 
-def test_a_change_of_the_template_shows_at_once_and_goes_when_it_is_undone(tmp_path):
+def test_a_template_change_is_drift_until_reverted(tmp_path):
     """On every claim, with one patch of the status each."""
 
     async def story(scene, cloud):
@@ -122,7 +122,7 @@ def test_a_change_of_the_template_shows_at_once_and_goes_when_it_is_undone(tmp_p
 
 
 def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkeypatch):
-    """It is set aside with an Event; the next look tries it again."""
+    """It is set aside with an Event; the next pass tries it again."""
     odd, genuine = [], controller.local_drift
 
     def judging(claim, *rest, **named):
@@ -134,8 +134,8 @@ def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkey
         odd.append(scene.claims()[0]["metadata"]["name"])
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=5)
-        (told,) = scene.events("JudgementFailed")
-        assert (told["involvedObject"]["kind"], told["involvedObject"]["name"]) == (
+        (reported,) = scene.events("JudgementFailed")
+        assert (reported["involvedObject"]["kind"], reported["involvedObject"]["name"]) == (
             "NodeClaim", odd[0],
         )  # fmt: skip
 
@@ -230,7 +230,7 @@ def annotation(claim, ending) -> str:
     return claim["metadata"]["annotations"][f"karpenter.kwok.sh/kwoknodeclass{ending}"]
 
 
-def test_a_provider_that_cannot_tell_changes_nothing_and_is_asked_again(tmp_path):
+def test_a_failed_drift_query_changes_nothing_and_is_repeated(tmp_path):
     """An instance that is gone is fine; the claims beside it are judged all the same."""
 
     async def story(scene, cloud):
@@ -257,8 +257,8 @@ def test_a_provider_that_cannot_tell_changes_nothing_and_is_asked_again(tmp_path
     play(tmp_path, story)
 
 
-def test_what_is_not_sold_any_more_drifts_after_an_hour(tmp_path):
-    """Found once, it is looked up again after half an hour."""
+def test_an_instance_type_without_offerings_drifts_after_an_hour(tmp_path):
+    """Once found, it is checked again after half an hour."""
 
     async def story(scene, cloud):
         (claim,) = scene.claims()
@@ -311,7 +311,7 @@ def test_claims_of_a_pool_that_is_gone_are_not_judged(tmp_path):
 
 
 def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
-    """Somebody took its finalizers away; claims are judged again once there is one of its name."""
+    """Its finalizers were removed; claims are checked again once there is one of its name."""
 
     async def story(scene, cloud):
         registry = scene.cluster.server.registry
@@ -320,17 +320,17 @@ def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
         await scene.cluster.clock.sleep(10)
         cloud.asked.clear()
         await scene.cluster.clock.sleep(310)
-        assert cloud.asked == [], "nobody can tell without a NodeClass"
+        assert cloud.asked == [], "unknown without a NodeClass"
         scene.cluster.apply([NODE_CLASS])
         await scene.cluster.clock.sleep(10)
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=30)
-        assert all(cloud.asked), "nor is it asked about no claims at all"
+        assert all(cloud.asked), "no query without claims"
 
     play(tmp_path, story, nodes=2)
 
 
-def test_a_cluster_that_changes_hands_does_not_drift(tmp_path):
+def test_another_hash_version_causes_no_drift(tmp_path):
     """Case 140: hashes of another version are rewritten; who had drifted before stays drifted."""
 
     async def story(scene, cloud):

@@ -37,10 +37,10 @@ def test_nodes_and_pods_may_live_in_another_cluster_than_claims(tmp_path):
         assert scene.cluster.list(NODES) == []
         assert len(scene.claims()) == len(scene.nodes()) > 0
         assert all("ownerReferences" not in node["metadata"] for node in scene.nodes())
-        told = {event["involvedObject"]["kind"] for event in scene.cluster.list(EVENTS)}
-        assert {"NodeClaim", "NodePool"} >= told >= {"NodeClaim"}
-        told = {event["involvedObject"]["kind"] for event in scene.workload.list(EVENTS)}
-        assert {"Pod", "Node"} >= told >= {"Pod"}
+        kinds = {event["involvedObject"]["kind"] for event in scene.cluster.list(EVENTS)}
+        assert {"NodeClaim", "NodePool"} >= kinds >= {"NodeClaim"}
+        kinds = {event["involvedObject"]["kind"] for event in scene.workload.list(EVENTS)}
+        assert {"Pod", "Node"} >= kinds >= {"Pod"}
 
         scene.workload.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)
@@ -49,7 +49,7 @@ def test_nodes_and_pods_may_live_in_another_cluster_than_claims(tmp_path):
     play(tmp_path, story, split=True)
 
 
-def test_two_runs_of_one_story_take_the_same_turns(tmp_path):
+def test_two_runs_of_one_scenario_take_the_same_steps(tmp_path):
     """Same names, same writes, same instants."""
 
     def once(folder):
@@ -88,7 +88,7 @@ def test_a_claim_costs_few_writes(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_quiet_cluster_costs_no_writes(tmp_path):
+def test_an_idle_cluster_costs_no_writes(tmp_path):
     """Ten minutes in which nothing happens: nothing is written."""
 
     async def story(scene):
@@ -106,7 +106,7 @@ def test_a_quiet_cluster_costs_no_writes(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_taint_nobody_tolerates_is_named_in_the_event(tmp_path):
+def test_an_untolerated_taint_is_named_in_the_event(tmp_path):
     """The pods stay pending, nothing is launched."""
 
     async def story(scene):
@@ -139,7 +139,7 @@ def test_a_pod_that_never_fits_shows_one_event(tmp_path):
     play(tmp_path, story)
 
 
-def test_existing_room_is_used_first(tmp_path):
+def test_existing_capacity_is_used_first(tmp_path):
     """Pods that fit on what is there launch nothing."""
 
     async def story(scene):
@@ -227,7 +227,7 @@ def test_a_pools_status_counts_what_it_has(tmp_path):
     play(tmp_path, story)
 
 
-def test_an_empty_node_goes_after_fifteen_seconds_and_not_before(tmp_path):
+def test_an_empty_node_is_deleted_after_fifteen_seconds_and_not_before(tmp_path):
     """Case 171; a pod that comes meanwhile keeps it (case 174)."""
 
     async def story(scene):

@@ -27,8 +27,8 @@ SHARES = 4
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a write fails, and in how many attempts; five are all that the writer makes."""
+class FailureMode:
+    """A failure of a write and its number of attempts; the writer makes five."""
 
     stage: str
     error: object
@@ -37,15 +37,17 @@ class Way:
 
 
 WAYS = {
-    "conflict": Way("request", lambda: ConflictError("somebody was faster", status=409)),
-    "throttled": Way("request", lambda: TooManyRequestsError("slow down", status=429)),
-    "broken": Way("request", lambda: ApiError("etcd is away", status=500), attempts=5),
-    "timed-out": Way("request", lambda: ApiError("timed out", status=0), attempts=5, seconds=10.0),
-    "lost-reply": Way("reply", lambda: ApiError("connection reset", status=0)),
+    "conflict": FailureMode("request", lambda: ConflictError("somebody was faster", status=409)),
+    "throttled": FailureMode("request", lambda: TooManyRequestsError("slow down", status=429)),
+    "broken": FailureMode("request", lambda: ApiError("etcd is away", status=500), attempts=5),
+    "timed-out": FailureMode(
+        "request", lambda: ApiError("timed out", status=0), attempts=5, seconds=10.0
+    ),
+    "lost-reply": FailureMode("reply", lambda: ApiError("connection reset", status=0)),
 }
 
 
-class Tape:
+class WriteRecord:
     """Notes every write of an undisturbed life, and which of them succeeded."""
 
     def __init__(self):
@@ -64,7 +66,7 @@ class Tape:
         return sorted(self.answered) if way.stage == "reply" else range(len(self.writes))
 
 
-class Strike:
+class WriteFailure:
     """Fails the n-th write in one way."""
 
     def __init__(self, number, way, clock):
@@ -107,7 +109,7 @@ def names(objects):
 
 
 def whole(scene, tmp_path, pods):
-    """Whether so many pods run on machines that are what they should be."""
+    """Return whether so many pods run on complete nodes."""
     if not len(scene.pods("Running")) == pods == len(scene.pods()):
         return False
     nodes, claims = scene.nodes(), scene.claims()
@@ -154,7 +156,7 @@ async def drained(scene, tmp_path):
 
 
 async def forced(scene, tmp_path):
-    """With pods that nobody may evict, and a deadline that none of them outlives."""
+    """Use protected pods, and a deadline that none of them outlives."""
     pool = node_pool(
         template={
             **ROOMY,
@@ -175,7 +177,7 @@ async def forced(scene, tmp_path):
 
 
 async def booted(scene, tmp_path, gone=""):
-    """Wait for two pods on new machines, whose startup taint somebody takes off."""
+    """Wait for two pods on new nodes, whose startup taint another client removes."""
 
     def holds():
         for node in scene.nodes():
@@ -191,7 +193,7 @@ async def booted(scene, tmp_path, gone=""):
 
 
 async def unlucky(scene, tmp_path):
-    """No capacity at first; then the cloud takes the machine away, and its Node vanishes too."""
+    """No capacity at first; then the cloud takes the instance away, and its Node vanishes too."""
     scene.cluster.apply([NODE_CLASS, node_pool(template=ROOMY), deployment("web", 2)])
     await scene.settle(lambda: whole(scene, tmp_path, 2), seconds=400)
     (first,) = names(scene.claims())
@@ -225,13 +227,15 @@ def played(folder, life, faults, troubles=()):
         await life(scene, folder)
         launches = cloud(scene, folder)["launches"]
         assert set(launches.values()) == {1}, "each claim has had one instance"
-        for name, machines in {
+        for name, expected in {
             "nodes_created": launches,
             "nodes_drained": launches,
             "nodes_terminated": launches,
             "nodeclaims_terminated": claims,
         }.items():
-            assert total(running, f"karpenter_{name}") <= len(machines), f"{name} counts one twice"
+            assert total(running, f"karpenter_{name}") <= len(expected), (
+                f"{name} counts an object twice"
+            )
 
     print(f"{folder.name}: {life.__name__}")  # noqa: T201 - seen where the life ends badly
     folder.mkdir()
@@ -250,15 +254,15 @@ def total(running, counter):
 
 
 TAPES = {}
-"""What was taped of each life; it is the same each time."""
+"""Recorded writes of each run; they are the same each time."""
 
 
 def taped(folder, life):
-    return played(folder, LIVES[life][0], lambda _clock: Tape())
+    return played(folder, LIVES[life][0], lambda _clock: WriteRecord())
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_the_writes_of_a_life_are_all_seen(tmp_path, life, capsys):
+def test_every_write_of_a_run_is_observed(tmp_path, life, capsys):
     """As many as ever, in the same order each time, so that a number means one write."""
     writes = taped(tmp_path / "first", life).writes
     with capsys.disabled():
@@ -272,7 +276,7 @@ def test_the_writes_of_a_life_are_all_seen(tmp_path, life, capsys):
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("life", LIVES)
-def test_a_life_ends_well_whichever_write_fails(tmp_path, life, way, share):
+def test_a_run_converges_after_any_failed_write(tmp_path, life, way, share):
     if life not in TAPES:
         TAPES[life] = taped(tmp_path / "tape", life)
     tape = TAPES[life]
@@ -280,13 +284,13 @@ def test_a_life_ends_well_whichever_write_fails(tmp_path, life, way, share):
         strike = played(
             tmp_path / f"{number}",
             LIVES[life][0],
-            lambda clock, n=number: Strike(n, WAYS[way], clock),
+            lambda clock, n=number: WriteFailure(n, WAYS[way], clock),
         )
-        assert strike.hits, f"{tape.writes[number]} was not made again"
+        assert strike.hits, f"{tape.writes[number]} was not repeated"
 
 
 CALLS = [(life, operation) for life in LIVES for operation in ("launch", "terminate")]
-"""What the lives ask of the cloud; only the unlucky one is long enough to be compared with it."""
+"""Cloud calls of the runs; only the unlucky one is long enough for a comparison."""
 
 
 @pytest.mark.lives
@@ -302,7 +306,7 @@ CALLS = [(life, operation) for life in LIVES for operation in ("launch", "termin
     ids=lambda trouble: trouble["fault"],
 )
 @pytest.mark.parametrize(("life", "operation"), [*CALLS, ("unlucky", "list")])
-def test_a_life_ends_well_whatever_the_cloud_does(tmp_path, life, trouble, operation):
+def test_a_run_converges_after_any_cloud_fault(tmp_path, life, trouble, operation):
     """The first two calls of each sort are refused, late, or done without an answer."""
     troubles = [{**trouble, "operation": operation, "count": 2}]
-    played(tmp_path / "life", LIVES[life][0], lambda _clock: Tape(), troubles)
+    played(tmp_path / "life", LIVES[life][0], lambda _clock: WriteRecord(), troubles)

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.controllers.lives import live, refused, renewed
-from tests.controllers.test_every_write import WAYS, Strike, Tape
+from tests.controllers.test_every_write import WAYS, WriteFailure, WriteRecord
 
 WITHOUT_ELECTION = "--disable-leader-election"
 EXECUTION = "karpenter_core.controllers.disruption.execution"
@@ -19,7 +19,7 @@ LIVES = {"renewed": (renewed, 16), "refused": (refused, 14)}
 """Each with the number of writes for commands that it has had."""
 
 
-class CommandTape(Tape):
+class CommandWriteRecord(WriteRecord):
     """Notes which writes are those of commands: orders, and what the queue writes itself."""
 
     def __init__(self):
@@ -34,7 +34,7 @@ class CommandTape(Tape):
 
 
 def callers():
-    """Return the modules of everybody who waits for this call."""
+    """Return the modules of all callers that wait for this call."""
     frame, found = sys._getframe(1), set()
     while frame is not None:
         found.add(frame.f_globals.get("__name__", ""))
@@ -61,11 +61,11 @@ def played(folder, life, faults):
 
 
 TAPES = {}
-"""What was taped of each life; it is the same each time."""
+"""Recorded writes of each run; they are the same each time."""
 
 
 def taped(folder, life):
-    return played(folder, life, lambda _clock: CommandTape())
+    return played(folder, life, lambda _clock: CommandWriteRecord())
 
 
 @pytest.mark.parametrize("life", LIVES)
@@ -78,12 +78,12 @@ def test_the_writes_of_commands_are_all_seen(tmp_path, life):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("life", LIVES)
-def test_a_life_ends_well_whichever_write_of_a_command_fails(tmp_path, life, way):
+def test_a_run_converges_after_any_failed_write_of_a_command(tmp_path, life, way):
     if life not in TAPES:
         TAPES[life] = taped(tmp_path / "tape", life)
     tape = TAPES[life]
     for number in sorted(tape.commanded.intersection(tape.numbers(WAYS[way]))):
         strike = played(
-            tmp_path / f"{number}", life, lambda clock, n=number: Strike(n, WAYS[way], clock)
+            tmp_path / f"{number}", life, lambda clock, n=number: WriteFailure(n, WAYS[way], clock)
         )
-        assert strike.hits, f"{tape.writes[number]} was not made again"
+        assert strike.hits, f"{tape.writes[number]} was not repeated"

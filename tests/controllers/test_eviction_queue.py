@@ -1,6 +1,6 @@
 """The eviction queue at work (acceptance cases 97-107, and 108-111 where it speaks of protection).
 
-What one entry and one answer mean is tested in `tests/lifecycle/test_node_termination.py`
+What one entry and one answer mean is tested in `tests/lifecycle/node/test_termination.py`
 (`TestEvictionQueue`), what annotations come to in `tests/state/test_pod_rules.py` and
 `tests/disruption/test_candidates.py` (108-113).
 """
@@ -103,7 +103,7 @@ class Scene:
     def add(self, *items, deadline=None):
         self.queue.add(Eviction(pod=item, deadline=deadline) for item in items)
 
-    def told(self, reason):
+    def messages_of(self, reason):
         return [notice.message for notice in self.notices if notice.reason == reason]
 
     def requests(self, code):
@@ -117,9 +117,9 @@ class Scene:
 
 
 def play(story, *objects, refusal=None):
-    """Tell a story about a queue, in simulated time."""
+    """Run a scenario with a queue, in simulated time."""
 
-    async def told():
+    async def run_scenario():
         scene = Scene(objects, refusal)
         task = asyncio.create_task(scene.queue.run())
         try:
@@ -127,7 +127,7 @@ def play(story, *objects, refusal=None):
         finally:
             task.cancel()
 
-    run_virtual(told())
+    run_virtual(run_scenario())
 
 
 def test_a_pod_that_is_not_there_is_forgotten():
@@ -152,14 +152,14 @@ def test_a_pod_that_is_not_there_is_forgotten():
 
 
 def test_a_pod_is_evicted_and_counted():
-    """Case 98: of a node that nobody knows the reason is empty."""
+    """Case 98: the reason of an unknown node is empty."""
 
     async def story(scene):
         item = scene.running()
         scene.add(item)
         await scene.clock.sleep(1)
         assert scene.server.evicted == [item.uid]
-        assert scene.told("Evicted") == ["Evicted pod: "]
+        assert scene.messages_of("Evicted") == ["Evicted pod: "]
         assert (scene.requests("200"), scene.drained(""), len(scene.queue)) == (1.0, 1.0, 0)
 
     play(story)
@@ -175,7 +175,7 @@ def test_the_reason_is_the_claims():
     async def story(scene):
         scene.add(scene.running())
         await scene.clock.sleep(1)
-        assert scene.told("Evicted") == ["Evicted pod: SpotInterruption"]
+        assert scene.messages_of("Evicted") == ["Evicted pod: SpotInterruption"]
         assert scene.drained("SpotInterruption") == 1.0
 
     play(story, interrupted, node("web", claim=interrupted))
@@ -197,8 +197,8 @@ def test_refused_eviction_gets_an_event_and_backs_off(refusal, code, text):
         await scene.clock.sleep(60)
         assert item.uid in scene.queue
         assert 8 <= scene.requests(code) <= 13
-        assert f"Failed to drain node, {text}" in scene.told("FailedDraining")[0]
-        assert scene.told("FailedDraining")[0].endswith("default/budget")
+        assert f"Failed to drain node, {text}" in scene.messages_of("FailedDraining")[0]
+        assert scene.messages_of("FailedDraining")[0].endswith("default/budget")
 
         scene.server.refusal = None
         await scene.clock.sleep(11)
@@ -207,7 +207,7 @@ def test_refused_eviction_gets_an_event_and_backs_off(refusal, code, text):
     play(story, node("web"), disruption_budget(), refusal=refusal)
 
 
-def test_an_api_server_with_too_much_to_do_is_left_alone_and_no_budget_is_blamed():
+def test_an_overloaded_api_server_is_backed_off_without_naming_a_budget():
     """Priority and Fairness says 429 too, with the time to wait and without a cause."""
 
     async def story(scene):
@@ -215,7 +215,7 @@ def test_an_api_server_with_too_much_to_do_is_left_alone_and_no_budget_is_blamed
         scene.add(item)
         await scene.clock.sleep(40)
         assert scene.requests("429") == 3.0
-        assert scene.told("FailedDraining") == []
+        assert scene.messages_of("FailedDraining") == []
 
         scene.server.refusal = None
         await scene.clock.sleep(10)
@@ -287,7 +287,7 @@ def test_a_thousand_pods_added_while_the_queue_works_are_evicted_once_each():
 
 
 def test_pod_is_evicted_once_while_the_watch_is_behind():
-    """The drain looks again and again; an eviction that came to nothing is repeated in the end."""
+    """The drain runs again and again; a failed eviction is repeated in the end."""
 
     async def story(scene):
         item = scene.running()
@@ -316,7 +316,7 @@ def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
         scene.add(item, deadline=scene.after(minutes=1))
         await scene.clock.sleep(0.1)
         assert [found[:2] for found in scene.server.deleted] == [(item.uid, 60)]
-        (text,) = scene.told("Disrupted")
+        (text,) = scene.messages_of("Disrupted")
         assert "granted 60 seconds of grace-period of its 120" in text
         assert (len(scene.queue), scene.server.asked) == (0, 0)
 
@@ -324,7 +324,7 @@ def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
 
 
 def test_a_pod_that_went_before_it_could_be_deleted_is_done_silently():
-    """Nobody is told that it was disrupted, and it is not counted."""
+    """No disruption event is sent, and it is not counted."""
 
     async def story(scene):
         scene.server.deletion = NotFoundError("gone", status=404)
@@ -373,7 +373,7 @@ def test_a_deadline_long_past_still_leaves_a_second():
         scene.add(item, deadline=scene.after(hours=-1))
         await scene.clock.sleep(0.1)
         assert [found[:2] for found in scene.server.deleted] == [(item.uid, 1)]
-        assert "granted 1 seconds" in scene.told("Disrupted")[0]
+        assert "granted 1 seconds" in scene.messages_of("Disrupted")[0]
 
     play(story)
 
@@ -394,7 +394,7 @@ def test_a_pod_that_may_not_leave_has_all_of_its_grace_period_at_the_end(annotat
     play(story, node("web"), refusal=REFUSAL)
 
 
-def test_protection_for_a_time_is_told_and_then_over():
+def test_temporary_protection_is_reported_until_it_expires():
     """Cases 108, 110: the pod is evicted once it has run for so long."""
 
     async def story(scene):
@@ -404,10 +404,10 @@ def test_protection_for_a_time_is_told_and_then_over():
         assert (scene.server.evicted, item.uid in scene.queue) == ([], True)
         until = f"{item.start_time + timedelta(minutes=5):%Y-%m-%dT%H:%M:%SZ}"
         text = f"The {DO_NOT_DISRUPT} grace period will elapse at {until}"
-        assert set(scene.told("DoNotDisruptUntil")) == {text}
+        assert set(scene.messages_of("DoNotDisruptUntil")) == {text}
         await scene.clock.sleep(75)
         assert scene.server.evicted == [item.uid]
-        assert scene.told("DoNotDisruptGracePeriodElapsed")
+        assert scene.messages_of("DoNotDisruptGracePeriodElapsed")
 
     play(story)
 
@@ -426,7 +426,7 @@ def test_protection_for_a_time_is_told_and_then_over():
         ("-5m", 'duration "-5m" must be positive'),
     ],
 )
-def test_a_value_that_cannot_be_read_protects_nothing_and_is_told(value, why):
+def test_an_unreadable_protection_is_reported_and_has_no_effect(value, why):
     """Case 109."""
 
     async def story(scene):
@@ -434,7 +434,7 @@ def test_a_value_that_cannot_be_read_protects_nothing_and_is_told(value, why):
         scene.add(item)
         await scene.clock.sleep(1)
         assert scene.server.evicted == [item.uid]
-        assert scene.told("InvalidDoNotDisruptAnnotation") == [
+        assert scene.messages_of("InvalidDoNotDisruptAnnotation") == [
             f"Invalid {DO_NOT_DISRUPT} annotation: {why}, ignoring annotation"
         ]
 
@@ -454,7 +454,7 @@ def test_a_pod_that_has_not_started_is_protected():
 
 
 def test_nothing_is_evicted_while_the_pods_are_not_shown():
-    """What was queued before waits, and goes on by itself."""
+    """Queued pods wait, and are evicted later without a new request."""
 
     async def story(scene):
         item = scene.running()

@@ -24,8 +24,8 @@ LIVES = {"interruption": 3, "node.health": 2}
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a write fails, and in how many attempts; five are all that the writer makes."""
+class FailureMode:
+    """A failure of a write and its number of attempts; the writer makes five."""
 
     stage: str
     error: Callable[[], Exception]
@@ -33,18 +33,18 @@ class Way:
 
 
 WAYS = {
-    "conflict": Way("request", lambda: ConflictError("somebody was faster", status=409)),
-    "throttled": Way("request", lambda: TooManyRequestsError("slow down", status=429)),
-    "broken": Way("request", lambda: ApiError("etcd is away", status=500), attempts=5),
-    "timed-out": Way("request", lambda: ApiError("timed out", status=0), attempts=5),
-    "lost-reply": Way("reply", lambda: ApiError("connection reset", status=0)),
+    "conflict": FailureMode("request", lambda: ConflictError("somebody was faster", status=409)),
+    "throttled": FailureMode("request", lambda: TooManyRequestsError("slow down", status=429)),
+    "broken": FailureMode("request", lambda: ApiError("etcd is away", status=500), attempts=5),
+    "timed-out": FailureMode("request", lambda: ApiError("timed out", status=0), attempts=5),
+    "lost-reply": FailureMode("reply", lambda: ApiError("connection reset", status=0)),
 }
 
 
-class Strike:
+class WriteFailure:
     """Fails the n-th write of one controller; counts its writes."""
 
-    def __init__(self, controller: str, number: int = -1, way: Way | None = None):
+    def __init__(self, controller: str, number: int = -1, way: FailureMode | None = None):
         self.seen: list[tuple[str, str, str]] = []
         self.hits = 0
         self._controller, self._number, self._way = controller, number, way
@@ -66,8 +66,8 @@ class Strike:
             raise way.error()
 
 
-def lived(folder, controller: str, strike: Strike) -> None:
-    """One machine is lost and replaced; nothing may be left over, lost or done twice."""
+def lived(folder, controller: str, strike: WriteFailure) -> None:
+    """One node is lost and replaced; nothing may be left over, lost or done twice."""
     faults = folder / "faults.json"
     faults.write_text("[]")
 
@@ -106,9 +106,9 @@ def lived(folder, controller: str, strike: Strike) -> None:
 
 
 @pytest.mark.parametrize("controller", LIVES)
-def test_the_writes_of_an_undisturbed_life_are_these(tmp_path, controller):
+def test_an_undisturbed_run_has_these_writes(tmp_path, controller):
     """Fewer would mean that a write is not failed any more."""
-    strike = Strike(controller)
+    strike = WriteFailure(controller)
 
     lived(tmp_path, controller, strike)
 
@@ -122,7 +122,7 @@ def test_the_writes_of_an_undisturbed_life_are_these(tmp_path, controller):
 )
 def test_a_write_that_fails_changes_nothing_in_the_end(tmp_path, controller, number, way):
     """Whichever it is, and however it fails."""
-    strike = Strike(controller, number, WAYS[way])
+    strike = WriteFailure(controller, number, WAYS[way])
 
     lived(tmp_path, controller, strike)
 

@@ -160,9 +160,9 @@ def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
         (node,) = [each for each in scene.nodes() if each["metadata"]["name"] == name]
         assert "karpenter.sh/disrupted" in {each["key"] for each in node["spec"]["taints"]}
         assert len(scene.pods("Running")) == 2
-        (told, *_) = scene.events("WaitingForFreshState")
-        assert told["involvedObject"]["name"] == name
-        assert "pods" in told["message"]
+        (waiting_event, *_) = scene.events("WaitingForFreshState")
+        assert waiting_event["involvedObject"]["name"] == name
+        assert "pods" in waiting_event["message"]
 
         scene.cluster.frontend.faults.clear()
         await scene.settle(
@@ -205,7 +205,7 @@ def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
 def test_a_node_that_was_to_end_when_its_pods_were_shown_no_more_is_drained_later(
     tmp_path, trouble
 ):
-    """Its end was begun within the time for which what was heard last still counts."""
+    """Its termination began while the last contact still counted."""
     fault = TROUBLES[trouble]
 
     async def story(scene):
@@ -257,8 +257,8 @@ def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
     play(tmp_path, story)
 
 
-def test_one_live_list_is_enough_for_a_node(tmp_path):
-    """Not one for each look at an instance that takes its time to end."""
+def test_one_live_list_is_sufficient_for_a_node(tmp_path):
+    """Not one for each check of an instance that ends slowly."""
 
     def lists(request):
         return "spec.nodeName" in request.query.get("fieldSelector", "")
@@ -273,7 +273,7 @@ def test_one_live_list_is_enough_for_a_node(tmp_path):
     play(tmp_path, story)
 
 
-def test_nobody_takes_the_lead_with_a_state_that_may_be_old(tmp_path):
+def test_no_replica_leads_with_a_stale_state(tmp_path):
     """The lease stays free; it is taken when the watches have caught up."""
     fault = TROUBLES["list and watch of pods are forbidden"]
 
@@ -362,7 +362,7 @@ def test_an_instance_without_a_claim_is_not_ended_under_the_pods_of_its_node(tmp
 
 
 def test_a_command_is_not_started_when_its_kinds_grow_stale_while_it_is_validated(tmp_path):
-    """It was planned on a state that was fresh; the wait before the second look made it old."""
+    """It was planned on a state that was fresh; the wait before validation made it old."""
     fault = TROUBLES["list and watch of pods are forbidden"]
 
     async def story(scene):

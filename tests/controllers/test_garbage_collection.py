@@ -139,7 +139,7 @@ LET_IN = {
 class TestPodsOfAnInstanceWithoutAClaim:
     @pytest.mark.parametrize("owner", ["DaemonSet", "ReplicaSet"])
     async def test_pods_of_an_unregistered_node_keep_no_instance(self, owner):
-        """They tolerate the taint of a Node that has not registered, and nobody drains it."""
+        """They tolerate the taint of a Node that has not registered, which is not drained."""
         scene = Scene(orphan(), on_it(tolerations=[STAYING], owner_kind=owner))
         await scene.look()
         await scene.look(after=ORPHAN_GRACE)
@@ -168,10 +168,10 @@ class TestPodsOfAnInstanceWithoutAClaim:
             await scene.look(after=timedelta(seconds=1))
 
         assert scene.cloud.ended == [ORPHAN]
-        (told,) = [line for line in logs if line["log_level"] == "warning"]
-        assert told["Node"] == {"name": "orphan"}
-        assert told["provider-id"] == ORPHAN
-        assert "is terminated with its pods" in told["event"]
+        (reported,) = [line for line in logs if line["log_level"] == "warning"]
+        assert reported["Node"] == {"name": "orphan"}
+        assert reported["provider-id"] == ORPHAN
+        assert "is terminated with its pods" in reported["event"]
 
     async def test_the_node_is_deleted_to_be_drained(self):
         scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
@@ -179,7 +179,7 @@ class TestPodsOfAnInstanceWithoutAClaim:
         await scene.look(after=ORPHAN_GRACE)
         assert scene.server.deleted == [("Node", "orphan")]
 
-    async def test_a_node_that_nobody_would_drain_is_not_said_to_be_drained(self):
+    async def test_a_node_without_a_drain_is_not_reported_as_drained(self):
         """Without the finalizer it would be gone at once, and its pods cut off."""
         scene = Scene(orphan(labels={REGISTERED: "true"}), on_it())
         await scene.look()
@@ -207,7 +207,7 @@ class TestPodsOfAnInstanceWithoutAClaim:
         assert scene.server.deleted == [("Node", "orphan")]
         assert scene.cloud.ended == []
 
-    async def test_the_hour_begins_anew_for_one_that_had_a_claim_meanwhile(self):
+    async def test_the_hour_restarts_for_an_instance_that_had_a_claim(self):
         scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
         await scene.look()
         await scene.look(after=ORPHAN_GRACE)
@@ -293,19 +293,21 @@ class TestClaimsWithoutInstance:
         assert (first["NodeClaim"], bool(first["provider-id"])) == ({"name": "a"}, True)
 
     @pytest.mark.parametrize(
-        ("refusal", "told"),
+        ("refusal", "reported"),
         [
             (ApiError("etcd has no leader", status=500), ["etcd has no leader"] * 2),
             (NotFoundError("gone", status=404), []),
         ],
     )
-    async def test_one_that_cannot_be_deleted_is_not_counted_and_tried_again(self, refusal, told):
+    async def test_one_that_cannot_be_deleted_is_not_counted_and_tried_again(
+        self, refusal, reported
+    ):
         scene = self.scene("a", "b")
         scene.server.refusal = refusal
         with structlog.testing.capture_logs() as lines:
             await scene.look()
         assert self.counted(scene) == 0
-        assert [line["error"] for line in lines if "error" in line] == told
+        assert [line["error"] for line in lines if "error" in line] == reported
         scene.server.refusal = None
         await scene.look(after=timedelta(minutes=5))
         assert {name for _, name in scene.server.deleted} == {"a", "b"}
@@ -313,7 +315,7 @@ class TestClaimsWithoutInstance:
 
 
 class CountingUids(dict):
-    """UIDs that count how many of them are looked through."""
+    """UIDs that count how many of them are read."""
 
     read = 0
 
@@ -337,7 +339,7 @@ class TestRememberedClaims:
             scene.cluster_state.snapshot().node_claims[f"web-{n}"].uid for n in range(6, 10)
         }
 
-    def test_a_change_is_remembered_without_looking_through_all(self, monkeypatch):
+    def test_a_change_is_recorded_without_a_full_scan(self, monkeypatch):
         scene, uids = self.remembering(monkeypatch, 100, 100)
         uids.read = 0
         scene.controller._remember(["web-7"])

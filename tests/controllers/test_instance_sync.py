@@ -16,7 +16,7 @@ KEPT = {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}
 
 
 class Cloud:
-    """Counts the calls for each claim, and fails as often as it is told to."""
+    """Counts the calls for each claim, and fails as often as configured."""
 
     def __init__(self):
         self.calls = Counter()
@@ -37,7 +37,7 @@ class Cloud:
 
 
 def play(folder, story, cloud):
-    async def told():
+    async def run_scenario():
         async with ControllerHarness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
             scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
             scene.running = scene.start("--disable-leader-election")
@@ -45,7 +45,7 @@ def play(folder, story, cloud):
             await scene.cluster.clock.sleep(30)
             await story(scene)
 
-    run_virtual(told())
+    run_virtual(run_scenario())
 
 
 def test_an_instance_is_synced_once_and_again_when_something_changes(tmp_path):

@@ -28,7 +28,7 @@ RECEIVED = "karpenter_interruption_received_messages_total"
 
 
 class Cloud:
-    """What goes wrong in the simulated cloud, changed as a story goes on."""
+    """Faults of the simulated cloud that a test changes while it runs."""
 
     def __init__(self, folder):
         self._path = folder / "faults.json"
@@ -82,7 +82,7 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
 
     async def story(scene):
         running, (old,) = await grown(scene)
-        shelf = offering_of(scene.nodes()[0])
+        first_offering = offering_of(scene.nodes()[0])
         faults.suffer(*RECLAIM)
         await scene.settle(lambda: names(scene.claims()) - {old}, seconds=15)
         replaced = scene.cluster.clock.monotonic()
@@ -96,14 +96,14 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=10)
         assert scene.cluster.clock.monotonic() - replaced < 60
         (node,) = scene.nodes()
-        assert offering_of(node) != shelf
+        assert offering_of(node) != first_offering
 
         kind = 'message_type="spot_interrupted",provider="kwok"'
         assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
         deleted = 'karpenter_interruption_deleted_messages_total{provider="kwok"}'
         assert running.metric(deleted) == 1
-        told = {event["involvedObject"]["kind"] for event in scene.events("SpotInterrupted")}
-        assert told == {"Node", "NodeClaim"}
+        event_kinds = {event["involvedObject"]["kind"] for event in scene.events("SpotInterrupted")}
+        assert event_kinds == {"Node", "NodeClaim"}
         assert scene.events("TerminatingOnInterruption")
         (evicted,) = scene.events("Evicted")
         assert evicted["message"] == "Evicted pod: SpotInterruption"
@@ -116,7 +116,7 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
 
 
 def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
-    """The disruption loop looks in between, and must not take it for a command's mark."""
+    """The disruption loop runs in between, and must not take it for a command's mark."""
     faults = Cloud(tmp_path)
 
     async def story(scene):
@@ -139,7 +139,7 @@ def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
 
 
 def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
-    """Nobody may evict it; its machine goes all the same, and it is ended with its grace period."""
+    """It may not be evicted; its node goes all the same, and it is ended with its grace period."""
     faults = Cloud(tmp_path)
     budget = {
         "apiVersion": "policy/v1",
@@ -163,7 +163,7 @@ def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
     play(tmp_path, story, arguments=[faults.option])
 
 
-def test_a_message_that_was_handled_but_not_acknowledged_does_no_harm(tmp_path, monkeypatch):
+def test_a_handled_message_without_acknowledgement_has_no_second_effect(tmp_path, monkeypatch):
     """The process dies in between; the next one hears the same and launches nothing twice."""
     faults, acknowledge, calls = Cloud(tmp_path), KwokCloud.acknowledge_interruptions, []
 
@@ -230,7 +230,7 @@ def announcing(monkeypatch, *messages):
 
 
 def test_messages_that_mean_nothing_are_acknowledged_and_counted(tmp_path, monkeypatch):
-    """At once when they announce nothing or cannot be read, after a minute when nobody has the instance."""
+    """At once when they announce nothing or cannot be read, after a minute when no claim has the instance."""
     _, acknowledged = announcing(
         monkeypatch,
         Interruption(id="odd", kind=InterruptionKind.UNKNOWN, detail="?"),
@@ -277,7 +277,7 @@ def test_a_recommendation_is_noted_unless_it_is_to_be_acted_on(tmp_path, monkeyp
     assert stays == [True, False]
 
 
-def test_one_message_that_cannot_be_handled_holds_up_no_other(tmp_path, monkeypatch):
+def test_one_failed_message_delays_no_other(tmp_path, monkeypatch):
     """It stays with the provider and is handled when the API server takes the write."""
     queue, acknowledged = announcing(monkeypatch)
     refused = []

@@ -12,7 +12,7 @@ from tests.support.await_kills import AwaitTracker, point_text
 
 WITHOUT_ELECTION = "--disable-leader-election"
 DOWN_SECONDS = 2.0
-"""How long nobody runs between a kill and the next process."""
+"""Pause between a kill and the next process."""
 LIVES = {"renewed": (renewed, 128), "refused": (refused, 140), "unanswered": (unanswered, 120)}
 """Each with how many awaits it has come by; fewer would mean that some are not seen."""
 
@@ -48,7 +48,7 @@ def lived(folder, life, **kill):
         return end
 
     live(folder, LIVES[life][0], begin)
-    assert kept[0].is_dead == bool(kill), "the process did not come by there again"
+    assert kept[0].is_dead == bool(kill), "the process did not reach this await again"
     return kept[0].seen
 
 
@@ -91,7 +91,7 @@ def kills(folder, life):
 
 
 @pytest.mark.parametrize("life", LIVES)
-def test_the_awaits_of_a_life_are_all_seen(tmp_path, life, capsys):
+def test_every_await_of_a_run_is_observed(tmp_path, life, capsys):
     """As many as ever, as often each time, so that an occurrence means one moment."""
     seen = lived(tmp_path / "first", life)
     with capsys.disabled():
@@ -103,7 +103,7 @@ def test_the_awaits_of_a_life_are_all_seen(tmp_path, life, capsys):
 @pytest.mark.lives
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("life", LIVES)
-def test_a_life_ends_well_wherever_the_process_is_killed(tmp_path, life, share):
+def test_a_run_converges_after_a_kill_at_any_await(tmp_path, life, share):
     failed = []
     for number, kill in enumerate([*kills(tmp_path / "whole", life)][share::SHARES]):
         try:

@@ -66,8 +66,8 @@ def test_cluster_never_exceeds_its_node_limit(tmp_path):
         scene.cluster.scale(DEPLOYMENTS, "web", 9)
         assert await most(scene, 90) == 4
         assert len(scene.pods("Running")) == 3
-        told = [event["message"] for event in scene.events("FailedScheduling")]
-        assert any("4 nodes (--max-nodes-total)" in message for message in told)
+        messages = [event["message"] for event in scene.events("FailedScheduling")]
+        assert any("4 nodes (--max-nodes-total)" in message for message in messages)
         labels = 'nodepool="general",reason="max_nodes_total"'
         assert running.metric(f"{HELD}{{{labels}}}") >= 6
 
@@ -96,8 +96,8 @@ def test_one_wave_does_not_overshoot_the_limit(tmp_path):
     play(tmp_path, story)
 
 
-def test_what_fits_on_one_larger_node_is_placed_there(tmp_path):
-    """Where more nodes may not be launched; the cheapest plan would have had several."""
+def test_pods_that_fit_one_larger_node_are_placed_there(tmp_path):
+    """No further nodes may be launched; the cheapest plan would have several."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
@@ -146,8 +146,8 @@ def test_pool_launches_at_its_rate_and_loses_no_claim(tmp_path):
         assert len(waits) == 3
         assert min(waits) >= timedelta(seconds=59)
         assert max(waits) <= timedelta(seconds=80)
-        told = [event["message"] for event in scene.events("FailedScheduling")]
-        assert any("waits for its turn: 2 launch(es) a minute" in message for message in told)
+        messages = [event["message"] for event in scene.events("FailedScheduling")]
+        assert any("waits for its turn: 2 launch(es) a minute" in message for message in messages)
 
     play(tmp_path, story)
 
@@ -164,7 +164,7 @@ def launches(scene, folder) -> int:
 
 
 def test_pool_whose_nodes_never_register_backs_off(tmp_path):
-    """Ten machines at first, then one at a time; a success opens the pool again."""
+    """Ten nodes at first, then one at a time; a success opens the pool again."""
     option = broken(tmp_path, {"fault": "failed-node"})
 
     async def story(scene):
@@ -185,8 +185,8 @@ def test_pool_whose_nodes_never_register_backs_off(tmp_path):
         assert launches(scene, tmp_path) <= 16
         labels = 'nodepool="general",reason="registration_failures"'
         assert running.metric(f"{HELD}{{{labels}}}") > 0
-        told = [event["message"] for event in scene.events("FailedScheduling")]
-        assert any('nodes of nodepool "general" in a row did not register' in m for m in told)
+        messages = [event["message"] for event in scene.events("FailedScheduling")]
+        assert any('nodes of nodepool "general" in a row did not register' in m for m in messages)
 
         broken(tmp_path)
         await scene.settle(lambda: len(scene.pods("Running")) == 10, seconds=1800)
@@ -217,7 +217,7 @@ def test_pods_of_a_pool_on_hold_go_to_another_one(tmp_path):
 
 
 def test_a_changed_pool_is_tried_at_once(tmp_path):
-    """What was broken may be mended by the change."""
+    """The change may have corrected the fault."""
     option = broken(tmp_path, {"fault": "failed-node"})
 
     async def story(scene):

@@ -21,7 +21,7 @@ REPAIR = "--feature-gates=NodeRepair=true"
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_life_with_a_failing_node_ends_well(tmp_path, life, arguments):
+def test_a_run_with_a_failing_node_converges(tmp_path, life, arguments):
     def begin(scene, watch):
         running = scene.start("--disable-leader-election", *arguments, faults=watch.note_write)
 

@@ -67,7 +67,7 @@ class ResolvingProviders:
 
 
 @dataclass
-class OneClassFeed:
+class OneClassState:
     """A snapshot of one NodeClass."""
 
     node_class: ExampleClass
@@ -82,7 +82,7 @@ class OneClassFeed:
 
 def controller(retry_after, clock):
     node_class = ExampleClass(metadata=ObjectMeta(name="web", uid="u-1", generation=1))
-    cluster_state = OneClassFeed(node_class)
+    cluster_state = OneClassState(node_class)
     providers = ResolvingProviders(NodeClassResolution(retry_after=retry_after))
     runtime = ControllerRuntime(clock=clock, new_id=lambda: "id", metrics=Metrics())
     writer = SimpleNamespace(cluster_state=cluster_state, kube_writer=None)
@@ -163,7 +163,7 @@ def leaving(claims):
         finalizers=("example.com/termination", "example.org/other"),
         deletion_timestamp=datetime(2030, 1, 1, tzinfo=UTC),
     )
-    cluster_state = OneClassFeed(
+    cluster_state = OneClassState(
         ExampleClass(metadata=metadata),
         {n: node_claim(n, node_class_ref=ref) for n in claims}
         | {"else": node_claim("else", node_class_ref=ref.model_copy(update={"name": "else"}))},

@@ -42,7 +42,7 @@ def test_the_hash_follows_the_template_and_nothing_else(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_pool_of_a_foreign_kind_is_left_alone(tmp_path):
+def test_a_pool_of_a_foreign_kind_is_ignored(tmp_path):
     """Neither hash nor status: another controller's (cases 142 and 144)."""
     foreign = node_pool("foreign")
     ref = {"group": "other.example.com", "kind": "OtherNodeClass", "name": "default"}

@@ -36,7 +36,7 @@ def staged(tmp_path):
     """Return a function that plays with obstacles and a controller whose pods all run."""
 
     def stage(story, *wanted, pool=None):
-        async def told(scene):
+        async def observed_scenario(scene):
             (tmp_path / "faults.json").write_text("[]")
             clock = ControllerClock(scene.cluster.clock)
             watch = Invariants(scene, now=clock.now)
@@ -47,7 +47,11 @@ def staged(tmp_path):
                 await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
                 await story(scene, obstacles, running)
 
-        play(tmp_path, told, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+        play(
+            tmp_path,
+            observed_scenario,
+            arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"],
+        )
 
     return stage
 
@@ -63,7 +67,7 @@ async def passes(scene, obstacles, seconds):
     [("forbidden", True), ("silent", False), ("no headers", False), ("no answer", True)],
 )
 def test_a_kind_is_frozen_for_a_time(staged, how, stale):
-    """Where lists are answered, they show that a watch without a word has missed nothing."""
+    """Answered lists show that an idle watch has missed nothing."""
 
     async def story(scene, obstacles, running):
         faults = scene.cluster.frontend.faults
@@ -119,7 +123,7 @@ def test_replies_are_lost_until_obstacles_are_taken_away(staged):
     staged(story)
 
 
-def test_startup_taints_stay_while_nobody_takes_them_off(staged):
+def test_startup_taints_are_kept_until_others_remove_them(staged):
     taint = {"key": "example.com/agent", "effect": "NoSchedule"}
 
     def tainted(scene):
@@ -150,7 +154,7 @@ def test_a_quota_is_lifted_in_time(staged):
 
 
 def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
-    """The instance is there, nobody has been told, and it ends all the same."""
+    """The instance exists without a reply, and it ends all the same."""
 
     async def story(scene):
         (tmp_path / "faults.json").write_text("[]")
@@ -183,7 +187,7 @@ def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
 
 @pytest.mark.parametrize("by_whom", ["nobody", "a user", "the controller"])
 def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom):
-    """A Node is let in before its claim shows that: whoever deletes it then ends the claim too."""
+    """A Node is admitted before its claim shows that: its deletion then ends the claim too."""
 
     async def story(scene, obstacles, _running):
         watch, cluster = obstacles.watch, scene.cluster

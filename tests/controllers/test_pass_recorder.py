@@ -27,7 +27,7 @@ from karpenter_core.testing.state_builders import synced_state
 UNSCHEDULABLE = 'karpenter_scheduler_unschedulable_pods_count{controller="provisioner"}'
 
 
-class Desk:
+class RecorderFixture:
     """A recorder, with what it says and counts."""
 
     def __init__(self, *objects):
@@ -64,7 +64,7 @@ def refused(constraint):
 
 def test_a_pod_that_waits_for_a_reservation_has_not_failed():
     """Section 10.4: silent, not in the number of unschedulable pods, but decided about."""
-    desk = Desk(pod("a"), pod("b"))
+    desk = RecorderFixture(pod("a"), pod("b"))
     desk.record(a=refused(PoolConstraint.RESERVATION), b=refused(PoolConstraint.RESOURCE))
     assert [notice.regarding.name for notice in desk.said] == ["b"]
     assert desk.value(UNSCHEDULABLE) == 1
@@ -72,7 +72,7 @@ def test_a_pod_that_waits_for_a_reservation_has_not_failed():
 
 
 def test_empty_pass_resets_the_metrics():
-    desk = Desk(pod("a"))
+    desk = RecorderFixture(pod("a"))
     desk.record(a=refused(PoolConstraint.RESOURCE))
     assert desk.value(UNSCHEDULABLE) == 1
     desk.recorder.clear_unplaced()
@@ -82,7 +82,7 @@ def test_empty_pass_resets_the_metrics():
 def test_pods_of_a_refused_claim_get_the_reason():
     """They are without a place like the others."""
     wanted = pod("a", cpu="3")
-    desk = Desk(wanted)
+    desk = RecorderFixture(wanted)
     plan = solve(problem([wanted]))
 
     desk.recorder.record_plan(
@@ -119,7 +119,7 @@ def test_pools_that_are_held_back_are_among_the_reasons():
 
 def test_pools_without_compatible_types_get_an_event():
     """Once a minute for each, with the cause."""
-    desk = Desk(node_pool("zones"), node_pool("choosy"))
+    desk = RecorderFixture(node_pool("zones"), node_pool("choosy"))
     plan = SchedulingPlan(
         unusable_pools={
             "zones": PoolConstraint.REQUIREMENT,

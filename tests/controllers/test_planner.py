@@ -65,15 +65,15 @@ async def test_two_passes_that_overlap_leave_the_switch_interval_as_it_was(first
     """The last one to end restores it, whichever began first."""
     before = sys.getswitchinterval()
     planners = ThreadPlanner(SystemClock()), ThreadPlanner(SystemClock())
-    begun = threading.Event(), threading.Event()
+    started = threading.Event(), threading.Event()
     may_end = threading.Event(), threading.Event()
 
     def occupy(number):
-        begun[number].set()
+        started[number].set()
         may_end[number].wait(10)
 
     async def is_begun(number):
-        await asyncio.to_thread(begun[number].wait, 10)
+        await asyncio.to_thread(started[number].wait, 10)
 
     try:
         tasks = []
@@ -135,7 +135,7 @@ class Steps:
 
     def __init__(self, clock, number, *, error=None):
         self._clock, self._number, self._error = clock, number, error
-        self.begun, self.ended = threading.Event(), threading.Event()
+        self.started, self.ended = threading.Event(), threading.Event()
         self.threads, self.intervals = set(), set()
         self.is_cut_short = False
 
@@ -145,7 +145,7 @@ class Steps:
                 self.threads.add(threading.get_ident())
                 self.intervals.add(sys.getswitchinterval())
                 self._clock.time += 10.0
-                self.begun.set()
+                self.started.set()
                 yield 1
                 if self.is_cut_short:
                     return "cut short"
@@ -205,7 +205,7 @@ async def test_cancelled_steps_are_closed(threaded):
     """Its thread is free for the next one."""
     steps = Steps(threaded._clock, 10**9)
     waiting = asyncio.create_task(worked(threaded, steps, limit_seconds=float("inf")))
-    await asyncio.to_thread(steps.begun.wait)
+    await asyncio.to_thread(steps.started.wait)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -215,10 +215,10 @@ async def test_cancelled_steps_are_closed(threaded):
 
 
 async def test_closing_the_planner_ends_its_steps(threaded):
-    """Nobody learns a result that is only half made."""
+    """No partial result is returned."""
     steps = Steps(threaded._clock, 10**9)
     waiting = asyncio.create_task(worked(threaded, steps, limit_seconds=float("inf")))
-    await asyncio.to_thread(steps.begun.wait)
+    await asyncio.to_thread(steps.started.wait)
     threaded.close()
 
     with pytest.raises(asyncio.CancelledError):

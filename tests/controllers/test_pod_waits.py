@@ -64,7 +64,7 @@ def waiting(name="web", **changes):
     return msgspec.structs.replace(pod(name), created=EPOCH, **changes)
 
 
-def test_a_pod_that_nobody_has_decided_about_waits_in_three_series():
+def test_an_undecided_pod_is_counted_in_three_wait_series():
     waits = Waits()
     waits.see(waiting())
     waits.builder.apply_event(ObjectObserved(waiting("seen")))
@@ -128,7 +128,7 @@ def test_a_ready_pod_is_measured_once_and_waits_for_nothing():
     assert shown["provisioning_startup_duration_seconds_sum"] == 30
 
 
-def test_a_place_that_comes_after_the_bind_counts_as_no_wait():
+def test_a_nomination_after_the_bind_counts_as_no_wait():
     waits = Waits()
     web = waiting()
     waits.see(web)
@@ -140,8 +140,8 @@ def test_a_place_that_comes_after_the_bind_counts_as_no_wait():
         assert f"provisioning_{end}_duration_seconds_sum" not in shown
 
 
-def test_what_ended_before_this_process_began_is_not_measured_again():
-    """Kubernetes tells whole seconds: an end within the second of the beginning counts."""
+def test_waits_that_ended_before_the_start_are_not_measured():
+    """Kubernetes has whole seconds: an end within the second of the beginning counts."""
     for started_at, counted in ((at(30.9), True), (at(31), False)):
         waits = Waits(started_at=started_at)
         waits.see(waiting(node_name="n", scheduled_time=at(30), ready_time=at(30), ready=True))
@@ -150,7 +150,7 @@ def test_what_ended_before_this_process_began_is_not_measured_again():
         assert ("startup_duration_seconds_count" in shown) is counted
 
 
-def test_a_pod_that_ended_is_shown_no_more_and_one_of_its_uid_starts_anew():
+def test_an_ended_pod_has_no_series_and_one_of_its_uid_restarts():
     waits = Waits()
     waits.see(waiting(), waiting("done"))
     waits.shown()

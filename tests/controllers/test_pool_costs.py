@@ -26,7 +26,7 @@ def sold(name, price):
     return instance_type(name, offerings=[offering("zone-a", "on-demand", price)])
 
 
-class Board:
+class ClusterGauges:
     """The gauges of a cluster."""
 
     def __init__(self, *objects, catalogues=None, pending=(), solve=None):
@@ -54,7 +54,7 @@ class Board:
 async def test_priced_nodes_count_no_error():
     """Even when it costs nothing."""
     types = catalogue(sold("paid", 0.4), sold("free", 0.0))
-    board = Board(
+    board = ClusterGauges(
         *node_and_claim("a", instance_type="paid"),
         *node_and_claim("b", instance_type="free"),
         catalogues={"default": types},
@@ -65,8 +65,8 @@ async def test_priced_nodes_count_no_error():
 
 
 async def test_node_of_unknown_type_is_counted_once():
-    """However often it is looked at; again when its price is lost once more."""
-    board = Board(
+    """However often it is read; again when its price is lost once more."""
+    board = ClusterGauges(
         *node_and_claim("a", instance_type="paid"),
         *node_and_claim("b", instance_type="odd"),
         catalogues={"default": catalogue(sold("paid", 0.4))},
@@ -87,7 +87,7 @@ async def test_node_of_unknown_type_is_counted_once():
 async def test_a_currency_without_a_rate_is_an_error():
     """Its amount cannot be added to the others."""
     types = catalogue(sold("paid", 0.4))
-    board = Board(
+    board = ClusterGauges(
         *node_and_claim("a", instance_type="paid"),
         catalogues={"default": types},
         solve=SolveOptions(currency="EUR"),
@@ -96,13 +96,13 @@ async def test_a_currency_without_a_rate_is_an_error():
     assert (await board.value(COST), await board.value(ERRORS)) == (0, 1)
 
 
-async def test_the_log_tells_a_missing_rate_from_a_missing_price():
-    """What to set is another thing than what to look for in the catalogue."""
+async def test_the_log_distinguishes_a_missing_rate_from_a_missing_price():
+    """A missing rate needs a setting, a missing price a catalogue entry."""
     types = catalogue(
         instance_type("euro", offerings=[offering("zone-a", "on-demand", 0.4, currency="EUR")])
     )
     with structlog.testing.capture_logs() as logs:
-        board = Board(
+        board = ClusterGauges(
             *node_and_claim("a", instance_type="euro"),
             *node_and_claim("b", instance_type="odd"),
             catalogues={"default": types},
@@ -118,6 +118,6 @@ async def test_the_log_tells_a_missing_rate_from_a_missing_price():
 
 async def test_unlisted_prices_count_no_error():
     """Right after the start no pool has been listed."""
-    board = Board(*node_and_claim("a"), catalogues={}, pending=("default",))
+    board = ClusterGauges(*node_and_claim("a"), catalogues={}, pending=("default",))
 
     assert await board.value(ERRORS) == 0

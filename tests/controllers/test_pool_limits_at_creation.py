@@ -14,7 +14,7 @@ FOUR = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4
 
 
 def by_hand(name):
-    """A claim of the pool that somebody else creates."""
+    """A claim of the pool that another client creates."""
     ref = {"group": GROUP, "kind": "KWOKNodeClass", "name": "default"}
     return {
         "apiVersion": "karpenter.sh/v1",
@@ -40,7 +40,7 @@ def between_plan_and_creation(monkeypatch, act):
     return done
 
 
-def test_what_a_pool_got_since_the_plan_counts_against_its_limits(tmp_path, monkeypatch):
+def test_capacity_created_since_the_plan_counts_against_limits(tmp_path, monkeypatch):
     """Two claims of four cores came in between, where five were allowed."""
 
     async def story(scene):
@@ -62,7 +62,7 @@ def test_what_a_pool_got_since_the_plan_counts_against_its_limits(tmp_path, monk
 
 
 def test_limits_that_were_raised_since_let_the_pods_be_placed(tmp_path, monkeypatch):
-    """What was refused is planned again, beside the machines that came in between."""
+    """Refused pods are planned again, with the nodes created meanwhile."""
 
     async def story(scene):
         pool = node_pool(disruption=KEEP, template={"requirements": [FOUR]}, limits={"cpu": "5"})

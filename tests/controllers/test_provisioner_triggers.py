@@ -1,4 +1,4 @@
-"""Which changes of the cluster ask for a provisioning pass."""
+"""Changes of the cluster trigger provisioning passes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def leaving(name="going", *, taints=()):
     return claim, node(name, claim=claim, taints=taints)
 
 
-def test_pods_that_wait_ask_unless_they_have_a_place():
+def test_pending_pods_trigger_a_pass_unless_nominated():
     waiting, placed, bound = pod("waiting"), pod("placed"), running()
     builder = synced_state(POOL, waiting, placed, bound)
     builder.apply_event(PodsDecided(placed={placed.uid: "claim"}, at=EPOCH))
@@ -53,18 +53,18 @@ def test_pods_that_wait_ask_unless_they_have_a_place():
 @pytest.mark.parametrize(
     ("taints", "asks"), [([TAINT], ["node/web"]), ([], []), (["a:NoSchedule"], [])]
 )
-def test_a_node_asks_once_it_is_tainted_for_its_disruption(taints, asks):
+def test_a_node_tainted_for_disruption_triggers_a_pass(taints, asks):
     its_node = node("web", taints=taints)
     assert askers(synced_state(POOL, its_node, running()), node=["web"]) == asks
 
 
-def test_a_node_that_is_gone_asks_for_the_pods_on_their_way_to_it():
+def test_a_deleted_node_triggers_a_pass_for_its_nominated_pods():
     builder = synced_state(POOL, nominated("a", "gone"))
     assert askers(builder, node=["gone"]) == ["node/gone"]
     assert askers(builder, node=["other"]) == []
 
 
-def test_a_claim_asks_when_it_is_going_or_gone():
+def test_a_terminating_or_deleted_claim_triggers_a_pass():
     builder = synced_state(POOL, *node_and_claim("staying"), *leaving(), running(on="going"))
     assert askers(builder, node_claim=["staying", "going"]) == ["node/going"]
     waiting = synced_state(POOL, *node_and_claim("staying"), pod("waiting"))
@@ -79,18 +79,18 @@ def test_a_claim_asks_when_it_is_going_or_gone():
         ([], None),
     ],
 )
-def test_a_claim_that_is_going_asks_for_no_pass_where_none_has_to_move(taints, guest):
+def test_a_terminating_claim_without_pods_to_move_triggers_no_pass(taints, guest):
     """Nor for a node whose taint has asked already."""
     builder = synced_state(POOL, *leaving(taints=taints), *([guest] if guest else []))
     assert askers(builder, node_claim=["going"]) == []
 
 
-def test_pools_and_their_types_ask_only_while_pods_wait():
+def test_pool_and_catalogue_changes_trigger_a_pass_only_while_pods_wait():
     changes = {"node_pool": ["default", "gone"], "catalogue": ["default"]}
     assert askers(synced_state(POOL, running()), **changes) == []
     assert askers(synced_state(POOL, pod("waiting")), **changes) == ["nodepool/default"] * 2
 
 
-def test_a_pool_without_types_does_not_ask():
+def test_a_pool_without_types_triggers_no_pass():
     builder = synced_state(POOL, pod("waiting"), catalogues={})
     assert askers(builder, node_pool=["default"]) == []

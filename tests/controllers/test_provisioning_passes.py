@@ -22,7 +22,7 @@ def zones_of(scene):
 
 
 def test_a_pass_says_in_numbers_what_it_decided(tmp_path):
-    """Cases 270, 299 and 300; what is said is taken back once nobody waits."""
+    """Cases 270, 299 and 300; gauges are reset once no pod waits."""
     missing = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
 
     async def story(scene):

@@ -20,7 +20,7 @@ ON_ITS_OWN = {
 
 
 def protected(name: str, replicas: int, **pod):
-    """A Deployment whose pods nobody may disturb, one to a node."""
+    """A Deployment of protected pods, one to a node."""
     made = deployment(name, replicas, **pod)
     made["spec"]["template"]["metadata"] = ON_ITS_OWN
     made["spec"]["template"]["spec"]["affinity"] = {
@@ -54,7 +54,7 @@ def names(objects):
 
 
 def test_a_dead_node_is_replaced_after_ten_minutes_whatever_protects_it(tmp_path):
-    """Cases 114, 117 and 120: budgets and annotations do not keep a machine that is broken."""
+    """Cases 114, 117 and 120: budgets and annotations do not keep an unhealthy node."""
 
     async def story(scene):
         running, (first, *_) = await grown(scene, 1, REPAIR)
@@ -119,7 +119,7 @@ def test_users_say_what_is_broken_and_for_how_long_it_is_borne(tmp_path):
     play(tmp_path, story)
 
 
-def test_many_broken_nodes_are_left_alone_and_say_so(tmp_path):
+def test_many_broken_nodes_are_ignored_and_say_so(tmp_path):
     """Case 118: three of ten; the Events are on Nodes, claims and the pool."""
 
     async def story(scene):
@@ -139,7 +139,7 @@ def test_many_broken_nodes_are_left_alone_and_say_so(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_small_pool_of_which_most_is_dead_comes_back(tmp_path):
+def test_a_small_mostly_unhealthy_pool_is_repaired(tmp_path):
     """One node after the other: never are two of them on their way out."""
 
     async def story(scene):
@@ -159,7 +159,7 @@ def test_a_small_pool_of_which_most_is_dead_comes_back(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_small_pool_that_is_all_dead_is_left_alone_and_says_so(tmp_path):
+def test_a_small_pool_that_is_all_dead_is_ignored_and_says_so(tmp_path):
     """Until one of its nodes is healthy again: what broke all of them would break stand-ins."""
 
     async def story(scene):

@@ -54,7 +54,7 @@ def test_a_replacement_that_is_registered_and_not_initialized_is_waited_for(tmp_
 
 
 def test_a_command_is_taken_back_while_its_replacement_is_still_ending(tmp_path):
-    """Somebody's finalizer holds the claim: it is there, and it is of no use."""
+    """A foreign finalizer holds the claim: it exists, and cannot be used."""
 
     async def story(stage):
         await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
@@ -106,7 +106,7 @@ async def seen_for(stage, seconds):
 
 
 def test_two_nodes_are_replaced_by_one(tmp_path):
-    """What the next test forbids happens where nothing is in its way."""
+    """The move that the next test forbids happens without an obstacle."""
 
     async def story(stage):
         await begin_two_for_one(stage)
@@ -135,7 +135,7 @@ def test_nothing_is_ordered_for_candidates_of_which_one_cannot_be_marked(tmp_pat
 
 
 def test_a_candidate_is_in_one_command_at_a_time(tmp_path, monkeypatch):
-    """Whoever starts another one for it, at the same moment or later, is refused."""
+    """Another command for it, at the same moment or later, is refused."""
     start, results = CommandQueue.start, []
 
     async def several(queue, command, found, **options):
@@ -175,7 +175,7 @@ def put_namesake(cluster, name):
     )
 
 
-def test_a_claim_made_anew_under_the_name_of_a_candidate_is_not_marked(tmp_path, monkeypatch):
+def test_a_claim_recreated_under_the_name_of_a_candidate_is_not_marked(tmp_path, monkeypatch):
     """The command was decided for another claim; the namesake may be a launch under way."""
     start, results = CommandQueue.start, []
 

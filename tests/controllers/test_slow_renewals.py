@@ -60,7 +60,7 @@ def is_renewal_of_old(request):
 
 
 def two_candidates(folder, story):
-    """Tell a story of two candidates, while there is always something to write."""
+    """Run a scenario of two candidates, with constant writes."""
 
     async def told(harness):
         with watched(harness) as watch:
@@ -85,7 +85,7 @@ async def keep_busy(writers, *, seconds):
 
 
 def test_an_answer_later_than_the_deadline_does_not_open_the_fence(tmp_path):
-    """Each renewal arrives, so that the lease never runs out; yet nobody may know it in time."""
+    """Each renewal arrives, so that the lease never expires; yet its answer comes too late."""
 
     async def story(writers, _scene):
         writers.disturb(reply_latency_seconds=DEADLINE_SECONDS + 2)

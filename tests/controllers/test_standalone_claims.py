@@ -1,4 +1,4 @@
-"""NodeClaims that a user writes: of no NodePool, and planned by nobody."""
+"""NodeClaims that a user writes, without a NodePool or a plan."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_claim_of_no_pool_gets_the_cheapest_type_that_holds_its_requests(tmp_p
     ],
     ids=["no type is large enough", "its NodeClass does not exist"],
 )
-def test_a_claim_of_no_pool_that_cannot_become_a_node_goes(tmp_path, objects):
+def test_a_failed_claim_without_a_pool_is_deleted(tmp_path, objects):
     """As a planned one would."""
 
     async def story(scene):

@@ -1,8 +1,8 @@
 """The end of claims and nodes, by whole controllers (acceptance cases 61-68, 72-76, 82-86, 88-96).
 
-What each look decides is tested with the pure steps, in `tests/lifecycle/test_termination.py`
-(61-70), `test_node_termination.py` (72-107) and `test_out_of_service.py`; every write on the way is
-failed in `test_every_write.py`, and the process is killed on the way in `test_adversity.py`.
+The decision of each pass is tested with the pure steps, in `tests/lifecycle/nodeclaim/test_termination.py`
+(61-70), `node/test_termination.py` (72-107) and `test_out_of_service.py`; every write on the way is
+failed in `test_every_write.py`, and the process is killed on the way in `test_crash_recovery.py`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def messages(scene, reason):
     return {event["message"] for event in scene.events(reason)}
 
 
-async def one_machine(scene, *objects, pods=1):
-    """Start with these objects; return the process and the name of the one machine they get."""
+async def one_node(scene, *objects, pods=1):
+    """Start with these objects; return the process and the name of their one node."""
     scene.cluster.apply([NODE_CLASS, *objects])
     running = scene.start(WITHOUT_ELECTION)
     await scene.settle(lambda: len(scene.pods("Running")) == pods, seconds=60)
@@ -82,7 +82,7 @@ def gone(scene, name):
 
 
 def forget_instances(folder):
-    """Let the cloud lose every machine, as if somebody had terminated them by hand."""
+    """Let the cloud lose every instance, as if terminated by hand."""
     with closing(sqlite3.connect(folder / "kwok.sqlite3")) as instances, instances:
         instances.execute("UPDATE instances SET gone_at = launched_at")
 
@@ -92,7 +92,7 @@ class TestClaims:
         """Cases 61, 62, 64, 75, 84, 92, 96: the instance ends slowly, and each number is one."""
 
         async def story(scene):
-            running, name = await one_machine(scene, pool(), deployment("web", 1))
+            running, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             await scene.settle(lambda: not scene.pods(), seconds=30)
             scene.cluster.delete(NODE_CLAIMS, name)
@@ -110,7 +110,7 @@ class TestClaims:
             assert found["Drained"] == ("True", "Drained")
             assert found["VolumesDetached"] == ("True", "VolumesDetached")
             assert found["Ready"][0] == "True"
-            assert len(scene.nodes()) == 1, "the Node stays until its machine is gone"
+            assert len(scene.nodes()) == 1, "the Node stays until its instance is gone"
 
             await scene.settle(lambda: gone(scene, name), seconds=60)
             pool_label = '{nodepool="general"}'
@@ -131,7 +131,7 @@ class TestClaims:
         faults.write_text(json.dumps([{"fault": "throttle", "operation": "terminate", "count": 3}]))
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             scene.cluster.delete(NODE_CLAIMS, name)
             await scene.settle(lambda: gone(scene, name), seconds=120)
@@ -146,7 +146,7 @@ class TestClaims:
         """Cases 65, 66: three Nodes show its id, and a pod on one of them may not leave."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             (node,) = scene.nodes()
             for twin in ("twin-1", "twin-2"):
                 scene.cluster.apply(
@@ -179,7 +179,7 @@ class TestClaims:
         play(tmp_path, story)
 
     def test_a_claim_that_was_never_launched_touches_nothing(self, tmp_path):
-        """Cases 67, 68: no call, and a Node without a provider id is nobody's."""
+        """Cases 67, 68: no call, and a Node without a provider id has no claim."""
         faults = tmp_path / "faults.json"
         faults.write_text(json.dumps([{"fault": "throttle", "operation": "launch"}]))
         stranger = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "stranger"}}
@@ -252,7 +252,7 @@ class TestNodes:
 
         play(tmp_path, story)
 
-    def test_a_node_that_is_not_ours_is_left_alone(self, tmp_path):
+    def test_a_node_that_is_not_ours_is_ignored(self, tmp_path):
         """Case 73."""
         theirs = {
             "apiVersion": "v1",
@@ -275,10 +275,10 @@ class TestNodes:
         play(tmp_path, story)
 
     def test_a_budget_holds_the_node_and_is_named(self, tmp_path):
-        """Cases 82, 100: until somebody lets the pod go."""
+        """Cases 82, 100: until the pod may be evicted."""
 
         async def story(scene):
-            running, name = await one_machine(
+            running, name = await one_node(
                 scene, pool(), budget("keep", "web", minAvailable=1), deployment("web", 1)
             )
             scene.cluster.delete(NODES, name)
@@ -303,7 +303,7 @@ class TestNodes:
 
         async def story(scene):
             budgets = [budget(name, "web", maxUnavailable=1) for name in ("one", "two")]
-            running, name = await one_machine(scene, pool(), *budgets, deployment("web", 1))
+            running, name = await one_node(scene, pool(), *budgets, deployment("web", 1))
             scene.cluster.delete(NODES, name)
             await scene.cluster.clock.sleep(300)
 
@@ -317,11 +317,11 @@ class TestNodes:
 
         play(tmp_path, story)
 
-    def test_silent_node_without_instance_is_released_undrained(self, tmp_path):
+    def test_an_unresponsive_node_without_an_instance_is_released_undrained(self, tmp_path):
         """Case 85: while its kubelet spoke it was believed."""
 
         async def story(scene):
-            _, name = await one_machine(
+            _, name = await one_node(
                 scene, pool(), budget("keep", "web", minAvailable=1), deployment("web", 1)
             )
             scene.cluster.delete(NODES, name)
@@ -336,10 +336,10 @@ class TestNodes:
         play(tmp_path, story)
 
     def test_a_pod_that_never_ends_is_given_up_after_a_minute(self, tmp_path):
-        """Case 86: somebody's finalizer keeps it."""
+        """Case 86: a foreign finalizer keeps it."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             (pod,) = names(scene.pods())
             patch = {"metadata": {"finalizers": [FOREIGN]}}
             scene.cluster.server.registry.patch(PODS, patch, pod, "default")
@@ -352,10 +352,10 @@ class TestNodes:
         play(tmp_path, story)
 
     def test_an_attached_volume_holds_the_node(self, tmp_path):
-        """Case 93: its event names it; nobody but the cluster detaches."""
+        """Case 93: its event names it; only the cluster detaches."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.apply([attachment("va-1", name)])
             scene.cluster.delete(NODES, name)
             await scene.cluster.clock.sleep(120)
@@ -380,7 +380,7 @@ class TestDeadline:
             protected = deployment("web", 1, terminationGracePeriodSeconds=30)
             metadata = protected["spec"]["template"]["metadata"]
             metadata["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
-            _, name = await one_machine(
+            _, name = await one_node(
                 scene,
                 pool(template={"terminationGracePeriod": "5m"}),
                 budget("keep", "web", minAvailable=1),
@@ -413,7 +413,7 @@ class TestForeignFinalizers:
         """Claim and instance end; pods have moved; our own finalizer is off."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             (node,) = scene.nodes()
             finalizers = [FOREIGN, *node["metadata"]["finalizers"]]
             scene.cluster.server.registry.patch(
@@ -433,7 +433,7 @@ class TestForeignFinalizers:
         """The next claim launches, and goes, as if nothing were."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             (claim,) = scene.claims()
             finalizers = [FOREIGN, *claim["metadata"]["finalizers"]]
             scene.cluster.server.registry.patch(
@@ -456,11 +456,11 @@ class TestForeignFinalizers:
 
 class TestOutOfService:
     @pytest.mark.parametrize("asked_for", [True, False])
-    def test_a_dead_node_is_marked_where_a_setting_asks_for_it(self, tmp_path, asked_for):
+    def test_a_failed_node_is_tainted_out_of_service_when_configured(self, tmp_path, asked_for):
         """It then stays until its volumes are let go of; without the setting it just goes."""
 
         async def story(scene):
-            _, name = await one_machine(scene, pool(), deployment("web", 1))
+            _, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.apply([attachment("va-1", name)])
             scene.cluster.kubelets.fail(name)
             forget_instances(tmp_path)

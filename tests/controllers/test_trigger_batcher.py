@@ -60,7 +60,7 @@ def test_a_stream_of_pods_does_not_keep_the_window_open_for_ever():
 
 
 def test_pods_that_came_during_a_pass_have_waited_already():
-    """Nobody looked for four seconds: the window closes at once."""
+    """No pass ran for four seconds: the window closes at once."""
 
     async def story():
         clock = LoopClock()

@@ -111,7 +111,7 @@ class TestALaunchOfWhichNothingWasHeard:
         ],
         ids=lambda trouble: trouble["fault"],
     )
-    def test_claim_stays_while_instances_cannot_be_listed(self, tmp_path, trouble):
+    def test_a_claim_is_kept_while_instances_cannot_be_listed(self, tmp_path, trouble):
         """A listing that lacks the instance proves nothing unless it is complete."""
 
         async def story(stage):
@@ -205,9 +205,9 @@ def is_status_of_claim(request):
 
 
 class TestAnInstanceThatEndsSlowly:
-    """The cloud says that it has begun, which is not that the instance is gone."""
+    """The cloud has started a termination, but the instance is not gone."""
 
-    def test_a_claim_without_a_node_stays_until_it_is_gone(self, tmp_path):
+    def test_a_claim_without_a_node_is_kept_until_its_instance_is_gone(self, tmp_path):
         async def story(stage):
             stage.begin(deployment("web", 1))
             await stage.until(lambda: len(stage.instances()) == 1)
@@ -230,7 +230,7 @@ class TestAnInstanceThatEndsSlowly:
         )
 
     @pytest.mark.parametrize("kind", [NODES, NODE_CLAIMS], ids=lambda kind: kind.kind)
-    def test_node_and_claim_stay_until_it_is_gone(self, tmp_path, kind):
+    def test_node_and_claim_are_kept_until_the_instance_is_gone(self, tmp_path, kind):
         async def story(stage):
             stage.begin(deployment("web", 1))
             await stage.until(lambda: len(stage.scene.pods("Running")) == 1)
@@ -264,7 +264,7 @@ class DataProvider(FakeProvider):
 
 class TestGarbageCollection:
     def test_a_claim_is_judged_by_the_provider_that_serves_its_class(self, tmp_path):
-        """What another cloud does not list is none of its business."""
+        """Instances missing from another cloud's listing do not matter."""
         data = DataProvider()
         ref = {"group": "data.example.com", "kind": "DataNodeClass", "name": "default"}
         objects = [

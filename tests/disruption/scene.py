@@ -1,4 +1,4 @@
-"""Small clusters to consolidate: a market of simple machines, nodes with pods, and a look at them.
+"""Small clusters to consolidate: a market of simple types, nodes with pods, and a pass over them.
 
 Prices are round: `FOUR` has four cores and costs 0.4 an hour. Nothing is kept by the system, so a
 node holds exactly what its name says.
@@ -42,7 +42,7 @@ GATE = DisruptionOptions(spot_to_spot=True)
 
 
 def kind(name, cores, price=None, *, spot=None, zones=("zone-a",), offerings=None, **options):
-    """A type of machine; on demand for `price`, and as spot where that has a price too."""
+    """An instance type; on demand for `price`, and as spot where that has a price too."""
     price = 0.1 * cores if price is None else price
     if offerings is None:
         prices = {ON_DEMAND: price, **({} if spot is None else {SPOT: spot})}
@@ -156,14 +156,14 @@ def _flat(items):
 
 
 def look(builder, *, now=NOW, **options):
-    """One look at a cluster."""
+    """Return one pass over a cluster."""
     return DisruptionPass(
         snapshot=builder.snapshot(), now=now, command_id="command-1", cause="test", **options
     )
 
 
 def found(builder, *methods, **options):
-    """What a look comes to, with these methods or all."""
+    """Return the plan of a pass, with these methods or all."""
     return plan(look(builder, **options), methods=methods or METHODS)
 
 
@@ -200,7 +200,7 @@ def bought(outcome):
 
 
 def said(outcome, reason="Unconsolidatable"):
-    """What is said on which object: `(kind, name, message)`, without repetitions."""
+    """Return events as `(kind, name, message)`, without repetitions."""
     return sorted(
         {
             (n.regarding.kind, n.regarding.name, n.message)
@@ -215,7 +215,7 @@ def messages(outcome, reason="Unconsolidatable"):
 
 
 def report(outcome, method=None):
-    """What a method saw: the last one that was asked, unless named."""
+    """Return the report of a method: the last one, unless named."""
     reports = [r for r in outcome.reports if method is None or r.method.name == method]
     return reports[-1]
 

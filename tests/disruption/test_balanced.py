@@ -88,21 +88,21 @@ def some():
 
 
 class TestTotals:
-    def test_of_all_machines(self):
+    def test_totals_cover_all_nodes(self):
         """Case 237: five at 4.84 with a pod each."""
         _, totals, _ = judged(cluster(balanced(), alike(5), market=(DEAR,)))
         assert totals["default"].cost == pytest.approx(5 * 4.84)
         assert totals["default"].disruption == pytest.approx(10.0)
 
     @pytest.mark.parametrize("of", [kind("unknown", 8, 1.0), kind("free", 8, nan)])
-    def test_what_has_no_price_still_disturbs(self, of):
+    def test_a_node_without_a_price_still_counts_disruption(self, of):
         """Cases 238 and 239."""
         market = (DEAR, of) if of.name == "free" else (DEAR,)
         _, totals, _ = judged(cluster(balanced(), alike(3, of), market=market))
         assert totals["default"] == PoolTotals(cost=0.0, disruption=6.0)
 
-    def test_machines_that_are_no_candidates_count_too(self):
-        """They cost and could be disturbed, whoever forbids it now."""
+    def test_nodes_that_are_no_candidates_count_too(self):
+        """They cost and could be disrupted, although something forbids it now."""
         builder = cluster(
             balanced(),
             alike(1),
@@ -115,7 +115,7 @@ class TestTotals:
         assert totals["default"].cost == pytest.approx(2 * 4.84)
         assert totals["default"].disruption == pytest.approx(4.0)
 
-    def test_daemons_disturb_nobody(self):
+    def test_daemon_pods_cost_no_disruption(self):
         builder = cluster(
             balanced(),
             box("kept", DEAR, annotations=KEPT),
@@ -124,7 +124,7 @@ class TestTotals:
         )
         assert judged(builder)[1]["default"].disruption == pytest.approx(1.0)
 
-    def test_what_can_no_longer_be_bought_costs_what_it_cost(self):
+    def test_an_unavailable_offering_keeps_its_last_price(self):
         """Case 247: 1.00, not the 5.00 of the offering that is left."""
         prices = [
             offering("zone-a", ON_DEMAND, 1.0, available=False),
@@ -163,7 +163,7 @@ class TestScore:
             (found_,) = balanced_scores(
                 made((5.0, disturbed * factor)), saved * factor, whole, prices
             )
-            assert found_.approved is approved, "whatever the size of the pool"
+            assert found_.approved is approved, "for every size of the pool"
             assert found_.score == pytest.approx(score, abs=0.006)
 
     def test_a_move_of_nothing_is_not_approved(self, some):
@@ -241,7 +241,7 @@ class TestScore:
         assert found_.savings_share >= 1
         assert found_.approved
 
-    def test_what_it_says(self):
+    def test_the_message_has_score_threshold_and_shares(self):
         candidates, totals, prices = judged(cluster(balanced(), alike(10), market=(DEAR,)))
         (found_,) = balanced_scores(candidates[:1], 4.84, totals, prices)
         assert found_.message == (
@@ -323,12 +323,12 @@ class TestCurrencies:
             market=(yen, FOUR),
         )
 
-    def test_the_dearer_one_goes(self):
+    def test_the_more_expensive_node_is_disrupted(self):
         outcome = single(self.two(), options=self.YEN)
         assert gone(outcome) == ["d"]
         assert only(outcome).evidence.savings_per_hour == pytest.approx(0.4)
 
-    def test_a_cheaper_machine_may_have_larger_numbers(self):
+    def test_a_replacement_may_cost_more_in_its_own_currency_units(self):
         yen = kind("yen", 4, offerings=[offering("zone-a", ON_DEMAND, 30.0, currency="JPY")])
         builder = cluster(box("d", EIGHT), runs("d-pod", "d", cpu="3"), market=(yen, FOUR, EIGHT))
         outcome = single(builder, options=self.YEN)
@@ -362,7 +362,7 @@ class TestMoves:
         )
 
     def test_a_large_node_with_little_on_it_is_replaced(self):
-        """Case 252: told on Node and claim."""
+        """Case 252: reported on Node and claim."""
         outcome = single(self.crowd(pods=1))
         assert (gone(outcome), bought(outcome)[0][0]) == (["web"], "one")
         assert [(kind_, name) for kind_, name, _ in said(outcome, "ConsolidationApproved")] == [
@@ -382,19 +382,17 @@ class TestMoves:
         assert {(s.pool, s.policy) for s in refused} == {("default", BALANCED)}
         assert gone(single(self.crowd(pods=90, policy="WhenEmptyOrUnderutilized"))) == ["web"]
 
-    def test_what_could_never_be_worth_it_is_not_asked(self):
+    def test_a_candidate_below_the_threshold_is_not_simulated(self):
         """The pre-filter of one node at a time: ended for nothing it would still score too low."""
         one = look(self.crowd(pods=90))
         outcome = plan(one, methods=(SingleNodeConsolidation(),))
         assert gone(outcome) == []
         (score,) = report(outcome).scores
         assert (score.approved, score.savings_share > 0) == (False, True)
-        assert "web" not in {name for _, name, _ in said(outcome)}, (
-            "nothing was found wrong with it"
-        )
+        assert "web" not in {name for _, name, _ in said(outcome)}, "it has no obstacle"
 
     def test_several_nodes_merge(self):
-        """Cases 252 and 253: told on the pool, once."""
+        """Cases 252 and 253: reported on the pool, once."""
         builder = cluster(
             balanced(),
             alike(4, TWO, pods=1),

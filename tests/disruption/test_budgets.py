@@ -205,7 +205,7 @@ class TestCounting:
         found = self.count(*self.ten(), held, nodes="1")
         assert (found.total, found.consuming, found.remaining) == (10, 0, 1)
 
-    def test_what_is_leaving_is_used_up_and_never_less_than_nothing(self):
+    def test_leaving_nodes_use_up_the_budget_down_to_zero(self):
         """Case 26."""
         found = self.count(*self.ten(), nodes="10%", marked=("n0", "n1"))
         assert (found.allowed, found.consuming, found.remaining) == (1, 2, 0)
@@ -215,7 +215,7 @@ class TestCounting:
         deleting = node_claim("n0", stage="Initialized", deleted=NOW)
         assert self.count(*self.ten(), deleting, marked=("n1",)).remaining == 8
 
-    def test_what_still_bears_the_marks_of_a_failed_command_counts(self):
+    def test_nodes_with_marks_of_a_failed_command_count(self):
         """It takes no pods until it is unmarked, which a failing API server may delay."""
         tainted, _ = node_and_claim("n0", taints=("karpenter.sh/disrupted:NoSchedule",))
         _, claim = node_and_claim("n1")
@@ -227,7 +227,7 @@ class TestCounting:
         silent = [half for n in ("s1", "s2") for half in node_and_claim(n, ready="Unknown")]
         assert self.count(*self.ten()[:16], *silent).remaining == 8
 
-    def test_a_blocking_budget_is_told_on_a_pool_with_nodes(self):
+    def test_a_blocking_budget_is_reported_on_a_pool_with_nodes(self):
         blocked = pool(budget("0"))
         found = self.count(*self.ten(), nodes="0")
         notice = blocking_notice(blocked, found)

@@ -57,12 +57,12 @@ def is_candidate(*objects, **options):
 
 
 class TestMachines:
-    def test_a_settled_machine_is_a_candidate(self):
+    def test_an_initialized_node_is_a_candidate(self):
         (found,) = judge(*node_and_claim("web")).candidates
         assert (found.name, found.zone, found.capacity_type) == ("web", "zone-a", "on-demand")
         assert found.price.amount == pytest.approx(0.04 * 4 * 0.97)
 
-    def test_what_forbids_it_is_named_on_node_and_claim(self):
+    def test_the_blocking_annotation_is_named_on_node_and_claim(self):
         """Case 160: events on both objects."""
         (blocked,) = judge(*node_and_claim("web", annotations={DO_NOT_DISRUPT: "true"})).blocked
         notices = blocked_notices(blocked)
@@ -89,19 +89,19 @@ class TestMachines:
             (node_and_claim("web", pool="gone"), "NodePool not found (NodePool=gone)"),
         ],
     )
-    def test_incomplete_machines_are_blocked(self, objects, text):
+    def test_incomplete_nodes_are_blocked(self, objects, text):
         assert message(*objects) == text
 
     @pytest.mark.parametrize(
-        ("objects", "told"),
+        ("objects", "reported"),
         [
             ((node_claim("web", stage="Initialized"),), ["NodeClaim"]),
             (node_and_claim("web", stage="Registered"), ["Node", "NodeClaim"]),
         ],
     )
-    def test_of_a_machine_that_boots_nobody_is_told_unless_it_takes_long(self, objects, told):
-        """Case 160: every new machine is incomplete for a while."""
-        for seconds, kinds in ((119, []), (120, told)):
+    def test_a_booting_node_is_reported_only_when_slow(self, objects, reported):
+        """Case 160: every new node is incomplete for a while."""
+        for seconds, kinds in ((119, []), (120, reported)):
             (blocked,) = judge(*objects, now=EPOCH + timedelta(seconds=seconds)).blocked
             assert [notice.regarding.kind for notice in blocked_notices(blocked)] == kinds
 
@@ -113,11 +113,11 @@ class TestMachines:
             "Node doesn't have required label (label=karpenter.sh/nodepool)"
         )
 
-    def test_a_pool_without_instance_types_blocks_its_machines(self):
+    def test_a_pool_without_instance_types_blocks_its_nodes(self):
         builder = synced_state(POOL, *node_and_claim("web"), catalogues={})
         assert message(builder=builder) == "NodePool not found (NodePool=default)"
 
-    def test_foreign_nodes_and_queued_machines_are_passed_over_silently(self):
+    def test_foreign_and_queued_nodes_are_skipped_without_a_report(self):
         for found in (
             judge(node("web")),
             judge(*node_and_claim("web"), queued=frozenset({"kwok://web"})),
@@ -125,18 +125,18 @@ class TestMachines:
             (blocked,) = found.blocked
             assert blocked_notices(blocked) == ()
 
-    def test_a_machine_on_its_way_out_is_blocked(self):
+    def test_a_terminating_node_is_blocked(self):
         builder = synced_state(POOL, *node_and_claim("web"))
         builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert message(builder=builder) == "Node is deleting or marked for deletion"
 
-    def test_a_nominated_machine_is_blocked_for_its_window(self):
+    def test_a_nominated_node_is_blocked_for_its_window(self):
         builder = synced_state(POOL, *node_and_claim("web"))
         builder.apply_event(NodesNominated(names=("web",), until=NOW + timedelta(seconds=20)))
         assert message(builder=builder) == "Node is nominated for a pending pod"
         assert is_candidate(builder=builder, now=NOW + timedelta(seconds=21))
 
-    def test_a_machine_that_pods_wait_for_is_as_good_as_nominated(self):
+    def test_a_node_that_pods_wait_for_counts_as_nominated(self):
         """A fresh node is empty until the scheduler has bound what it was ordered for."""
         waiting = pod("waits")
         builder = synced_state(POOL, *node_and_claim("web"), waiting)
@@ -244,7 +244,7 @@ class TestDoNotDisrupt:
         """Case 111."""
         assert do_not_disrupt(running(annotation="5m", start=None), NOW).is_active
 
-    def test_annotations_are_spoken_of(self):
+    def test_blocking_annotations_are_reported(self):
         found = judge(*node_and_claim("web"), running(annotation="5m"))
         assert [notice.reason for notice in found.notices] == ["DoNotDisruptGracePeriodElapsed"]
 
@@ -268,7 +268,7 @@ class TestCosts:
         assert self.cost(deletion="100") > 1.0 > self.cost(deletion="-100")
         assert self.cost(priority=1) > 1.0 > self.cost(priority=-1)
 
-    def test_costs_are_bounded_and_nonsense_is_ignored(self):
+    def test_deletion_costs_are_bounded_and_invalid_ones_ignored(self):
         assert self.cost(deletion="1e300") == 10.0
         assert self.cost(priority=-(2**31)) == -10.0
         assert self.cost(deletion="much") == self.cost(deletion="nan") == 1.0
@@ -279,7 +279,7 @@ class TestCosts:
     @pytest.mark.parametrize(
         ("expire", "hours", "left"), [("Never", 999, 1.0), ("10h", 0, 1.0), ("10h", 5, 0.5), ("10h", 99, 0.0)]
     )  # fmt: skip
-    def test_the_life_that_is_left(self, expire, hours, left):
+    def test_remaining_lifetime_is_a_share_of_expire_after(self, expire, hours, left):
         claim = node_claim("web", expire_after=expire)
         assert lifetime_remaining(claim, EPOCH + timedelta(hours=hours)) == pytest.approx(left)
 

@@ -88,12 +88,12 @@ class TestText:
         }
 
     def test_prices_may_change_without_repeating_the_event(self):
-        """What an Event is deduplicated by has no amounts in it."""
+        """The deduplication key of an Event has no amounts in it."""
         for notice in candidate_notices(merged()):
             assert "$" not in "".join(notice.dedupe)
 
 
-def test_a_command_proves_itself():
+def test_a_command_carries_its_evidence():
     command = merged()
     proof = {
         item.claim: (item.pool, item.price.amount, item.pods)

@@ -102,7 +102,7 @@ def test_hits_are_in_utc_whatever_the_clock_shows():
         (", * * * *", "is empty"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(text, problem):
+def test_invalid_fields_are_named(text, problem):
     """Cases 18 and 24."""
     with pytest.raises(BadInputError) as error:
         CronSchedule.parse(text)

@@ -65,7 +65,7 @@ def shaped(item, **changes):
 
 
 class TestWhoIsChosen:
-    def test_what_disturbs_least_for_its_price_goes(self):
+    def test_the_node_with_the_least_disruption_per_saving_is_chosen(self):
         """Case 225: of two nodes of a price the one with fewer pods."""
         builder = cluster(
             box("a"), box("b"), *(runs(f"a-{n}", "a") for n in range(3)), runs("b-0", "b")
@@ -82,10 +82,10 @@ class TestWhoIsChosen:
         )
         assert gone(single(builder)) == ["one"]
 
-    def test_every_node_of_every_pool_is_looked_at(self):
+    def test_every_node_of_every_pool_is_evaluated(self):
         """Case 235's point: no pool starves, since none waits for its turn.
 
-        Only the last node by order can go; whatever comes before it is looked at in the same pass.
+        Only the last node by order can go; all before it are evaluated in the same pass.
         """
         six = kind("six", 6)
         names = [f"{letter}-{n}" for letter in "xyz" for n in range(3)]
@@ -96,8 +96,8 @@ class TestWhoIsChosen:
             objects.append(runs(f"{name}-pod", name, cpu="3.5", priority=2**27 if last else 0))
         assert gone(single(cluster(*objects, market=(*MARKET, six)))) == ["z-2"]
 
-    def test_a_look_that_takes_too_long_goes_on_where_it_ended(self):
-        """Case 235: pools that were not reached come first in the next look."""
+    def test_an_interrupted_pass_resumes_where_it_ended(self):
+        """Case 235: pools that were not reached come first in the next pass."""
         builder = cluster(
             pool("first"),
             pool("second"),
@@ -125,7 +125,7 @@ class TestPlaces:
         }
         assert command.evidence.savings_per_hour == pytest.approx(0.4)
 
-    def test_to_a_node_of_nobody_as_well(self):
+    def test_pods_may_move_to_an_unmanaged_node(self):
         """Case 213."""
         builder = cluster(pool(), box("web"), runs("a", "web"), node("foreign"))
         outcome = single(builder)
@@ -260,7 +260,7 @@ class TestProtection:
     @pytest.mark.parametrize(
         "hold", [{"annotations": {DO_NOT_DISRUPT: "true"}}, {"labels": {"app": "held"}}]
     )
-    def test_a_grace_period_does_not_outweigh_what_pods_wish(self, hold):
+    def test_a_grace_period_does_not_outweigh_preferences_of_pods(self, hold):
         """Case 218: saving money is no reason to override them."""
         builder = cluster(
             box("web", EIGHT, termination_grace_period="300s"),
@@ -299,7 +299,7 @@ class TestPeace:
         if goes:
             assert list(only(outcome).moves) == ["calm"]
 
-    def test_replacing_needs_nobodys_peace(self):
+    def test_a_replacement_ignores_consolidate_after_of_other_nodes(self):
         """Case 219."""
         builder = cluster(
             pool("lively"),
@@ -314,7 +314,7 @@ class TestPeace:
         assert bought(outcome) == [["four", "eight"]]
 
     def test_pods_of_nodes_that_go_anyway_may_go_there(self):
-        """Case 219's exception: they disturb nobody in vain."""
+        """Case 219's exception: no pod is disturbed in vain."""
         builder = self.window(False, "1m", box("leaving", FOUR, pool="lively"))
         builder.apply_event(ObjectObserved(runs("c", "leaving", cpu="3")))
         builder.apply_event(DeletionMarked(names=("leaving",), cause="x"))
@@ -361,7 +361,7 @@ class TestConstraints:
     @pytest.mark.parametrize(
         ("policy", "goes"), [(PreferencePolicy.RESPECT, []), (PreferencePolicy.IGNORE, ["a"])]
     )
-    def test_a_wish_to_be_apart_counts_unless_wishes_are_ignored(self, policy, goes):
+    def test_preferred_anti_affinity_counts_unless_preferences_are_ignored(self, policy, goes):
         """Case 230."""
         wish = WeightedAffinityTerm(
             weight=1, term=AffinityTerm(topology_key=HOSTNAME, selector=WEB)
@@ -380,7 +380,7 @@ class TestConstraints:
 
 
 class TestOthersOnTheWay:
-    def test_a_node_that_pods_are_promised_to_is_left_alone(self):
+    def test_a_nominated_node_is_not_disrupted(self):
         """Case 228: launched for pods of a node that goes, it is still empty."""
         builder = cluster(box("new", EIGHT), box("old", FOUR), runs("a", "old"))
         builder.apply_event(DeletionMarked(names=("old",), cause="x"))
@@ -388,7 +388,7 @@ class TestOthersOnTheWay:
         assert gone(found(builder)) == []
         assert gone(found(builder, now=NOW + timedelta(seconds=21))) == ["new"]
 
-    def test_what_found_nothing_because_of_a_promise_is_asked_again(self):
+    def test_a_negative_result_due_to_a_nomination_is_evaluated_again(self):
         """The promise ends without a change of any object."""
         builder = cluster(box("new", EIGHT), runs("a", "new", cpu="3"))
         builder.apply_event(NodesNominated(names=("new",), until=NOW + timedelta(seconds=20)))
@@ -410,8 +410,8 @@ class TestOthersOnTheWay:
         outcome = single(builder)
         assert (gone(outcome), list(only(outcome).moves)) == (["web"], ["rest"])
 
-    def test_a_claim_under_way_does_not_stop_the_look(self):
-        """Where it is launched is known when it is; others need not wait for it (case 152)."""
+    def test_a_claim_under_way_does_not_stop_the_pass(self):
+        """Its zone is known after the launch; others need not wait for it (case 152)."""
         assert gone(single(cluster(*two(), node_claim("new")))) == ["a"]
 
     def test_places_of_pods_that_wait_are_not_given_away(self):
@@ -420,6 +420,6 @@ class TestOthersOnTheWay:
         assert gone(outcome) == []
         assert gone(single(cluster(*two(), pod("waits", cpu="1")))) == ["a"]
 
-    def test_nothing_is_asked_twice_of_a_look(self):
+    def test_a_pass_keeps_its_simulation(self):
         one = look(cluster(two()))
         assert one.simulation is one.simulation

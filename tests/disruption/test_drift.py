@@ -72,14 +72,14 @@ class TestWhatComes:
             ["rest"],
         )
 
-    def test_an_empty_node_goes_whatever_consolidation_says(self):
+    def test_an_empty_drifted_node_is_disrupted_regardless_of_consolidation(self):
         """Case 176."""
         outcome = found(cluster(pool(window="Never"), drifted("web", settled=False)))
         assert (gone(outcome), outcome.method.name) == (["web"], "drift")
         assert only(outcome).decision is CommandDecision.DELETE
 
     def test_several_replacements_for_one_node(self):
-        """Case 182: no single machine would hold what runs there."""
+        """Case 182: no single node would hold its pods."""
         three = kind("three", 3)
         builder = cluster(
             drifted("web", EIGHT),
@@ -104,9 +104,9 @@ class TestWhatComes:
         assert gone(drift(builder, options=options)) == goes
 
     @pytest.mark.parametrize("hold", [{"annotations": KEPT}, {"labels": {"app": "held"}}])
-    def test_who_may_not_leave_gets_no_place_elsewhere(self, hold):
-        """Case 178: with a grace period the node may go, and no machine is ordered for pods that
-        stay on it to the end.
+    def test_undisruptable_pods_get_no_place_elsewhere(self, hold):
+        """Case 178: with a grace period the node may go, and no replacement is launched for pods
+        that stay on it to the end.
         """
         builder = cluster(
             drifted("web", termination_grace_period="300s"),
@@ -116,7 +116,7 @@ class TestWhatComes:
         outcome = drift(builder)
         assert (gone(outcome), only(outcome).decision) == (["web"], CommandDecision.DELETE)
 
-    def test_others_on_the_same_node_do(self):
+    def test_disruptable_pods_of_the_same_node_get_a_place(self):
         builder = cluster(
             drifted("web", EIGHT, termination_grace_period="300s"),
             runs("kept", "web", annotations=KEPT),
@@ -127,7 +127,7 @@ class TestWhatComes:
 
 
 class TestWho:
-    def test_nobody_without_the_condition(self):
+    def test_nodes_without_the_condition_are_no_candidates(self):
         """Case 177."""
         assert gone(drift(cluster(box("web"), runs("a", "web")))) == []
 
@@ -162,7 +162,7 @@ class TestWho:
         assert gone(drift(builder, now=NOW + timedelta(minutes=blocked_at))) == []
         assert gone(drift(builder, now=NOW + timedelta(minutes=free_at))) == ["web"]
 
-    def test_a_value_that_means_nothing_protects_nobody(self):
+    def test_an_invalid_protection_value_has_no_effect(self):
         """Case 179."""
         builder = cluster(drifted("web"), runs("a", "web", annotations={DO_NOT_DISRUPT: "soon"}))
         assert gone(drift(builder)) == ["web"]
@@ -186,7 +186,7 @@ class TestWho:
 
 
 class TestOrder:
-    def test_whose_pods_find_no_place_is_passed_over(self):
+    def test_a_node_with_unplaceable_pods_is_skipped(self):
         """Case 180: it says so, and the next one goes."""
         builder = cluster(
             drifted("huge", kind("huge", 160), since=after(1)),
@@ -224,7 +224,7 @@ class TestOrder:
         assert orders == ["empty", "older", "newer"]
 
     def test_pods_that_wait_are_not_moved_for(self):
-        """What they need is bought by provisioning, not in the name of drift."""
+        """Their nodes are launched by provisioning, not by drift."""
         builder = cluster(drifted("web"), runs("a", "web", cpu="3"), pod("waits", cpu="8"))
         assert len(bought(drift(builder))) == 1
 
@@ -236,7 +236,7 @@ class TestBudgets:
             for n in range(count)
         ]
 
-    def test_what_is_under_way_counts(self):
+    def test_commands_under_way_count(self):
         """Cases 184 and 185: three of ten."""
         builder = cluster(pool(nodes="30%"), self.nodes(10))
         allowed = []
@@ -272,7 +272,7 @@ class TestBudgets:
 class TestRest:
     """Beyond the reference: a pool whose replacements fail does not hold up the others."""
 
-    def test_a_resting_pool_is_passed_over(self):
+    def test_a_pool_in_back_off_is_skipped(self):
         builder = cluster(
             pool("broken"),
             pool("sound"),
@@ -287,10 +287,10 @@ class TestRest:
     @pytest.mark.parametrize(
         ("failures", "window"), [(1, 60), (2, 120), (3, 240), (4, 480), (5, 600), (50, 600)]
     )
-    def test_how_long(self, failures, window):
+    def test_back_off_is_jittered_and_repeatable_per_command(self, failures, window):
         rests = {backoff_duration(failures, f"command-{n}").total_seconds() for n in range(50)}
         assert all(window / 2 <= rest < window for rest in rests)
-        assert len(rests) > 40, "pools do not move in step"
+        assert len(rests) > 40, "back-offs of pools differ"
         assert backoff_duration(failures, "command-1") == backoff_duration(failures, "command-1")
 
     def test_until_when(self):
@@ -316,7 +316,7 @@ class TestRest:
         )
 
 
-def test_what_a_pod_of_a_stateful_set_leaves_counts_until_it_is_gone():
+def test_resources_of_a_leaving_stateful_set_pod_count_until_it_is_gone():
     """It comes back, so its node is not empty and comes after those that are."""
     ending = runs("db-0", "db", owner_kind="StatefulSet", deleted=EPOCH)
     done = msgspec.structs.replace(runs("job", "web"), phase="Succeeded")

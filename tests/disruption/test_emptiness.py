@@ -81,12 +81,12 @@ def bound(name="a", *, on="web", owner_kind="ReplicaSet", deleted=None):
     return msgspec.structs.replace(built, deletion_timestamp=deleted)
 
 
-def machines(count, *, pool_name="default", prefix="web"):
+def claims_with_nodes(count, *, pool_name="default", prefix="web"):
     return [h for n in range(count) for h in node_and_claim(f"{prefix}-{n}", pool=pool_name)]
 
 
 class TestWhatGoes:
-    def test_an_empty_machine_goes(self):
+    def test_an_empty_node_is_disrupted(self):
         assert empty(synced_state(pool(), *node_and_claim("web"))) == ["web"]
 
     @pytest.mark.parametrize("policy", ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"])
@@ -102,7 +102,7 @@ class TestWhatGoes:
         assert (found.commands[0].method, found.commands[0].reason) == ("emptiness", "Empty")
         assert found.reports[0].eligible == 1
 
-    def test_one_that_is_not_settled_stays(self):
+    def test_an_uninitialized_node_is_kept(self):
         """Case 165."""
         assert empty(synced_state(pool(), *node_and_claim("web", consolidatable=False))) == []
 
@@ -114,13 +114,13 @@ class TestWhatGoes:
             == goes
         )
 
-    def test_one_with_pods_stays(self):
+    def test_a_node_with_pods_is_kept(self):
         """Case 166."""
         assert empty(synced_state(pool(), *node_and_claim("web"), bound())) == []
 
     def test_several_go_in_one_command(self):
         """Case 167."""
-        assert empty(synced_state(pool(), *machines(2))) == ["web-0", "web-1"]
+        assert empty(synced_state(pool(), *claims_with_nodes(2))) == ["web-0", "web-1"]
 
     @pytest.mark.parametrize(
         ("item", "goes"),
@@ -131,11 +131,11 @@ class TestWhatGoes:
             (bound(owner_kind="StatefulSet", deleted=EPOCH), False),
         ],
     )
-    def test_what_counts_as_empty(self, item, goes):
+    def test_nodes_without_reschedulable_pods_are_empty(self, item, goes):
         """Case 170."""
         assert bool(empty(synced_state(pool(), *node_and_claim("web"), item))) is goes
 
-    def test_static_pools_are_left_alone(self):
+    def test_static_pools_are_ignored(self):
         """Case 172."""
         assert empty(synced_state(pool(replicas=1), *node_and_claim("web"))) == []
 
@@ -148,8 +148,8 @@ class TestWhatGoes:
             for kind in ("Node", "NodeClaim")
         ]
 
-    def test_a_pending_pod_that_fits_the_empty_machine_keeps_it(self):
-        """Case 169: the pass that places the pod nominates the machine."""
+    def test_a_pending_pod_that_fits_the_empty_node_keeps_it(self):
+        """Case 169: the pass that places the pod nominates the node."""
         builder = synced_state(pool(), *node_and_claim("web"), pod("waits", cpu="3"))
         found = solve(build_provisioning_input(builder.snapshot(), now=NOW).problem)
         assert list(found.existing) == ["web"]
@@ -163,7 +163,7 @@ class TestWhatGoes:
             builder.apply_event(ObjectObserved(obj))
         assert plan(look(builder)).reports == ()
 
-    def test_what_a_command_works_on_is_not_chosen_twice(self):
+    def test_nodes_of_a_command_are_not_chosen_twice(self):
         builder = synced_state(pool(), *node_and_claim("web"))
         assert empty(builder, queued=frozenset({"kwok://web"})) == []
 
@@ -172,21 +172,21 @@ class TestBudgets:
     @pytest.mark.parametrize(("nodes", "gone"), [("100%", 10), ("0%", 0), ("30%", 3)])
     def test_one_pool(self, nodes, gone):
         """Case 168."""
-        assert len(empty(synced_state(pool(nodes=nodes), *machines(10)))) == gone
+        assert len(empty(synced_state(pool(nodes=nodes), *claims_with_nodes(10)))) == gone
 
     def test_ten_pools(self):
         """Case 168: 3 nodes in each, 50 %: two of each go, ten are left."""
         names = [f"pool-{n}" for n in range(10)]
         builder = synced_state(
             *(pool(name, nodes="50%") for name in names),
-            *(h for name in names for h in machines(3, pool_name=name, prefix=name)),
+            *(h for name in names for h in claims_with_nodes(3, pool_name=name, prefix=name)),
             catalogues={name: standard_catalogue() for name in names},
         )
         gone = empty(builder)
         assert len(gone) == 20
         assert {name: sum(g.startswith(f"{name}-") for g in gone) for name in names} == dict.fromkeys(names, 2)  # fmt: skip
 
-    def test_a_tight_budget_is_spent_on_the_dearest(self):
+    def test_a_tight_budget_is_spent_on_the_most_expensive_node(self):
         builder = synced_state(
             pool(nodes="1"),
             *node_and_claim("cheap", instance_type="c-1x"),
@@ -199,11 +199,11 @@ class TestBudgets:
         assert found.reports[0].constrained
 
     def test_nodes_that_are_leaving_use_it_up(self):
-        builder = synced_state(pool(nodes="1"), *machines(3))
+        builder = synced_state(pool(nodes="1"), *claims_with_nodes(3))
         builder.apply_event(DeletionMarked(names=("web-0",), cause="drifted/1"))
         assert empty(builder) == []
 
-    def test_a_blocking_budget_is_told(self):
+    def test_a_blocking_budget_is_reported(self):
         found = plan(look(synced_state(pool(nodes="0"), *node_and_claim("web"))))
         assert "NodePool" in {notice.regarding.kind for notice in found.notices}
         assert found.reports[0].budgets["default"].allowed == 0
@@ -221,10 +221,13 @@ class TestBudgets:
     )
     @with_examples(60)
     def test_no_command_ever_exceeds_a_budget(self, pools, busy):
-        """For every set of pools, budgets and busy machines."""
+        """For every set of pools, budgets and busy nodes."""
         objects = []
         for name, (count, nodes) in pools.items():
-            objects += [pool(name, nodes=nodes), *machines(count, pool_name=name, prefix=name)]
+            objects += [
+                pool(name, nodes=nodes),
+                *claims_with_nodes(count, pool_name=name, prefix=name),
+            ]
             objects += [bound(f"{name}-{n}", on=f"{name}-{n}") for n in busy if n < count]
         builder = synced_state(*objects, catalogues={name: standard_catalogue() for name in pools})
         found = plan(look(builder))
@@ -236,9 +239,9 @@ class TestBudgets:
 
 
 class TestCommand:
-    def test_it_says_what_it_does_and_why(self):
+    def test_the_command_names_its_action_and_reason(self):
         """Case 270: the text of a command."""
-        builder = synced_state(pool(), *machines(2))
+        builder = synced_state(pool(), *claims_with_nodes(2))
         command = only(plan(look(builder)))
         assert command is not None
         assert (command.id, command.cause, command.decision) == (
@@ -254,7 +257,7 @@ class TestCommand:
         assert command.evidence.snapshot_version == builder.snapshot().version
 
     def test_the_same_snapshot_gives_the_same_command(self):
-        builder = synced_state(pool(nodes="3"), *machines(9))
+        builder = synced_state(pool(nodes="3"), *claims_with_nodes(9))
         assert str(only(plan(look(builder)))) == str(only(plan(look(builder))))
 
     def test_the_timeout_grows_with_the_queue(self):
@@ -276,17 +279,17 @@ class TestValidation:
         again = look(builder, now=NOW + timedelta(seconds=seconds), **options)
         return run_steps(EmptinessMethod().validate_steps(command, again))
 
-    def test_what_still_holds_is_carried_out(self):
-        builder = synced_state(pool(), *machines(2))
+    def test_a_still_valid_command_is_executed(self):
+        builder = synced_state(pool(), *claims_with_nodes(2))
         command = self.command(builder)
         verdict = self.validate(builder, command)
         assert (verdict.rejection, verdict.failed_candidates) == (None, 0)
         assert [item.name for item in verdict.command.candidates] == ["web-0", "web-1"]
         assert verdict.command.id == command.id
 
-    def test_a_machine_that_got_a_pod_drops_out(self):
+    def test_a_node_that_got_a_pod_drops_out(self):
         """Case 174."""
-        builder = synced_state(pool(), *machines(2))
+        builder = synced_state(pool(), *claims_with_nodes(2))
         command = self.command(builder)
         builder.apply_event(ObjectObserved(bound(on="web-0")))
         verdict = self.validate(builder, command)
@@ -305,7 +308,7 @@ class TestValidation:
             1,
         )
 
-    def test_a_vanished_machine_is_churn(self):
+    def test_a_vanished_node_is_churn(self):
         its_node, claim = node_and_claim("web")
         builder = synced_state(pool(), its_node, claim)
         command = self.command(builder)
@@ -313,7 +316,7 @@ class TestValidation:
         builder.apply_event(ObjectRemoved(its_node))
         assert self.validate(builder, command).rejection is CommandRejection.CHURN
 
-    def test_one_made_anew_under_the_same_name_is_another(self):
+    def test_a_recreated_node_of_the_same_name_is_another_candidate(self):
         builder = synced_state(pool(), *node_and_claim("web"))
         command = self.command(builder)
         reborn = node_claim("web", stage="Initialized", consolidatable=True, uid="new")
@@ -328,7 +331,7 @@ class TestValidation:
         verdict = self.validate(builder, command)
         assert (verdict.rejection, verdict.failed_candidates) == (CommandRejection.BUDGET, 1)
 
-    def test_a_promise_to_a_pod_ends_it(self):
+    def test_a_nomination_ends_the_command(self):
         waiting = pod("waits")
         builder = synced_state(pool(), *node_and_claim("web"), waiting)
         command = self.command(builder)
@@ -344,7 +347,7 @@ class TestValidation:
         assert (verdict.rejection, verdict.failed_candidates) == (CommandRejection.BUDGET, 1)
 
     def test_a_smaller_budget_makes_it_smaller(self):
-        builder = synced_state(pool(), *machines(3))
+        builder = synced_state(pool(), *claims_with_nodes(3))
         command = self.command(builder)
         builder.apply_event(ObjectObserved(pool(nodes="1")))
         verdict = self.validate(builder, command)
@@ -363,16 +366,16 @@ class TestStaleMarks:
         options.setdefault("now", EPOCH)
         return [(mark.node, mark.claim) for mark in find_stale_marks(builder.snapshot(), **options)]
 
-    def test_what_a_dead_command_left_is_found(self):
+    def test_marks_of_a_dead_command_are_found(self):
         """Case 263."""
         assert self.found(*self.tainted(), *node_and_claim("clean")) == [("web", "web")]
 
-    def test_half_of_the_marks_too(self):
+    def test_a_partial_mark_is_removed_too(self):
         its_node, claim = self.tainted()
         assert self.found(its_node, node_claim("web", stage="Initialized")) == [("web", "")]
         assert self.found(node("web", claim=claim), claim) == [("", "web")]
 
-    def test_marks_of_living_commands_and_leaving_machines_stay(self):
+    def test_marks_of_active_commands_and_leaving_nodes_are_kept(self):
         assert self.found(*self.tainted(), queued=frozenset({"kwok://web"})) == []
         builder = synced_state(*self.tainted())
         builder.apply_event(DeletionMarked(names=("web",), cause="empty/1"))
@@ -388,11 +391,11 @@ class TestStaleMarks:
         assert self.found(its_node, claim, now=soon) == [("web", "")]
         assert self.found(its_node, claim, now=EPOCH + INTERRUPTION_GRACE) == [("web", "web")]
 
-    def test_nodes_of_nobody_keep_their_taints(self):
+    def test_unmanaged_nodes_keep_their_taints(self):
         assert self.found(node("static", taints=(self.TAINT,))) == []
 
 
-def test_a_shape_that_likes_to_go_does_not_hold_a_node():
+def test_a_negative_deletion_cost_does_not_keep_a_node_busy():
     """Upstream's rule, kept: pods with a negative eviction cost do not make a node busy."""
     shape = msgspec.structs.replace(
         pod_shape(), annotations={"controller.kubernetes.io/pod-deletion-cost": "-2147483648"}

@@ -33,7 +33,7 @@ KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 
 
 def answers(builder, name, **options):
-    """What every method says of a machine, by the method's name."""
+    """Return each method's verdict on a node, by the method's name."""
     one = look(builder, **options)
     found = explain_state_node(one, one.snapshot.state_node(name))
     return found, {item.method.name: item for item in found.methods}
@@ -49,18 +49,18 @@ def test_chosen_are_those_that_the_plan_takes(case):
     commands = {
         candidate.name: command for command in done.commands for candidate in command.candidates
     }
-    for machine in builder.snapshot().state_nodes:
+    for state_node in builder.snapshot().state_nodes:
         one = look(builder, options=GATE)
-        found = explain_state_node(one, one.snapshot.state_node(machine.name))
+        found = explain_state_node(one, one.snapshot.state_node(state_node.name))
         assert (found.winner and found.winner.name) == (done.method and done.method.name)
         taken = [
             item
             for item in found.methods
             if item.verdict is MethodVerdict.CHOSEN and item.method is found.winner
         ]
-        assert bool(taken) == (machine.claim is not None and machine.claim.name in commands)
+        assert bool(taken) == (state_node.claim is not None and state_node.claim.name in commands)
         for item in taken:
-            expected = commands[machine.claim.name]
+            expected = commands[state_node.claim.name]
             assert [c.name for c in item.command.candidates] == [
                 c.name for c in expected.candidates
             ]
@@ -73,9 +73,9 @@ def test_every_answer_is_complete(case):
     """Each verdict comes with what it is to be explained by."""
     objects, market = case
     builder = cluster(*objects, market=market)
-    for machine in builder.snapshot().state_nodes:
+    for state_node in builder.snapshot().state_nodes:
         one = look(builder, options=GATE)
-        for item in explain_state_node(one, one.snapshot.state_node(machine.name)).methods:
+        for item in explain_state_node(one, one.snapshot.state_node(state_node.name)).methods:
             match item.verdict:
                 case MethodVerdict.BLOCKED:
                     assert item.blocked.obstacle in DisruptionObstacle
@@ -94,7 +94,7 @@ def test_every_answer_is_complete(case):
 
 
 @pytest.mark.parametrize(
-    ("machine", "pods", "options", "obstacle", "subjects"),
+    ("state_node", "pods", "options", "obstacle", "subjects"),
     [
         (box("a", annotations=KEPT), [], {}, DisruptionObstacle.ANNOTATION, (next(iter(KEPT)),)),
         (
@@ -108,12 +108,12 @@ def test_every_answer_is_complete(case):
         (box("a"), [], {"queued": frozenset({"kwok://a"})}, DisruptionObstacle.COMMAND, ()),
     ],
 )
-def test_the_first_obstacle_is_named(machine, pods, options, obstacle, subjects):
+def test_the_first_obstacle_is_named(state_node, pods, options, obstacle, subjects):
     """For methods that respect pods."""
-    _, claim = machine
+    _, claim = state_node
     if "queued" in options:
         options = {"queued": frozenset({claim.status.provider_id})}
-    _, by_method = answers(cluster(machine, pods), "a", **options)
+    _, by_method = answers(cluster(state_node, pods), "a", **options)
     found = by_method["emptiness"]
 
     assert (found.verdict, found.blocked.obstacle) == (MethodVerdict.BLOCKED, obstacle)
@@ -130,7 +130,7 @@ def drifted(name):
 
 
 @pytest.mark.parametrize(
-    ("method", "number_of_pool", "machine", "decline_reason"),
+    ("method", "number_of_pool", "state_node", "decline_reason"),
     [
         ("emptiness", {"replicas": 1}, box("a"), DeclineReason.STATIC),
         ("emptiness", NEVER, box("a"), DeclineReason.DISABLED),
@@ -161,18 +161,18 @@ def drifted(name):
         ),
     ],
 )
-def test_a_method_says_why_it_is_not_about_a_machine(
-    method, number_of_pool, machine, decline_reason
+def test_a_method_explains_why_a_node_is_no_candidate(
+    method, number_of_pool, state_node, decline_reason
 ):
-    builder = cluster(pool(**number_of_pool), machine)
+    builder = cluster(pool(**number_of_pool), state_node)
     _, by_method = answers(builder, "a")
     (found,) = [answer for name, answer in by_method.items() if name.startswith(method)]
     assert (found.verdict, found.decline_reason) == (MethodVerdict.DECLINED, decline_reason)
 
 
-def test_what_is_reserved_in_the_heaviest_pool_is_the_first_choice():
-    machine = (box("a", capacity_type=RESERVED), runs("web", "a"))
-    builder = cluster(pool(notes=RETURNING), pool("lighter", weight=0), machine)
+def test_reserved_capacity_of_the_heaviest_pool_is_the_first_choice():
+    state_node = (box("a", capacity_type=RESERVED), runs("web", "a"))
+    builder = cluster(pool(notes=RETURNING), pool("lighter", weight=0), state_node)
     _, by_method = answers(builder, "a")
     assert (by_method["return"].verdict, by_method["return"].decline_reason) == (
         MethodVerdict.DECLINED,
@@ -195,7 +195,7 @@ def test_an_earlier_method_wins_over_a_later_one():
     assert by_method["single-node-consolidation"].verdict is MethodVerdict.CHOSEN
 
 
-def test_a_drained_budget_is_told_before_the_move_is_looked_for():
+def test_an_exhausted_budget_is_reported_before_a_simulation():
     """With its numbers."""
     builder = cluster(pool(nodes="0"), box("a", EIGHT), runs("one", "a", cpu="3"))
     _, by_method = answers(builder, "a")
@@ -206,13 +206,13 @@ def test_a_drained_budget_is_told_before_the_move_is_looked_for():
 
 
 def test_explaining_changes_nothing():
-    """The plan of the same look is what it would have been."""
+    """The plan of the same pass is unchanged."""
     builder = cluster(
         box("a", EIGHT), runs("one", "a", cpu="3"), box("b", EIGHT), runs("two", "b", cpu="3")
     )
     one = look(builder, now=NOW)
-    for machine in one.snapshot.state_nodes:
-        explain_state_node(one, machine)
+    for state_node in one.snapshot.state_nodes:
+        explain_state_node(one, state_node)
 
     after, before = plan(one), plan(look(builder, now=NOW))
     assert [str(command) for command in after.commands] == [

@@ -15,7 +15,7 @@ CREATED = NOW - timedelta(minutes=9)
 
 
 def launched(reason, *, market):
-    """A machine at 0.40 an hour that was created for this reason, and is in use."""
+    """A node at 0.40 an hour that was created for this reason, and is in use."""
     node, claim = box("a", BEST, created=CREATED)
     metadata = claim.metadata.model_copy(update={"annotations": {CREATED_FOR: reason}})
     claim = claim.model_copy(update={"metadata": metadata})
@@ -23,12 +23,12 @@ def launched(reason, *, market):
 
 
 @pytest.mark.parametrize("reason", ["provisioned", "drifted"])
-def test_a_machine_that_pods_or_drift_asked_for_is_exchanged_for_any_saving(reason):
+def test_a_node_launched_for_pods_or_drift_is_replaced_for_any_saving(reason):
     """As in the reference."""
     assert bought(single(launched(reason, market=(SIX,)))) == [["six"]]
 
 
-def test_a_machine_that_consolidation_launched_is_left_in_place():
+def test_a_node_launched_by_consolidation_is_kept():
     """Within the hour, whichever method is asked."""
     assert gone(found(launched("underutilized", market=(SIX,)))) == []
 
@@ -41,12 +41,12 @@ def test_after_an_hour_it_is_exchanged_like_any_other():
     assert gone(found(builder, now=CREATED + timedelta(hours=1))) == ["a"]
 
 
-def test_half_of_its_price_is_worth_it():
+def test_half_of_its_price_is_a_sufficient_saving():
     """The load may have fallen meanwhile."""
     assert bought(single(launched("underutilized", market=(THREE,)))) == [["three"]]
 
 
-def test_it_may_go_for_nothing_in_its_place():
+def test_it_may_be_deleted_without_a_replacement():
     """That saves all of it."""
     node, claim = box("a", BEST, created=CREATED)
     metadata = claim.metadata.model_copy(update={"annotations": {CREATED_FOR: "underutilized"}})

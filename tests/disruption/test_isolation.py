@@ -33,7 +33,7 @@ def is_odd(pods):
 
 @pytest.fixture(params=["walk", "compile"])
 def fails(request, monkeypatch):
-    """Let what-ifs fail for the pod `odd`: where it looks for a place, or where it is compiled."""
+    """Let what-ifs fail for the pod `odd`: in placement, or in compilation."""
     if request.param == "walk":
         place = FirstFitPlacement.place
 
@@ -61,7 +61,7 @@ def drifted(name, **options):
 
 
 def odd_cluster(make=box):
-    """Three machines of which any could go, were it not for the odd pod on the first."""
+    """Three nodes of which any could go, but for the invalid pod on the first."""
     return cluster(
         *(make(name) for name in ("a", "b", "c")),
         runs("odd", "a", cpu="500m", labels={"app": "odd"}),
@@ -75,8 +75,8 @@ def set_aside(outcome):
 
 
 @pytest.mark.parametrize("method", [SingleNodeConsolidation(), MultiNodeConsolidation()])
-def test_consolidation_goes_on_without_the_machine_whose_pod_is_odd(fails, method):
-    """The others are consolidated; what was set aside is told with the error."""
+def test_consolidation_continues_without_the_node_of_an_invalid_pod(fails, method):
+    """The others are consolidated; the node set aside is reported with the error."""
     outcome = found(odd_cluster(), method)
 
     assert "a" not in gone(outcome)
@@ -88,7 +88,7 @@ def test_consolidation_goes_on_without_the_machine_whose_pod_is_odd(fails, metho
 def test_judging_candidates_alone_reads_the_whole_cluster_no_more_often_in_a_larger_one(
     fails, monkeypatch
 ):
-    """Otherwise one odd pod would cost the square of the number of machines."""
+    """Otherwise one invalid pod would cost the square of the number of nodes."""
     genuine, reads = simulation._unsettled, []
 
     def reading(snapshot):
@@ -109,7 +109,7 @@ def test_judging_candidates_alone_reads_the_whole_cluster_no_more_often_in_a_lar
     assert counts[0] == counts[1]
 
 
-def test_drift_goes_on_without_the_machine_whose_pod_is_odd(fails):
+def test_drift_continues_without_the_node_of_an_invalid_pod(fails):
     """It drifted first, and others are replaced all the same."""
     outcome = found(odd_cluster(drifted), DriftMethod())
 
@@ -117,7 +117,7 @@ def test_drift_goes_on_without_the_machine_whose_pod_is_odd(fails):
     assert ("Node", "a") in set_aside(outcome)
 
 
-def test_a_pending_pod_that_is_odd_stops_no_what_if(fails):
+def test_an_invalid_pending_pod_stops_no_simulation(fails):
     """It is left out of what is asked."""
     waiting = pod("odd", labels={"app": "odd"})
 
@@ -127,8 +127,8 @@ def test_a_pending_pod_that_is_odd_stops_no_what_if(fails):
     assert set_aside(outcome) == {("Pod", "odd")}
 
 
-def test_a_method_that_was_set_back_is_asked_again_in_the_next_look(fails):
-    """What it found nothing in is not settled."""
+def test_a_deferred_method_runs_again_in_the_next_pass(fails):
+    """Its empty result is not final."""
     outcome = found(
         cluster(box("a"), runs("odd", "a", labels={"app": "odd"})), SingleNodeConsolidation()
     )
@@ -153,7 +153,7 @@ def test_the_journal_and_the_explanation_name_what_was_set_aside(fails):
 
 
 def test_a_method_that_always_fails_leaves_the_others_their_turn(monkeypatch):
-    """It is told of the pools it is about."""
+    """Its pools get an event."""
 
     def failing(self, look, candidates, budgets):
         raise RuntimeError("broken method")
@@ -166,7 +166,7 @@ def test_a_method_that_always_fails_leaves_the_others_their_turn(monkeypatch):
 
 
 def test_a_method_that_fails_with_several_candidates_alone_is_left_out(monkeypatch):
-    """No single machine is to blame, so its pool is told."""
+    """No single node is the cause, so its pool gets the event."""
     plan_steps = DriftMethod.plan_steps
 
     def failing(self, look, candidates, budgets):
@@ -197,7 +197,7 @@ def test_a_candidate_that_a_method_cannot_accept_is_set_aside(monkeypatch):
     assert set_aside(outcome) == {("Node", "a"), ("NodeClaim", "a")}
 
 
-def test_a_machine_that_cannot_be_judged_is_blocked(monkeypatch):
+def test_a_node_that_cannot_be_evaluated_is_blocked(monkeypatch):
     """With the error as its obstacle."""
     genuine = candidates.disruption_cost
 
@@ -217,7 +217,7 @@ def test_a_machine_that_cannot_be_judged_is_blocked(monkeypatch):
     ]
 
 
-def test_a_pool_whose_budget_cannot_be_judged_allows_nothing_and_others_what_theirs_do(
+def test_a_pool_with_an_unevaluable_budget_allows_nothing_and_others_are_unaffected(
     monkeypatch,
 ):
     """Unknown is not unlimited."""
@@ -238,7 +238,7 @@ def test_a_pool_whose_budget_cannot_be_judged_allows_nothing_and_others_what_the
 
 
 def test_a_command_that_cannot_be_judged_again_is_given_up(monkeypatch):
-    """And its machines are told."""
+    """And its nodes get an event."""
     builder = cluster(box("a"))
     outcome = found(builder, EmptinessMethod())
 
@@ -253,8 +253,8 @@ def test_a_command_that_cannot_be_judged_again_is_given_up(monkeypatch):
     assert ("Node", "a") in {(i.regarding.kind, i.regarding.name) for i in again.failed.found}
 
 
-def test_a_machine_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
-    """All others are known, and it is told."""
+def test_a_node_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
+    """All others are present, and it is reported."""
     genuine = state_nodes.effective_taints
 
     def failing(*given, **named):
@@ -267,18 +267,18 @@ def test_a_machine_that_cannot_be_joined_is_left_out_of_the_state(monkeypatch):
     builder.apply_event(ObjectObserved(node))
     builder.apply_event(ObjectObserved(claim))
     snapshot = builder.snapshot()
-    assert [machine.name for machine in snapshot.state_nodes] == ["a"]
+    assert [state_node.name for state_node in snapshot.state_nodes] == ["a"]
     assert [(i.regarding.kind, i.regarding.name) for i in snapshot.set_aside] == [("Node", "b")]
 
     monkeypatch.setattr(state_nodes, "effective_taints", genuine)
     builder.apply_event(ObjectObserved(msgspec.structs.replace(node, resource_version=9)))
     snapshot = builder.snapshot()
-    assert [machine.name for machine in snapshot.state_nodes] == ["a", "b"]
+    assert [state_node.name for state_node in snapshot.state_nodes] == ["a", "b"]
     assert snapshot.set_aside == ()
 
 
 @pytest.mark.parametrize("marked", [False, True])
-def test_a_machine_that_cannot_be_joined_counts_in_the_budgets_of_its_pool(monkeypatch, marked):
+def test_a_node_that_cannot_be_joined_counts_in_the_budgets_of_its_pool(monkeypatch, marked):
     """In the total, and as disrupted when it is on its way out."""
     genuine = state_nodes.effective_taints
 

@@ -24,7 +24,7 @@ def record(builder):
 
 
 def replaced():
-    """A machine of eight cores for one pod, and one that is protected."""
+    """A node of eight cores for one pod, and one that is protected."""
     return cluster(
         box("a", EIGHT),
         runs("one", "a", cpu="3"),
@@ -34,7 +34,7 @@ def replaced():
 
 
 def test_a_replacement_is_on_record_with_its_prices():
-    """What goes, what comes, what both cost."""
+    """Candidates, replacements and both prices."""
     made = record(replaced())
 
     (candidate,), (launch,) = made.candidates, made.launches
@@ -52,7 +52,7 @@ def test_a_replacement_is_on_record_with_its_prices():
     assert [(ref.kind, ref.name) for ref in made.objects] == [("NodeClaim", "a"), ("Node", "a")]
 
 
-def test_what_stood_in_the_way_of_others_is_on_record():
+def test_blockers_of_other_nodes_are_recorded():
     """Once, though several methods met it; with the methods that were asked before."""
     made = record(replaced())
 
@@ -69,7 +69,7 @@ def test_what_stood_in_the_way_of_others_is_on_record():
 
 
 def test_pods_that_fit_elsewhere_are_on_record():
-    """By the machine that takes them."""
+    """By the node that takes them."""
     builder = cluster(
         box("a"), runs("one", "a"), box("b", EIGHT), runs("two", "b", annotations=KEPT)
     )
@@ -81,7 +81,7 @@ def test_pods_that_fit_elsewhere_are_on_record():
     assert made.price_per_hour_after.amount == 0
 
 
-def test_whoever_a_budget_spares_is_on_record():
+def test_nodes_blocked_by_a_budget_are_recorded():
     """By its claim."""
     made = record(cluster(pool(nodes="1"), box("a"), box("b"), box("c")))
 
@@ -101,7 +101,7 @@ def test_the_next_best_moves_are_on_record():
     assert dict(made.alternatives) == {"b": pytest.approx(0.4)}
 
 
-def test_a_command_that_the_second_look_gave_up_says_why():
+def test_a_command_rejected_by_validation_has_a_reason():
     """Nothing was done."""
     outcome = found(replaced())
     made = command_decision(outcome.commands[0], outcome, rejection="churn")
@@ -109,7 +109,7 @@ def test_a_command_that_the_second_look_gave_up_says_why():
     assert (made.rejection, record(replaced()).rejection) == ("churn", "")
 
 
-def test_who_was_spared_is_known_after_the_second_look_too():
+def test_blocked_nodes_are_recorded_after_validation_too():
     """The record is made of the command that is carried out."""
     builder = cluster(pool(nodes="1"), box("a"), box("b"))
     (command,) = found(builder).commands
@@ -119,7 +119,7 @@ def test_who_was_spared_is_known_after_the_second_look_too():
 
 
 def test_a_record_is_bounded():
-    """However many machines go at once."""
+    """However many nodes go at once."""
     count = MAX_LISTED + 20
     made = record(cluster(*(box(f"n-{number:03d}") for number in range(count))))
 

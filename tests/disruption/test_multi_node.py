@@ -104,7 +104,7 @@ class TestMerging:
         with_nano = multi(cluster(*objects, market=(nano, small, xl, double)))
         assert bought(with_nano) == [["nano"]]
         without = multi(cluster(*objects, market=(small, xl, double)))
-        assert bought(without) == [], "a and b go to c, if anything"
+        assert bought(without) == [], "a and b could only move to c"
         assert sorted(gone(without)) == ["a", "b"]
 
     def test_several_go_for_nothing(self):
@@ -125,7 +125,7 @@ class TestMerging:
         assert gone(multi(cluster(boxes(1, SIXTEEN)))) == []
 
     def test_every_prefix_is_asked_for(self):
-        """Only the first two of six can go: halving from the middle would look at four first."""
+        """Only the first two of six can go: halving from the middle would try four first."""
         builder = cluster(
             boxes(2, cpu="500m", prefix="a"),
             *(
@@ -153,13 +153,13 @@ class TestGrowth:
             market=(kind("five", 5, 5.0), FOUR),
         )
 
-    def test_whoever_fits_goes_whatever_stands_between(self):
+    def test_nodes_that_fit_are_chosen_around_those_that_do_not(self):
         """No prefix of the order by savings would do: its first three cannot go."""
         outcome = multi(self.scattered())
         assert sorted(gone(outcome)) == ["web-00", "web-01", "web-02"]
         assert only(outcome).decision is CommandDecision.DELETE
 
-    def test_who_cannot_go_uses_up_no_budget(self):
+    def test_a_blocked_node_uses_up_no_budget(self):
         """The first two by savings would fill the budget, and none of them can go."""
         dear = kind("dear", 5, 5.0)
         builder = cluster(
@@ -174,13 +174,13 @@ class TestGrowth:
         assert gone(outcome) == ["web-00", "web-01"]
         assert sorted(only(outcome).evidence.spared_by_budget) == ["s-2", "web-02"]
 
-    def test_it_costs_work_units_and_stops_without_them(self):
+    def test_a_search_costs_work_units_and_stops_without_them(self):
         options = DisruptionOptions(work_units=0)
         outcome = multi(self.scattered(), options=options)
         assert gone(outcome) == []
-        assert report(outcome).is_idle, "the same units would find the same nothing again"
+        assert report(outcome).is_idle, "the same work units would again find nothing"
 
-    def test_out_of_time_is_told_and_asked_again(self):
+    def test_an_interrupted_search_is_reported_and_continued(self):
         """Case 234: nothing is taken, the time-out counts."""
         outcome = multi(self.scattered(), time_limit=PassTimeLimit(is_reached=True))
         assert gone(outcome) == []
@@ -188,9 +188,9 @@ class TestGrowth:
 
 
 def packed(count, *, spot=None, **options):
-    """Nodes at 0.5 that are full with two pods each; a machine at 0.6 would hold three.
+    """Nodes at 0.5 that are full with two pods each; a node at 0.6 would hold three. None can go
 
-    None can go alone, two are too much for one machine; but three of them fit on two.
+    alone, two are too much for one node; but three of them fit on two.
     """
     six = kind("six", 6, 0.5, spot=None if spot is None else spot * 0.5)
     nine = kind("nine", 9, 0.6, spot=None if spot is None else spot * 0.6)
@@ -214,7 +214,7 @@ def with_large_ones(count):
 
 
 def cut_after(builder, steps):
-    """What a search comes to whose time runs out after so many steps."""
+    """Return the result of a search with a time limit of so many steps."""
     one = look(builder)
     work = plan_steps(one, methods=(MultiNodeConsolidation(),))
     try:
@@ -258,7 +258,7 @@ class TestRepacking:
         nodes, (six, _) = packed(3)
         assert gone(found(cluster(nodes, market=(six, kind("nine", 9, 0.75))))) == []
 
-    def test_whoever_adds_nothing_is_left_alone(self):
+    def test_a_node_without_a_further_saving_is_left_out(self):
         """Two of six nodes are far too large; the others are not exchanged for their likes."""
         outcome = multi(with_large_ones(2))
         assert sorted(gone(outcome)) == ["fat-0", "fat-1"]
@@ -294,7 +294,7 @@ class TestRepacking:
 
 
 class TestBudgets:
-    def test_several_stay_within_the_share(self):
+    def test_several_nodes_stay_within_the_budget(self):
         """Case 232: three of ten."""
         builder = cluster(
             pool(nodes="30%"),
@@ -312,7 +312,7 @@ class TestBudgets:
     )
     @pytest.mark.parametrize("pools", [1, 10])
     def test_none_is_none_and_is_asked_again(self, method, pools):
-        """Case 232: a look rests with the budgets that it was made with, no others."""
+        """Case 232: a pass is idle for its own budgets, no others."""
         objects = []
         for p in range(pools):
             objects.append(pool(f"p{p}", nodes="0%"))
@@ -323,7 +323,7 @@ class TestBudgets:
         assert report(outcome).eligible
         assert {left for _, left in report(outcome).remaining_budgets} == {0}
 
-    def test_single_nodes_stay_within_the_share_pass_by_pass(self):
+    def test_single_nodes_stay_within_the_budget_over_passes(self):
         """Case 232: three of ten over five passes, since those that leave count."""
         builder = cluster(pool(nodes="30%"), boxes(10))
         taken = []

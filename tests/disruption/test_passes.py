@@ -1,4 +1,4 @@
-"""What every method does with a pass: nothing in vain, nothing twice, and no longer than it may."""
+"""Methods do no work twice in a pass, and keep its time limit."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_pass_that_took_too_long_is_cut_short(method):
 
 
 def test_a_method_that_fails_when_time_is_up_is_not_asked_again(monkeypatch):
-    """Nor is anything set aside: what it could not judge was not looked for to the end."""
+    """Nor is anything set aside: what it could not evaluate was not isolated to the end."""
     effort, asked = PassTimeLimit(), []
 
     def failing(self, one, candidates, budgets):
@@ -94,7 +94,7 @@ def test_a_method_that_fails_when_time_is_up_is_not_asked_again(monkeypatch):
     assert one.failed.found == ()
 
 
-def test_what_both_classes_of_methods_may_disrupt_is_judged_once():
+def test_nodes_of_both_method_classes_are_evaluated_once():
     one = look(some())
     graceful = one.candidates(DisruptionClass.GRACEFUL)
     eventual = one.candidates(DisruptionClass.EVENTUAL)

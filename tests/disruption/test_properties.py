@@ -48,7 +48,7 @@ def asked(objects, market, method, **options):
 
 
 def budget_of(pool, reason, total):
-    """What a pool's budgets allow, read anew: the least of those for the reason."""
+    """Compute what a pool's budgets allow: the least of those for the reason."""
     allowed = []
     for item in pool.spec.disruption.budgets:
         if item.reasons is None or str(reason) in item.reasons:
@@ -71,9 +71,9 @@ def taken_and_allowed(case, method):
     """Return by pool how many nodes the commands take, how many go already, and the budget."""
     builder, _, outcome = asked(*case, method)
     snapshot = builder.snapshot()
-    counted = [machine for machine in snapshot.state_nodes if machine.initialized]
-    totals = Counter(machine.pool for machine in counted)
-    going = Counter(machine.pool for machine in counted if machine.marked_for_deletion)
+    counted = [state_node for state_node in snapshot.state_nodes if state_node.initialized]
+    totals = Counter(state_node.pool for state_node in counted)
+    going = Counter(state_node.pool for state_node in counted if state_node.marked_for_deletion)
     taken = Counter(c.pool.name for command in outcome.commands for c in command.candidates)
     return {
         name: (count, going[name], budget_of(snapshot.node_pools[name], method.reason, total))
@@ -85,7 +85,7 @@ def taken_and_allowed(case, method):
 @given(st.integers(0, 2**32 - 1))
 @with_examples(100)
 def test_no_plan_exceeds_a_budget(seed):
-    """What goes already counts; machines that were never initialised count for nothing."""
+    """Leaving nodes count; nodes that were never initialised do not."""
     case, method = budget_case(Random(seed))
     found = taken_and_allowed(case, method)
     event(f"{method.name}: {bool(found)}")
@@ -114,7 +114,7 @@ def test_a_third_of_the_examples_of_budgets_have_commands_of_drift_or_of_several
 
 
 def dearest_launch(planned, market):
-    """What the dearest machine costs that a launch of a claim may end in."""
+    """Return the highest price at which a claim may be launched."""
     asked = {r.key: r for r in planned.requirements}
     prices = []
     for of in market:
@@ -144,7 +144,7 @@ def floor_of(members):
 
 @given(clusters(), st.sampled_from((MultiNodeConsolidation(), SingleNodeConsolidation())))
 @with_examples(80)
-def test_consolidation_saves_money_in_any_case(case, method):
+def test_consolidation_always_lowers_the_cost(case, method):
     """At the dearest price that a launch may have, and by the floors of the pools at least."""
     _, _, outcome = asked(*case, method)
     market = case[1]
@@ -165,7 +165,7 @@ def test_consolidation_saves_money_in_any_case(case, method):
 @given(clusters(), st.sampled_from(METHODS[1:]))
 @with_examples(80)
 def test_every_pod_fits_where_the_command_says(case, method):
-    """Carried out in the order of the verdict, and judged by somebody who shares no code."""
+    """Executed in the order of the verdict, and checked by an independent verifier."""
     builder, one, outcome = asked(*case, method)
     for command in outcome.commands:
         names = [c.state_node.name for c in command.candidates]
@@ -212,7 +212,7 @@ def test_the_order_of_objects_does_not_matter(case, method, random):
 
 @given(clusters(), ASKED)
 @with_examples(50)
-def test_a_second_look_at_an_unchanged_cluster_gives_the_same_command(case, method):
+def test_a_second_pass_over_an_unchanged_cluster_gives_the_same_command(case, method):
     builder, _, outcome = asked(*case, method)
     for command in outcome.commands:
         again = run_steps(method.validate_steps(command, look(builder, options=GATE)))
@@ -222,8 +222,8 @@ def test_a_second_look_at_an_unchanged_cluster_gives_the_same_command(case, meth
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_looking_changes_nothing(method):
-    """Two looks at one snapshot, one after the other, see the same."""
+def test_planning_changes_no_input(method):
+    """Two passes over one snapshot, one after the other, have equal results."""
     import random
 
     for seed in range(30):
@@ -238,10 +238,10 @@ class World:
     def __init__(self, objects, market):
         self.market = {of.name: of for of in market}
         self.pods = {o.uid: o for o in objects if isinstance(o, PodView)}
-        self.machines, self.others = {}, []
+        self.objects_by_name, self.others = {}, []
         for item in objects:
             if isinstance(item, (NodeView, NodeClaim)):
-                self.machines.setdefault(item.name, []).append(item)
+                self.objects_by_name.setdefault(item.name, []).append(item)
             elif not isinstance(item, PodView):
                 self.others.append(item)
         self._launched = 0
@@ -249,7 +249,7 @@ class World:
     def builder(self):
         return cluster(
             self.others,
-            list(self.machines.values()),
+            list(self.objects_by_name.values()),
             list(self.pods.values()),
             market=tuple(self.market.values()),
         )
@@ -257,13 +257,13 @@ class World:
     def carry_out(self, command):
         """Let the old go and the new come; return what the new ones cost."""
         for candidate in command.candidates:
-            del self.machines[candidate.name]
+            del self.objects_by_name[candidate.name]
         for name, pods in command.moves.items():
             self._bind(pods, name)
         for planned in command.replacements:
             self._launched += 1
             name, cheapest = f"new-{self._launched}", planned.cheapest
-            self.machines[name] = list(
+            self.objects_by_name[name] = list(
                 box(
                     name,
                     self.market[cheapest.instance_type],
@@ -273,7 +273,9 @@ class World:
                 )
             )
             self._bind(planned.pods, name)
-        lost = [pod for pod in self.pods.values() if pod.node_name not in {"", *self.machines}]
+        lost = [
+            pod for pod in self.pods.values() if pod.node_name not in {"", *self.objects_by_name}
+        ]
         for pod in lost:
             assert self._is_forced(pod, command), "every pod of a node that went has a place"
             self.pods[pod.uid] = msgspec.structs.replace(
@@ -302,7 +304,7 @@ class World:
 
 @given(clusters())
 @with_examples(25)
-def test_a_cluster_comes_to_rest(case):
+def test_a_cluster_converges(case):
     """Command by command it costs less, until nothing is left to do."""
     world = World(*case)
     for _ in range(60):
@@ -319,7 +321,7 @@ def test_a_cluster_comes_to_rest(case):
 
 @given(clusters())
 @with_examples(40)
-def test_what_two_classes_share_is_judged_once_and_alike(case):
+def test_nodes_of_two_classes_are_evaluated_once_and_alike(case):
     """A second class of methods gets what it would get by itself."""
     snapshot = cluster(*case[0], market=case[1]).snapshot()
     graceful = evaluate_nodes(snapshot, now=NOW)

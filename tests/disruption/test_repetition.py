@@ -32,7 +32,7 @@ def drifted(name):
 
 
 def remembered(builder):
-    """What every method is left by budgets, as if it had found nothing in this state."""
+    """Return the remaining budgets per method, as after a pass without a command."""
     snapshot = builder.snapshot()
     return {
         method.name: tuple(
@@ -51,7 +51,7 @@ def passed(builder, now=NOW):
 
 @given(clusters(), st.timedeltas(timedelta(), timedelta(days=2)))
 @with_examples(60)
-def test_a_later_pass_over_the_same_state_comes_to_the_same(case, later):
+def test_a_later_pass_over_the_same_state_has_the_same_result(case, later):
     objects, market = case
     builder = cluster(*objects, market=market)
     first, found = passed(builder)
@@ -66,7 +66,7 @@ def test_a_cluster_at_rest_needs_no_second_pass():
     assert is_repeatable(*passed(cluster(pool(), box("a"), runs("web", "a"))))
 
 
-def test_what_is_not_remembered_is_asked_again():
+def test_unrecorded_results_are_evaluated_again():
     builder = cluster(pool(), box("a"), runs("web", "a"))
     one = look(builder)
     assert not is_repeatable(one, plan(one))
@@ -84,7 +84,7 @@ def test_what_is_not_remembered_is_asked_again():
     ],
     ids=["schedule", "return", "new node", "protected for an hour", "pending pod", "drifted"],
 )
-def test_what_depends_on_the_time_is_judged_each_time(changed):
+def test_time_dependent_results_are_evaluated_each_time(changed):
     assert not is_repeatable(*passed(cluster(*changed)))
 
 

@@ -68,32 +68,32 @@ def on_spot(types, of, *, minimum=None, **options):
 
 
 class TestWhichNodes:
-    """Case 199: whoever is not looked at is told why, on Node and claim."""
+    """Case 199: nodes that are not evaluated get a reason, on Node and claim."""
 
-    def told(self, *objects, **options):
+    def notices(self, *objects, **options):
         outcome = found(cluster(*objects, runs("a", "web", cpu="4"), **options))
         return [n for n in outcome.notices if n.reason == "Unconsolidatable"]
 
     def test_a_pool_that_consolidates_empty_nodes_only(self):
-        told = self.told(pool(policy="WhenEmpty"), box("web"))
-        assert len(told) == 4, "by two methods on two objects"
-        assert {n.message for n in told} == {
+        notices = self.notices(pool(policy="WhenEmpty"), box("web"))
+        assert len(notices) == 4, "by two methods on two objects"
+        assert {n.message for n in notices} == {
             'NodePool "default" has consolidation policy WhenEmpty, but node is not empty'
         }
 
-    def test_of_new_machines_it_is_not_said(self):
-        """Whoever has just got a machine has not asked why it stays."""
+    def test_new_nodes_get_no_unconsolidatable_event(self):
+        """A user with a new node has not asked why it stays."""
         new = cluster(pool(policy="WhenEmpty"), box("web"), runs("a", "web", cpu="4"))
         for seconds, count in ((119, 0), (120, 2)):
             assert len(said(found(new, now=EPOCH + timedelta(seconds=seconds)))) == count
 
     def test_a_pool_that_consolidates_nothing(self):
-        told = self.told(pool(window="Never"), box("web"))
-        assert len(told) == 6, "emptiness says it too"
-        assert {n.message for n in told} == {'NodePool "default" has consolidation disabled'}
+        notices = self.notices(pool(window="Never"), box("web"))
+        assert len(notices) == 6, "emptiness reports it too"
+        assert {n.message for n in notices} == {'NodePool "default" has consolidation disabled'}
 
     @pytest.mark.parametrize(
-        ("machine", "message"),
+        ("node_objects", "message"),
         [
             (box("web", without={INSTANCE_TYPE}), 'Instance Type "" not found'),
             (box("web", kind("exotic", 4)), 'Instance Type "exotic" not found'),
@@ -107,13 +107,13 @@ class TestWhichNodes:
             ),
         ],
     )
-    def test_nodes_that_nobody_can_price(self, machine, message):
-        told = self.told(pool(), machine)
-        assert len(told) == 4
-        assert {n.message for n in told} == {message}
-        assert {n.window.total_seconds() for n in told} == {900}
+    def test_nodes_without_a_price_get_events(self, node_objects, message):
+        notices = self.notices(pool(), node_objects)
+        assert len(notices) == 4
+        assert {n.message for n in notices} == {message}
+        assert {n.window.total_seconds() for n in notices} == {900}
 
-    def test_a_normal_node_is_not_spoken_of_before_it_is_looked_at(self):
+    def test_a_normal_node_gets_events_of_its_evaluation_only(self):
         outcome = found(cluster(box("web", FOUR), runs("a", "web", cpu="4")))
         assert messages(outcome) == ["Can't replace with a cheaper node"]
         assert said(outcome) == [
@@ -126,12 +126,12 @@ class TestWhichNodes:
         assert said(outcome) == []
         assert report(outcome, "single-node-consolidation").eligible == 0
 
-    def test_nodes_that_are_not_settled_wait(self):
+    def test_uninitialized_nodes_wait(self):
         assert gone(single(cluster(box("web", EIGHT, settled=False), runs("a", "web")))) == []
 
 
 class TestPrice:
-    def test_a_cheaper_machine_comes_and_the_dear_one_is_no_option(self):
+    def test_a_cheaper_node_replaces_the_expensive_one(self):
         """Case 200."""
         outcome = single(cluster(box("web", SIXTEEN), runs("a", "web", cpu="3")))
         command = only(outcome)
@@ -147,7 +147,7 @@ class TestPrice:
         outcome = single(builder)
         assert (gone(outcome), messages(outcome)) == ([], ["Can't replace with a cheaper node"])
 
-    def test_the_dearest_spot_offering_of_a_type_decides(self):
+    def test_the_most_expensive_spot_offering_of_a_type_decides(self):
         """Case 211: a launch may end in any zone."""
         prices = {"zone-a": 1.0, "zone-b": 0.2, "zone-c": 0.4}
         risky = kind("risky", 4, offerings=[offering(z, SPOT, p) for z, p in prices.items()])
@@ -168,7 +168,7 @@ class TestPrice:
         builder = cluster(pool(), box("web", current), runs("a", "web"), market=(other, current))
         assert bought(single(builder)) == [["other"]]
 
-    def test_what_may_be_spot_or_on_demand_is_ordered_as_spot(self):
+    def test_a_spot_or_on_demand_replacement_is_ordered_as_spot(self):
         """A launch that fell back to on-demand could cost more than what it replaces."""
         current, other = kind("current", 4, 0.5), kind("other", 4, 0.6, spot=0.2)
         builder = cluster(box("web", current), runs("a", "web"), market=(other, current))
@@ -177,20 +177,20 @@ class TestPrice:
         assert asked[CAPACITY_TYPE] == [SPOT]
         assert planned.cheapest.capacity_type == SPOT
 
-    def test_where_spot_is_dearer_on_demand_will_do(self):
+    def test_on_demand_is_used_where_spot_is_more_expensive(self):
         current, odd = kind("current", 4, 0.5), kind("odd", 4, 0.3, spot=0.9)
         builder = cluster(box("web", current), runs("a", "web"), market=(odd, current))
         (planned,) = only(single(builder)).replacements
         asked = {r.key: sorted(r.values) for r in planned.requirements}
         assert (asked[CAPACITY_TYPE], planned.instance_types) == ([ON_DEMAND], ("odd",))
 
-    def test_a_machine_without_a_price_is_not_replaced(self):
+    def test_a_node_without_a_price_is_not_replaced(self):
         """Nothing is cheaper than nothing."""
         broken = kind("broken", 8, float("nan"))
         outcome = single(cluster(box("web", broken), runs("a", "web"), market=(*MARKET, broken)))
         assert gone(outcome) == []
 
-    def test_a_machine_priced_without_an_exchange_rate_says_so(self):
+    def test_a_price_without_an_exchange_rate_is_reported(self):
         """Its savings are not known, which is no lack of a cheaper node."""
         yen = kind("yen", 8, offerings=[offering("zone-a", ON_DEMAND, 300.0, currency="JPY")])
         outcome = single(cluster(box("web", yen), runs("a", "web"), market=(*MARKET, yen)))
@@ -199,7 +199,7 @@ class TestPrice:
             "Can't compare prices: no exchange rate from JPY to USD (--exchange-rates)"
         ]
 
-    def test_what_runs_is_priced_even_if_it_can_no_longer_be_bought(self):
+    def test_a_running_node_is_priced_without_an_available_offering(self):
         sold_out = kind("rare", 8, offerings=[offering("zone-a", ON_DEMAND, 0.8, available=False)])
         builder = cluster(box("web", sold_out), runs("a", "web", cpu="3"), market=(FOUR, sold_out))
         assert bought(single(builder)) == [["four"]]
@@ -227,7 +227,7 @@ class TestSpot:
             )
         ]
 
-    def test_whoever_is_among_the_cheapest_fifteen_stays(self):
+    def test_a_spot_node_among_the_fifteen_cheapest_types_is_kept(self):
         """Case 203: so a chain of replacements ends."""
         types = spot_kinds(20)
         outcome = single(on_spot(types, types[14]), options=GATE)
@@ -257,7 +257,7 @@ class TestSpot:
         assert gone(outcome) == []
         assert messages(outcome)[0].startswith("Filtering by price: ")
 
-    def test_on_demand_goes_to_spot_without_a_gate(self):
+    def test_on_demand_is_replaced_by_spot_without_a_gate(self):
         types = spot_kinds(3)
         current = kind("current", 4, 0.5)
         builder = cluster(box("web", current), runs("a", "web"), market=(*types, current))
@@ -346,7 +346,7 @@ class TestReserved:
         )
         return replace(made, offerings=offerings)
 
-    def test_reserved_goes_to_cheaper_reserved(self):
+    def test_reserved_is_replaced_by_cheaper_reserved(self):
         """Case 229."""
         dear = self.prepaid(self.reserved("dear", 8, 0.8, 0.2))
         cheap = self.prepaid(self.reserved("cheap", 4, 0.4, 0.1))
@@ -357,7 +357,7 @@ class TestReserved:
         assert planned.cheapest.capacity_type == RESERVED
         assert planned.instance_types == ("cheap",)
 
-    def test_what_is_paid_by_the_hour_goes_to_reserved_of_the_same_type(self):
+    def test_an_on_demand_node_is_replaced_by_reserved_capacity_of_its_type(self):
         """Case 229."""
         same = self.prepaid(self.reserved("same", 4, 0.4, 0.01))
         builder = cluster(box("web", same), runs("a", "web"), market=(same,))

@@ -63,8 +63,8 @@ class TestCapacityType:
         assert gone(outcome) == []
 
     def test_spot_has_nothing_to_return_to(self):
-        machine = box("a", CHEAP_SPOT, capacity_type=SPOT)
-        outcome = back(cluster(returning(), machine, runs("web", "a"), market=[CHEAP_SPOT]))
+        node_objects = box("a", CHEAP_SPOT, capacity_type=SPOT)
+        outcome = back(cluster(returning(), node_objects, runs("web", "a"), market=[CHEAP_SPOT]))
         assert gone(outcome) == []
 
     def test_not_if_spot_alone_is_too_little_for_min_values(self):
@@ -80,17 +80,17 @@ class TestCapacityType:
         assert gone(outcome) == []
 
     @pytest.mark.parametrize(("after", "goes"), [("10m", ["a"]), ("10m1s", [])])
-    def test_a_machine_has_to_be_old_enough(self, after, goes):
+    def test_a_node_has_to_reach_the_minimum_age(self, after, goes):
         """It is ten minutes old."""
         objects = (returning(after=after), box("a", CHEAP_SPOT), runs("web", "a"))
         assert gone(back(cluster(*objects, market=[CHEAP_SPOT]))) == goes
 
-    def test_an_empty_machine_is_left_to_emptiness(self):
+    def test_an_empty_node_is_left_to_emptiness(self):
         assert gone(back(cluster(returning(), box("a", CHEAP_SPOT), market=[CHEAP_SPOT]))) == []
 
 
 class TestPools:
-    def test_machines_return_to_a_heavier_pool_though_it_is_dearer(self):
+    def test_nodes_return_to_a_heavier_pool_at_a_higher_price(self):
         dear = kind("dear", 4, 0.8)
         builder = cluster(
             returning(), pool("heavy", weight=50), box("a"), runs("web", "a"), market=[dear]
@@ -112,7 +112,7 @@ class TestPools:
 
 
 class TestBudgets:
-    def machines(self, count):
+    def spot_nodes(self, count):
         return [
             item
             for n in range(count)
@@ -120,7 +120,7 @@ class TestBudgets:
         ]
 
     def test_the_oldest_goes_first_and_one_at_a_time(self):
-        outcome = back(cluster(returning(), self.machines(3), market=[CHEAP_SPOT]))
+        outcome = back(cluster(returning(), self.spot_nodes(3), market=[CHEAP_SPOT]))
         assert gone(outcome) == ["m0"]
 
     @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ class TestBudgets:
         [("0", "100%", 0), ("0%", "100%", 0), ("10%", "100%", 1), ("5", "0", 0), ("5", "1", 1)],
     )
     def test_both_budgets_have_to_allow_it(self, budget, of_pool, goes):
-        objects = (returning(budget=budget, nodes=of_pool), self.machines(3))
+        objects = (returning(budget=budget, nodes=of_pool), self.spot_nodes(3))
         assert len(gone(back(cluster(*objects, market=[CHEAP_SPOT])))) == goes
 
     def test_a_pass_without_time_left_is_cut_short(self):
-        builder = cluster(returning(), self.machines(1), market=[CHEAP_SPOT])
+        builder = cluster(returning(), self.spot_nodes(1), market=[CHEAP_SPOT])
         outcome = found(builder, ReturnToPreferred(), time_limit=PassTimeLimit(is_reached=True))
         assert (gone(outcome), report(outcome).is_cut_short) == ([], True)
         assert not report(outcome).is_idle
@@ -142,19 +142,19 @@ class TestSecondLook:
     def builder(self):
         return cluster(returning(), box("a", CHEAP_SPOT), runs("web", "a"), market=[CHEAP_SPOT])
 
-    def test_what_still_holds_is_carried_out(self):
+    def test_a_still_valid_command_is_executed(self):
         builder = self.builder()
         verdict = validated(builder, back(builder))
         assert verdict.rejection is None
         assert [item.name for item in verdict.command.candidates] == ["a"]
 
-    def test_what_is_sold_out_again_is_given_up(self):
+    def test_a_newly_sold_out_move_is_abandoned(self):
         builder = self.builder()
         outcome = back(builder)
         builder.apply_event(CataloguePublished("default", catalogue(SOLD_OUT, version="2")))
         assert validated(builder, outcome).rejection is CommandRejection.SCHEDULING
 
-    def test_a_machine_that_is_no_candidate_any_more_is_kept(self):
+    def test_a_former_candidate_is_kept(self):
         builder = self.builder()
         outcome = back(builder)
         builder.apply_event(ObjectObserved(runs("web", "a", annotations={DO_NOT_DISRUPT: "true"})))
@@ -192,7 +192,7 @@ class TestRule:
             ({"return_after": "1h", "return_budget": "-1"}, '"-1" is neither'),
         ],
     )
-    def test_what_cannot_be_read_is_pointed_at_and_does_nothing(self, notes, text):
+    def test_an_unreadable_rule_is_reported_and_has_no_effect(self, notes, text):
         assert text in return_rule_error(self.ruled(**notes))
         assert return_rule(self.ruled(**notes)) is None
 

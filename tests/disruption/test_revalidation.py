@@ -1,4 +1,4 @@
-"""The second look at a consolidation, and when a first one need not be repeated.
+"""Validation of a consolidation, and idle passes that are not repeated.
 
 Cases 153, 220, 224, 233 and 269.
 """
@@ -101,7 +101,7 @@ class TestWhatStillHolds:
         assert validated(builder, outcome).command is not None
 
     def test_a_cheaper_offer_does_not_either(self):
-        """What was to be launched is among what may be launched now."""
+        """The planned types are among those allowed now."""
         builder = replaced()
         outcome = single(builder)
         bargain = kind("bargain", 4, 0.05)
@@ -111,7 +111,7 @@ class TestWhatStillHolds:
 
 
 class TestChurn:
-    """Case 220: whoever is protected or gone meanwhile is no candidate any more; nothing goes."""
+    """Case 220: a node protected or gone meanwhile is no candidate any more; nothing goes."""
 
     @pytest.mark.parametrize(
         "event",
@@ -125,7 +125,7 @@ class TestChurn:
         ],
         ids=["pod", "budget", "marked", "nominated", "node", "unsettled"],
     )
-    def test_of_one_candidate_ends_all(self, event):
+    def test_one_failed_candidate_ends_the_command(self, event):
         builder = deleted()
         outcome = multi(builder)
         assert sorted(gone(outcome)) == ["a", "b"]
@@ -146,7 +146,7 @@ class TestChurn:
         builder.apply_event(ObjectRemoved(runs("a", "web")))
         refused(builder, outcome, CommandRejection.CHURN, failed=1)
 
-    def test_a_pod_that_is_promised_the_node(self):
+    def test_a_nomination_invalidates_the_command(self):
         waiting = pod("waits")
         builder = replaced(waiting)
         outcome = single(builder)
@@ -172,7 +172,7 @@ class TestLargeCommands:
             builder.apply_event(event)
         return validated(builder, outcome)
 
-    def test_who_dropped_out_is_left_out(self):
+    def test_a_dropped_candidate_is_left_out(self):
         verdict = self.shortened(
             self.merger(), ObjectObserved(runs("w-2-pod", "w-2", annotations=KEPT))
         )
@@ -189,7 +189,7 @@ class TestLargeCommands:
         verdict = self.shortened(self.merger(), ObjectObserved(pool(nodes="2")))
         assert (len(verdict.command.candidates), verdict.failed_candidates) == (2, 4)
 
-    def test_of_one_alone_nothing_is_left(self):
+    def test_a_budget_of_one_rejects_the_command(self):
         verdict = self.shortened(self.merger(), ObjectObserved(pool(nodes="1")))
         assert (verdict.command, verdict.rejection, verdict.failed_candidates) == (
             None,
@@ -226,7 +226,7 @@ class TestBudgets:
         refused(builder, outcome, CommandRejection.BUDGET, failed=failed)
 
     def test_too_small_for_all_is_too_small(self):
-        """A part of a merger is another move, of which nobody knows whether it is worth it."""
+        """A part of a merger is another move, with unknown savings."""
         builder = deleted()
         outcome = multi(builder)
         builder.apply_event(ObjectObserved(pool(nodes="1")))
@@ -234,14 +234,14 @@ class TestBudgets:
 
 
 class TestPlaces:
-    def test_no_room_any_more(self):
+    def test_missing_capacity_invalidates_the_command(self):
         """A deletion that would need a new node now is another move."""
         builder = deleted()
         outcome = multi(builder)
         builder.apply_event(ObjectObserved(runs("late", "roomy", cpu="14.5")))
         refused(builder, outcome, CommandRejection.SCHEDULING, failed=2)
 
-    def test_room_that_was_not_there_before(self):
+    def test_new_capacity_invalidates_the_replacement(self):
         """A replacement that is not needed any more is not ordered."""
         builder = replaced()
         outcome = single(builder)
@@ -249,7 +249,7 @@ class TestPlaces:
             builder.apply_event(ObjectObserved(item))
         refused(builder, outcome, CommandRejection.SCHEDULING, failed=1)
 
-    def test_types_that_are_sold_out(self):
+    def test_sold_out_types_invalidate_the_replacement(self):
         """Case 220: what was to be launched must be allowed still."""
         builder = replaced()
         outcome = single(builder)
@@ -286,7 +286,7 @@ class TestWhatIsSaid:
                 f" consolidation), reason: {rejection} (savings: $0.80)"
             )
 
-    def test_a_refused_look_does_not_rest(self):
+    def test_a_refused_pass_is_not_idle(self):
         """Case 233: it found something, so it is asked again."""
         for ask, make in ((single, replaced), (multi, deleted)):
             assert not report(ask(make())).is_idle
@@ -301,12 +301,12 @@ class TestWhatIsSaid:
 
 
 class TestRest:
-    """Case 153: a look that found nothing is repeated when something has changed."""
+    """Case 153: a pass without a command is repeated when something has changed."""
 
     def quiet(self):
         return cluster(pool(), box("web", FOUR), runs("a", "web", cpu="4"))
 
-    def test_what_found_nothing_rests(self):
+    def test_a_pass_without_a_command_is_idle(self):
         outcome = found(self.quiet(), MultiNodeConsolidation(), SingleNodeConsolidation())
         assert report(outcome).is_idle
 
@@ -319,7 +319,7 @@ class TestRest:
         assert gone(outcome) == []
         assert report(outcome).is_idle
 
-    def test_unless_budgets_leave_other_room(self):
+    def test_a_changed_budget_ends_idleness(self):
         """By the clock alone: no object has changed."""
         closed = Budget(nodes="0", schedule="0 0 * * *", duration=Duration("8h"))
         builder = cluster(pool(budgets=[closed]), box("web", SIXTEEN), runs("a", "web", cpu="3"))
@@ -364,14 +364,14 @@ class TestRest:
         builder.apply_event(event)
         assert consolidation_fingerprint(builder.snapshot()) != before
 
-    def test_what_says_nothing_new_changes_nothing(self):
+    def test_a_repeated_object_keeps_the_fingerprint(self):
         builder = self.quiet()
         before = consolidation_fingerprint(builder.snapshot())
         builder.apply_event(ObjectObserved(runs("a", "web", cpu="4")))
         assert consolidation_fingerprint(builder.snapshot()) == before
 
-    def test_stamps_made_one_after_the_other_are_those_made_anew(self):
-        """What has not changed is not read again; who went is forgotten."""
+    def test_incremental_fingerprints_equal_recomputed_ones(self):
+        """Unchanged objects are not read again; deleted ones are forgotten."""
         builder, stamps = self.quiet(), FingerprintBuilder()
         for event in (
             ObjectObserved(runs("new", "web", cpu="100m")),

@@ -29,7 +29,7 @@ def floor(text):
 
 
 def oversized(text):
-    """A node at 0.8 an hour for a pod that a machine at 0.4 would hold."""
+    """A node at 0.8 an hour for a pod that a node at 0.4 would hold."""
     return cluster(floor(text), box("web", EIGHT), runs("a", "web", cpu="3"))
 
 
@@ -47,7 +47,7 @@ def test_shares_and_amounts_are_read(text, value):
 
 
 @pytest.mark.parametrize("text", ["", "%", "-1", "101%", "-5%", "much", "inf", "nan", "10 %%"])
-def test_nonsense_is_refused_and_pointed_at(text):
+def test_invalid_floors_are_refused_and_reported(text):
     with pytest.raises(BadInputError, match="savings-floor"):
         SavingsFloor.parse(text)
     assert savings_floor_error(floor(text))
@@ -58,7 +58,7 @@ def test_nonsense_is_refused_and_pointed_at(text):
 
 
 @pytest.mark.parametrize("annotations", [None, {SAVINGS_FLOOR: "5%"}])
-def test_what_can_be_read_is_not_warned_of(annotations):
+def test_readable_floors_cause_no_warning(annotations):
     assert validate_node_pool(pool(notes=annotations)).warnings == ()
 
 
@@ -84,7 +84,7 @@ def test_a_replacement_saves_the_floor_or_is_not_made(text, goes):
         assert "savings floor" in message
 
 
-def test_the_floor_holds_at_the_dearest_price_that_a_launch_may_have():
+def test_the_floor_holds_at_the_highest_possible_launch_price():
     """A type that could come out dearer than the floor allows is not among the options."""
     market = (kind("small", 4, 0.2), kind("medium", 4, 0.5), EIGHT)
     builder = cluster(floor("50%"), box("web", EIGHT), runs("a", "web", cpu="3"), market=market)

@@ -51,7 +51,7 @@ async def until_served(client: ClusterClient, kind: ResourceKind, *, served: boo
 
 
 async def is_served(client: ClusterClient, kind: ResourceKind) -> bool:
-    """Tell whether the server knows the kind."""
+    """Return whether the server has the kind."""
     try:
         await client.list(kind)
     except ClusterError as error:

@@ -82,7 +82,7 @@ async def test_every_bad_update_is_refused_at_its_field(
 
 
 async def test_defaults_are_stored(local_cluster: LocalCluster, tmp_path: Path):
-    """What a user leaves out is filled in by the API server, for every client to see."""
+    """The API server sets defaults that every client sees."""
     async with ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         for case in DEFAULT_CASES:
             stored = await world.client.create(KINDS[case.kind], case.object)

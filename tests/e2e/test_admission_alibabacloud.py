@@ -30,7 +30,7 @@ async def test_every_node_class_is_judged_at_its_field(local_cluster: LocalClust
 async def test_the_published_form_is_stored_with_its_policy_and_switches_filled_in(
     local_cluster: LocalCluster,
 ):
-    """What the schema keeps, and what it adds."""
+    """Fields that the schema keeps and adds."""
     async with with_crd(local_cluster, ECSNodeClass) as client:
         stored = await client.create(KIND, PUBLISHED)
         bare = await client.create(

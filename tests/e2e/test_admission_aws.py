@@ -37,7 +37,7 @@ async def test_every_node_class_is_judged_at_its_field(local_cluster: LocalClust
 async def test_kubelet_is_stored_unaltered_and_metadata_options_are_filled_in(
     local_cluster: LocalCluster,
 ):
-    """What the schema keeps, and what it adds."""
+    """Fields that the schema keeps and adds."""
     async with with_crd(local_cluster, EC2NodeClass) as client:
         stored = await client.create(KIND, node_class(kubelet=KUBELET))
 

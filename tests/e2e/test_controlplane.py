@@ -66,7 +66,7 @@ async def test_pods_of_a_deployment_run_on_a_simulated_node(local_cluster: Local
         assert len(mirror.ever(PODS)) == 5
 
 
-async def test_a_killed_api_server_comes_back_with_what_it_stored(
+async def test_a_killed_api_server_restarts_with_its_stored_objects(
     real_local_cluster: RealLocalCluster,
 ):
     """And the controllers go on where they were."""
@@ -87,7 +87,7 @@ async def test_a_killed_api_server_comes_back_with_what_it_stored(
         await client.delete(NODES, "bench")
 
 
-async def test_a_stranger_may_not_list_nodes(real_local_cluster: RealLocalCluster):
+async def test_an_unauthenticated_client_may_not_list_nodes(real_local_cluster: RealLocalCluster):
     """Authentication and authorisation are on, as in a cluster that matters."""
     async with ClusterClient(real_local_cluster.kubeconfig) as client:
         stranger = real_local_cluster.control_plane.write_kubeconfig(

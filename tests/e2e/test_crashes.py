@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest
 STEPS_OF: Final = frozenset({"nodeclaims", "nodes", "pods", "status", "eviction"})
 """Parts of a path that make up a step. A write to a NodePool is no step of a node's life."""
 TRIES: Final = 2
-"""How often a step is waited for; what comes twice in one life may come once in the next."""
+"""Number of waits for a step; a step may come twice in one run and once in the next."""
 MAX_ROUNDS: Final = 40
 """More than there are steps; a bound, should counting fail."""
 STOPPED_SECONDS: Final = 30.0
@@ -54,7 +54,7 @@ LAUNCHED: Final = Expectation(
 GONE: Final = Expectation(within=timedelta(seconds=60), nothing_left=True)
 
 
-class Assassin:
+class ControllerKiller:
     """Kills the controller at one step of a phase; writes down every step it sees.
 
     A step is a write with the objects' names left out, and which one of its kind it is:
@@ -93,7 +93,7 @@ class Assassin:
         return not self._at_work
 
     async def leave(self) -> None:
-        """Wait until a stroke that has begun is done: what it interrupts may have its result first."""
+        """Wait until a started fault is done: what it interrupts may have its result first."""
         if self._at_work:
             await self._struck.wait()
 
@@ -164,7 +164,7 @@ async def test_killed_at_any_step_of_launch_and_termination(
                 target = open_steps[0] if open_steps else None
                 if target is not None:
                     tried[phase, target] += 1
-                assassin = Assassin(controller, target, moment, steps[phase])
+                assassin = ControllerKiller(controller, target, moment, steps[phase])
                 gateway.watch_writes(assassin)
                 await act(world)
                 await world.expect_or(result, lambda: assassin.has_struck)  # noqa: B023 - done here
@@ -229,7 +229,7 @@ async def test_leader_killed_between_claim_and_launch_leaves_one_claim(
         assert leader.process.exit_code == -signal.SIGKILL
 
 
-async def test_leader_stopped_for_half_a_minute_launches_and_terminates_nothing(
+async def test_a_leader_suspended_for_half_a_minute_launches_and_terminates_nothing(
     local_cluster: LocalCluster, tmp_path: Path
 ):
     """It is stopped in the middle of a launch; when it goes on, another one leads and has done it."""

@@ -1,7 +1,7 @@
 """The story of a cloud, as a user plays it: `karpenter demo --provider NAME`.
 
 The demo itself fails, with exit code 1, when what it shows is not as promised: pods spread over zones,
-a sold-out offering and the next one bought in one call, an interrupted machine drained before its
+a sold-out offering and the next one bought in one call, an interrupted node drained before its
 deadline, nodes replaced within the budget, nothing left in the cloud's own dump.
 """
 
@@ -23,7 +23,7 @@ DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()"
 @pytest.mark.e2e
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("provider", ["alibabacloud", "aws"])
-async def test_a_cloud_is_filled_troubled_renewed_and_left(local_cluster, provider, tmp_path):
+async def test_a_demo_fills_disturbs_and_drains_a_cloud(local_cluster, provider, tmp_path):
     async with ClusterClient(local_cluster.kubeconfig) as client:
         before = {each["metadata"]["name"] for each in await definitions(client)}
 

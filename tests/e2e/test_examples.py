@@ -41,7 +41,7 @@ KINDS = {
     **{model.resource.kind: custom_kind(model.resource) for model in NODE_CLASSES.values()},
 }
 KEPT = {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
-"""What has to be there for the doctor; the rest is admitted as a dry run."""
+"""Kinds that the doctor needs; others are admitted as a dry run."""
 
 pytestmark = [
     pytest.mark.e2e,

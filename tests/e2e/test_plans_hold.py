@@ -2,7 +2,7 @@
 
 Three hundred pods wait before the controller starts, so that one plan serves them all. Each must
 be bound, on nodes of that plan but for a straggler: a second round of nodes would mean that the plan
-was wrong, or that the pods were not told of it.
+was wrong, or that the pods were not nominated.
 """
 
 from __future__ import annotations

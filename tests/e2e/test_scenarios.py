@@ -35,7 +35,7 @@ async def play(scenario: Scenario, local_cluster: LocalCluster, folder: Path) ->
 async def test_scenario_on_the_embedded_cluster(
     scenario: Scenario, embedded_local_cluster: LocalCluster, tmp_path: Path
 ):
-    """What the scenario's summary says."""
+    """Run the scenario that the file describes."""
     await play(scenario, embedded_local_cluster, tmp_path)
 
 
@@ -43,5 +43,5 @@ async def test_scenario_on_the_embedded_cluster(
 async def test_scenario_on_a_real_control_plane(
     scenario: Scenario, real_local_cluster: LocalCluster, tmp_path: Path
 ):
-    """What the scenario's summary says."""
+    """Run the scenario that the file describes."""
     await play(scenario, real_local_cluster, tmp_path)

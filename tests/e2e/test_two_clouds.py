@@ -52,7 +52,7 @@ async def test_two_clouds_serve_a_pool_each(local_cluster: LocalCluster, tmp_pat
             world = await stack.enter_async_context(
                 ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS, kinds=kinds)
             )
-            await let_machines_join(stack, local_cluster, clouds.values())
+            await register_instances(stack, local_cluster, clouds.values())
             for name, model in models.items():
                 await world.create(node_class(model, clouds[name].node_class_spec))
                 await world.create(pool(name, model).manifest())
@@ -74,7 +74,7 @@ async def test_two_clouds_serve_a_pool_each(local_cluster: LocalCluster, tmp_pat
             )
             shown = await metrics(controller.metrics_url)
             for name, cloud in clouds.items():
-                types = {machine.offering.instance_type for machine in cloud.instances().values()}
+                types = {instance.offering.instance_type for instance in cloud.instances().values()}
                 assert all(
                     f'instance_type="{instance_type}"' in shown for instance_type in types
                 ), name
@@ -110,7 +110,7 @@ def deployment(name):
     )
 
 
-async def let_machines_join(stack, local_cluster, clouds):
+async def register_instances(stack, local_cluster, clouds):
     """Do for both clouds what kubelets and the clouds' controllers do."""
     clock = SystemClock()
     transport = await connect(kubeconfig=str(local_cluster.kubeconfig), clock=clock)

@@ -43,7 +43,7 @@ class HeldClock:
 
 
 class MovableClock(SystemClock):
-    """The machine's clock, with a monotonic time that a test moves on."""
+    """The system clock, with a monotonic time that a test moves on."""
 
     __slots__ = ("ahead",)
 
@@ -92,7 +92,7 @@ async def connected(path, **options):
 
 @pytest.fixture(autouse=True)
 def no_surroundings(monkeypatch, tmp_path):
-    """No kubeconfig, pod or proxy of the machine that runs the tests."""
+    """No kubeconfig, pod or proxy of the host that runs the tests."""
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "REQUEST_METHOD"):
         monkeypatch.delenv(name, raising=False)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):

@@ -42,7 +42,7 @@ async def test_informers_follow_a_server_over_http(tmp_path):
     face = HttpServer(frontend := ServerFrontend(ApiServer(SystemClock())))
     path = tmp_path / "kubeconfig"
     write_kubeconfig(path, await face.start())
-    told = []
+    changes = []
     async with connected(str(path)) as transport:
         clock, codecs = SystemClock(), Codecs()
         api = KubeApi(transport, clock=clock)
@@ -50,18 +50,18 @@ async def test_informers_follow_a_server_over_http(tmp_path):
             ClusterApis(api),
             codecs,
             clock=clock,
-            sink=lambda change: told.append((type(change).__name__, change.object.name)),
+            sink=lambda change: changes.append((type(change).__name__, change.object.name)),
             kinds=[resources.NODES],
             jitter=lambda: 0.1,
         )
         running = asyncio.ensure_future(informers.run())
         await asyncio.wait_for(informers.wait_synced(), 5)
         await api.create(resources.NODES, {"metadata": {"name": "a"}})
-        await until(lambda: told == [("ObjectObserved", "a")])
+        await until(lambda: changes == [("ObjectObserved", "a")])
         frontend.stop()
         frontend.start()
         await api.delete(resources.NODES, "a")
-        await until(lambda: told[-1] == ("ObjectRemoved", "a"))
+        await until(lambda: changes[-1] == ("ObjectRemoved", "a"))
         running.cancel()
         await asyncio.wait({running})
     await face.stop()
@@ -283,7 +283,7 @@ async def test_a_kubeconfig_that_cannot_be_used_is_one_clear_error(
 
 
 async def test_a_plugin_that_fails_is_an_error_at_start(tmp_path):
-    """Instead of going on as nobody."""
+    """Instead of going on unauthenticated."""
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin"}}
     with pytest.raises(SettingsError, match='credential plug-in "no-such-plugin"'):
         await connect(
@@ -291,13 +291,13 @@ async def test_a_plugin_that_fails_is_an_error_at_start(tmp_path):
         )
 
 
-async def test_no_cluster_at_all_says_where_was_looked():
+async def test_a_missing_kubeconfig_names_the_searched_places():
     """Nothing given, nothing found."""
     with pytest.raises(SettingsError, match=r"KUBECONFIG not set, not in a pod.*~/.kube/config"):
         await connect(clock=SystemClock())
 
 
-async def test_the_places_are_looked_at_in_order(tmp_path, monkeypatch):
+async def test_kubeconfig_places_are_searched_in_order(tmp_path, monkeypatch):
     """The given file, KUBECONFIG, the default file."""
     default = tmp_path / "home" / ".kube" / "config"
     default.parent.mkdir(parents=True)

@@ -27,7 +27,7 @@ def notice(name="web", *, namespace="default", message="why", **options):
     return Notice(regarding=regarding, message=message, **{**fields, **options})
 
 
-class Desk:
+class RecorderFixture:
     def __init__(self):
         self.registry = CollectorRegistry()
         self.frontend = ServerFrontend(ApiServer(LoopClock()))
@@ -54,7 +54,7 @@ class Desk:
 
 def publish(script):
     async def scenario():
-        desk = Desk()
+        desk = RecorderFixture()
         async with desk.posting():
             await script(desk)
         return desk
@@ -191,10 +191,10 @@ def test_a_lost_reply_makes_no_second_event():
 
 
 def test_a_full_queue_drops_instead_of_growing():
-    """Nobody waits, nothing is unbounded."""
+    """No caller waits, nothing is unbounded."""
 
     async def scenario():
-        desk = Desk()
+        desk = RecorderFixture()
         await times(desk, 2_500, lambda number: notice(f"web-{number}"))
         return generate_latest(desk.registry).decode()
 
@@ -206,7 +206,7 @@ def test_seen_events_expire():
     """The memory of windows is bounded too."""
 
     async def scenario():
-        desk = Desk()
+        desk = RecorderFixture()
         for batch in range(5):
             await times(desk, 5_000, lambda number, b=batch: notice(f"web-{b}-{number}"))
             await asyncio.sleep(121)
@@ -215,7 +215,7 @@ def test_seen_events_expire():
     assert run_virtual(scenario()) <= 10_000
 
 
-def test_expired_entries_are_searched_seldom_in_large_caches(monkeypatch):
+def test_large_caches_are_swept_rarely(monkeypatch):
     """A plan for ten thousand pods publishes as many Events in one go."""
     searches = []
     forget = EventRecorder._forget

@@ -37,12 +37,12 @@ BROKEN = ApiError("the watch broke", status=0)
 
 
 class Follower:
-    """An informer that runs, and what it told."""
+    """A running informer, and its events."""
 
     def __init__(self, transport, kind=resources.NODES, jitter=0.5, **options):
         self.clock = LoopClock()
         self.transport = transport
-        self.told: list[str] = []
+        self.changes: list[str] = []
         self.invalid: list[str] = []
         self.informer = Informer(
             kind,
@@ -59,7 +59,7 @@ class Follower:
         sign = "-" if isinstance(change, ObjectRemoved) else "+"
         found = change.object
         version = getattr(found, "resource_version", None) or found.metadata.resource_version
-        self.told.append(f"{sign}{found.name}@{version}")
+        self.changes.append(f"{sign}{found.name}@{version}")
 
     @asynccontextmanager
     async def running(self):
@@ -89,14 +89,14 @@ def watches_of(follower):
 
 
 def test_a_watch_list_syncs_at_its_bookmark():
-    """Nothing is told before the listing is complete; then the stream goes on."""
+    """No event comes before the listing is complete; then the stream goes on."""
 
     async def script(follower):
         await asyncio.sleep(4)
-        assert follower.told == []
+        assert follower.changes == []
         assert not follower.informer.synced.is_set()
         await follower.informer.synced.wait()
-        assert follower.told == ["+a@1", "+b@2"]
+        assert follower.changes == ["+a@1", "+b@2"]
         await asyncio.sleep(2)
         assert follower.informer.resource_version == "11"
 
@@ -110,7 +110,7 @@ def test_a_watch_list_syncs_at_its_bookmark():
         HANG,
     ]
     follower = follow(script, watches=[watch])
-    assert follower.told == ["+a@1", "+b@2", "+a@11"]
+    assert follower.changes == ["+a@1", "+b@2", "+a@11"]
     (request,) = follower.transport.requests
     assert request.query == {
         "watch": "true",
@@ -133,7 +133,7 @@ def test_a_server_without_watch_lists_is_listed_in_pages():
         answers=[page([node("a", 1)], 10, "more"), page([node("b", 2)], 10)],
         watches=[refusal(422, "sendInitialEvents is forbidden"), [HANG]],
     )
-    assert follower.told == ["+a@1", "+b@2"]
+    assert follower.changes == ["+a@1", "+b@2"]
     watch = follower.transport.requests[-1]
     assert (watch.query["resourceVersion"], "sendInitialEvents" in watch.query) == ("10", False)
 
@@ -146,7 +146,7 @@ def test_a_server_that_never_ends_its_initial_events_is_listed_in_pages():
 
     watches = [[event("ADDED", node("a", 1)), HANG], [HANG]]
     follower = follow(script, answers=[page([node("a", 1)], 10)], watches=watches)
-    assert follower.told == ["+a@1"]
+    assert follower.changes == ["+a@1"]
 
 
 def test_a_closed_stream_is_resumed_after_a_pause():
@@ -163,7 +163,7 @@ def test_a_closed_stream_is_resumed_after_a_pause():
     )
     versions = [r.query["resourceVersion"] for r in follower.transport.requests[1:]]
     assert versions == ["10", "15", "15"]
-    assert follower.told == ["+a@1", "+a@11"]
+    assert follower.changes == ["+a@1", "+a@11"]
 
 
 def test_reconnects_do_not_spin():
@@ -190,7 +190,7 @@ def test_the_pause_starts_small_again_after_healthy_time():
     assert follower.informer._backoff.next_delay() == 1.6  # one failure since the reset
 
 
-def test_an_expired_version_lists_again_and_tells_the_difference():
+def test_an_expired_version_lists_again_and_reports_the_difference():
     """By UID and version: unchanged nothing, changed and new observed, missing removed."""
 
     async def script(follower):
@@ -208,11 +208,11 @@ def test_an_expired_version_lists_again_and_tells_the_difference():
         watches=[[expired], [HANG]],
         watch_list=False,
     )
-    assert follower.told[4:] == ["-gone@3", "-again@4", "+changed@18", "+again@19", "+added@17"]
+    assert follower.changes[4:] == ["-gone@3", "-again@4", "+changed@18", "+again@19", "+added@17"]
     assert follower.informer.resource_version == "20"
 
 
-def test_the_old_objects_stay_while_listing_again():
+def test_old_objects_are_kept_during_a_relist():
     """A refused list changes nothing."""
 
     async def script(follower):
@@ -226,7 +226,7 @@ def test_the_old_objects_stay_while_listing_again():
         watches=[refusal(410), [HANG]],
         watch_list=False,
     )
-    assert follower.told == ["+a@1"]
+    assert follower.changes == ["+a@1"]
 
 
 def test_an_expired_page_token_starts_the_list_over():
@@ -246,7 +246,7 @@ def test_an_expired_page_token_starts_the_list_over():
         ],
         watch_list=False,
     )
-    assert follower.told == ["+b@2"]
+    assert follower.changes == ["+b@2"]
     assert [r.query.get("limit", "") for r in follower.transport.requests[:5]] == [
         "500",
         "500",
@@ -269,7 +269,7 @@ def test_a_line_that_is_too_long_lists_again():
         watches=[[too_long], [HANG]],
         watch_list=False,
     )
-    assert follower.told == ["+a@1", "+a@12"]
+    assert follower.changes == ["+a@1", "+a@12"]
 
 
 def test_a_version_from_the_future_lists_again():
@@ -284,7 +284,7 @@ def test_a_version_from_the_future_lists_again():
         watches=[refusal(504, "Too large resource version: 90, current: 6"), [HANG]],
         watch_list=False,
     )
-    assert follower.told == ["+a@90", "+a@5"]
+    assert follower.changes == ["+a@90", "+a@5"]
 
 
 def test_a_garbled_line_lists_again():
@@ -299,7 +299,7 @@ def test_a_garbled_line_lists_again():
         watches=[[b'{"type":"ADD'], [HANG]],
         watch_list=False,
     )
-    assert follower.told == ["+a@1", "-a@1"]
+    assert follower.changes == ["+a@1", "-a@1"]
 
 
 def test_a_stuck_stream_is_given_up():
@@ -338,7 +338,7 @@ def test_events_that_repeat_held_objects_are_not_passed_on():
 
     watch = [event("ADDED", node("a", 1)), bookmark(5, initial=True)]
     watch += [event("MODIFIED", node("a", 1)), event("DELETED", node("a", 7)), HANG]
-    assert follow(script, watches=[watch]).told == ["+a@1", "-a@7"]
+    assert follow(script, watches=[watch]).changes == ["+a@1", "-a@7"]
 
 
 def test_an_unreadable_object_keeps_its_last_good_state():
@@ -360,12 +360,12 @@ def test_an_unreadable_object_keeps_its_last_good_state():
         HANG,
     ]
     follower = follow(script, watches=[watch], kind=NODE_POOLS)
-    assert follower.told == ["+web@1", "+web@8", "-web@8"]
+    assert follower.changes == ["+web@1", "+web@8", "-web@8"]
     assert follower.invalid == ["never", "web", "web"]
 
 
 def test_an_unreadable_object_in_a_new_listing_is_not_gone():
-    """A typing error in a NodePool must not look like its deletion."""
+    """A typing error in a NodePool must not count as its deletion."""
 
     async def script(follower):
         await asyncio.sleep(5)
@@ -378,7 +378,7 @@ def test_an_unreadable_object_in_a_new_listing_is_not_gone():
         kind=NODE_POOLS,
         watch_list=False,
     )
-    assert follower.told == ["+web@1"]
+    assert follower.changes == ["+web@1"]
     assert follower.invalid == ["web"]
     assert len(follower.informer) == 1
 
@@ -399,7 +399,7 @@ def test_a_handler_that_fails_does_not_end_the_watch():
         follower.informer._sink = fragile
         async with follower.running():
             await follower.informer.synced.wait()
-        return follower.told
+        return follower.changes
 
     assert run_virtual(scenario()) == ["+a@1", "+b@2"]
 
@@ -459,19 +459,19 @@ def test_all_informers_sync_and_stop_together():
         frontend = ServerFrontend(ApiServer(LoopClock()))
         clock = LoopClock()
         codecs = Codecs()
-        told = []
+        changes = []
         informers = Informers(
             ClusterApis(KubeApi(DirectTransport(frontend), clock=clock)),
             codecs,
             clock=clock,
-            sink=told.append,
+            sink=changes.append,
             kinds=[kind for kind in codecs.kinds if kind.group != "karpenter.sh"],
         )
         assert not informers.synced
         running = asyncio.ensure_future(informers.run())
         await informers.wait_synced()
         assert (informers.synced, informers.unsynced, informers.stale()) == (True, (), ())
-        assert {change.object.name for change in told} == {
+        assert {change.object.name for change in changes} == {
             "default",
             "kube-system",
             "kube-public",
@@ -499,7 +499,7 @@ def test_written_object_missing_from_a_listing_is_removed():
         follower.informer.note_written(written("kept", 12))
         follower.informer.note_written(written("newer", 25))
         await asyncio.sleep(20)
-        assert follower.told == ["-brief@11", "+kept@12"]
+        assert follower.changes == ["-brief@11", "+kept@12"]
         await asyncio.sleep(40)
         follower.informer.note_written(written("late", 15))
 
@@ -512,7 +512,7 @@ def test_written_object_missing_from_a_listing_is_removed():
             [30, event("ADDED", node("newer", 25)), HANG],
         ],
     )
-    assert follower.told == ["-brief@11", "+kept@12", "+newer@25", "-late@15"]
+    assert follower.changes == ["-brief@11", "+kept@12", "+newer@25", "-late@15"]
 
 
 def test_listing_that_ends_in_its_last_moment_is_passed_on_whole():
@@ -524,7 +524,7 @@ def test_listing_that_ends_in_its_last_moment_is_passed_on_whole():
 
         def slow(change):
             tell(change)
-            if len(follower.told) == 400:
+            if len(follower.changes) == 400:
                 asyncio.get_running_loop()._jumping.now += 121  # this machine is busy
 
         follower.informer._sink = slow
@@ -532,4 +532,4 @@ def test_listing_that_ends_in_its_last_moment_is_passed_on_whole():
 
     events = [event("ADDED", node(name, 1)) for name in names]
     follower = follow(script, watches=[[*events, 1, bookmark(10, initial=True), HANG]])
-    assert len(follower.told) == 5000
+    assert len(follower.changes) == 5000

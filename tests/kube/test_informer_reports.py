@@ -40,6 +40,8 @@ def test_an_outage_is_logged_once_and_so_is_its_end():
             answers=[page([node("a", 1), node("b", 2)], 30)] * 9,
             watches=[[*LISTED, broken], [broken], [broken], [bookmark(40), HANG]],
         )
-    told = [(entry["log_level"], entry["event"]) for entry in logs if "connect" in entry["event"]]
-    assert told == [("warning", "disconnected; retrying"), ("info", "connected again")]
+    reports = [
+        (entry["log_level"], entry["event"]) for entry in logs if "connect" in entry["event"]
+    ]
+    assert reports == [("warning", "disconnected; retrying"), ("info", "connected again")]
     assert [entry["error"] for entry in logs if "error" in entry] == ["the watch broke"]

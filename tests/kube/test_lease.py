@@ -18,7 +18,7 @@ from karpenter_core.sim.frontend import ServerFrontend
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual, until
 
 
-class Town:
+class LeaseCandidates:
     """An API server and the candidates for its lease."""
 
     def __init__(self):
@@ -79,7 +79,7 @@ def test_the_first_candidate_leads_and_keeps_renewing():
     """The second waits."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         first, second = town.candidate("first"), town.candidate("second")
         tasks = town.lead(first, "first"), town.lead(second, "second")
         await asyncio.sleep(300)
@@ -96,11 +96,11 @@ def test_the_first_candidate_leads_and_keeps_renewing():
     run_virtual(scenario())
 
 
-def test_a_clean_end_hands_over_within_one_retry():
+def test_a_clean_stop_releases_the_lease_within_one_retry():
     """Work is stopped first, then the lease is released, then the next one takes it."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         first, second = town.candidate("first"), town.candidate("second")
         tasks = town.lead(first, "first"), town.lead(second, "second")
         await asyncio.sleep(60)
@@ -126,7 +126,7 @@ def test_a_dead_leader_is_replaced_when_its_lease_runs_out():
     """And not before: the wait counts from what the others saw last."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         frontend = ServerFrontend(town.server)
         first, second = town.candidate("first", frontend), town.candidate("second")
         tasks = town.lead(first, "first"), town.lead(second, "second")
@@ -147,7 +147,7 @@ def test_a_short_outage_loses_nothing():
     """Renewals are tried until the deadline."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         frontend = ServerFrontend(town.server)
         elector = town.candidate("first", frontend)
         task = town.lead(elector, "first")
@@ -168,7 +168,7 @@ def test_a_lost_answer_does_not_cost_the_lease(drop):
     """The write was done, its version is unknown: it is read and written again."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         frontend = ServerFrontend(town.server)
         elector = town.candidate("first", frontend)
         task = town.lead(elector, "first")
@@ -187,7 +187,7 @@ def test_a_hanging_server_is_not_waited_for_beyond_the_deadline():
     """One renewal that never ends stops the work in time."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         frontend = ServerFrontend(town.server)
         task = town.lead(town.candidate("first", frontend), "first")
         await asyncio.sleep(60)
@@ -207,7 +207,7 @@ def test_the_fence_counts_from_the_sending_of_a_renewal(seconds):
     """However long the answer took: to the others the lease is as old as the request."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         slow = SlowAnswers(DirectTransport(ServerFrontend(town.server)))
         slow.seconds = seconds
         elector = town.candidate("first", transport=slow)
@@ -219,10 +219,10 @@ def test_the_fence_counts_from_the_sending_of_a_renewal(seconds):
 
 
 def test_the_fence_counts_from_the_second_sending_after_a_conflict():
-    """Somebody wrote to the lease meanwhile: the write that was refused renewed nothing."""
+    """Another client wrote the lease meanwhile: the refused write renewed nothing."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         slow = SlowAnswers(DirectTransport(ServerFrontend(town.server)))
         elector = town.candidate("first", transport=slow)
         await elector.acquire()
@@ -243,7 +243,7 @@ def test_a_leader_with_slow_answers_stops_before_the_next_one_leads(seconds):
     """Its last renewal arrives, its answer comes late, and then nothing more is heard of it."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         frontend = ServerFrontend(town.server)
         slow = SlowAnswers(DirectTransport(frontend))
         first, second = town.candidate("first", transport=slow), town.candidate("second")
@@ -265,11 +265,11 @@ def test_a_leader_with_slow_answers_stops_before_the_next_one_leads(seconds):
     run_virtual(scenario())
 
 
-def test_a_lease_that_somebody_deletes_is_made_again():
+def test_a_deleted_lease_is_created_again():
     """By the one who holds it."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         task = town.lead(town.candidate("first"), "first")
         await asyncio.sleep(60)
         town.server.registry.delete(resources.LEASES, "karpenter-leader-election", "kube-system")
@@ -281,11 +281,11 @@ def test_a_lease_that_somebody_deletes_is_made_again():
     run_virtual(scenario())
 
 
-def test_a_lease_that_somebody_takes_ends_the_work():
+def test_a_lease_taken_by_another_ends_the_work():
     """Whatever the reason: two must not lead."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
         elector = town.candidate("first")
         task = town.lead(elector, "first")
         await asyncio.sleep(60)
@@ -306,7 +306,7 @@ def test_work_that_ends_releases_the_lease():
     """And its own error is what the caller sees."""
 
     async def scenario():
-        town = Town()
+        town = LeaseCandidates()
 
         async def broken():
             raise RuntimeError("boom")
@@ -347,7 +347,7 @@ def test_without_election_everything_passes():
     AlwaysLeaderFence().check()
 
 
-def test_the_times_must_leave_room():
+def test_election_times_must_be_ordered():
     """Lease longer than the deadline, the deadline longer than a retry."""
     with pytest.raises(ValueError, match="15"):
         ElectionTimes(renew_deadline_seconds=15)

@@ -37,7 +37,7 @@ def test_equal_states_give_an_empty_patch(same):
 
 @given(objects, objects)
 @with_examples(100)
-def test_a_patch_leaves_its_inputs_alone(before, after):
+def test_a_patch_does_not_change_its_inputs(before, after):
     """Patches are computed from objects that others hold."""
     copies = repr(before), repr(after)
     apply_merge_patch(before, merge_patch(before, after))
@@ -59,7 +59,7 @@ def test_the_examples_of_the_standard_hold():
     assert apply_merge_patch({}, {"a": {"bb": {"ccc": None}}}) == {"a": {"bb": {}}}
 
 
-def test_a_list_anywhere_asks_for_a_lock():
+def test_a_list_in_a_patch_requires_a_lock():
     """A merge patch replaces lists whole."""
     assert holds_list({"status": {"conditions": []}})
     assert not holds_list({"metadata": {"labels": {"a": None}}})
@@ -82,7 +82,7 @@ def test_labels_are_patched_without_a_lock():
 
 
 def test_finalizers_are_replaced_under_a_lock():
-    """A finalizer that somebody added meanwhile must not vanish."""
+    """A finalizer that another client added meanwhile must not vanish."""
     patch = patch_for(claim(), claim(metadata={"finalizers": ["f"], "resourceVersion": "9"}))
     assert patch is not None
     assert patch.body == {"metadata": {"finalizers": ["f"]}}

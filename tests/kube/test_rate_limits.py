@@ -30,7 +30,7 @@ def test_a_burst_passes_and_the_rest_goes_by_the_rate():
 
 
 def test_cancelled_waiter_frees_its_place():
-    """A cancelled wait costs nobody a token."""
+    """A cancelled wait costs no token."""
 
     async def scenario():
         clock = LoopClock()

@@ -65,7 +65,7 @@ async def test_a_client_certificate_renewed_in_place_is_used_within_a_minute(tmp
             assert await asked(transport) == "second"
 
 
-async def test_a_half_written_certificate_keeps_the_old_one_with_one_warning(tmp_path):
+async def test_a_partial_certificate_keeps_the_old_one_with_one_warning(tmp_path):
     """Until the rest is there: the certificate comes before its key, or only a part of it."""
     authority = CertificateAuthority(tmp_path / "pki")
     put_in_place(authority.issue("one", "first"), tmp_path)

@@ -128,7 +128,7 @@ def changed(**edits):
 
 
 def test_pods_of_one_template_share_their_shape():
-    """Names, binding, status and unread volumes and annotations do not tell them apart."""
+    """Names, binding, status and unread volumes and annotations do not count."""
     codecs = Codecs()
     pods = codecs.for_kind(resources.PODS)
     first = pods.decode(POD)
@@ -148,7 +148,7 @@ def test_pods_of_one_template_share_their_shape():
     assert len(codecs.shapes) == 2
 
 
-def test_a_shape_lives_as_long_as_its_pods():
+def test_a_shape_is_kept_as_long_as_its_pods():
     """Shapes of apps that are gone are gone."""
     codecs = Codecs()
     held = codecs.for_kind(resources.PODS).decode(POD)
@@ -393,7 +393,7 @@ def test_watch_lines_carry_objects(kind):
 
 
 def test_watch_lines_carry_bookmarks_and_errors():
-    """A bookmark moves the version only; 410 is told from other errors."""
+    """A bookmark moves the version only; 410 is distinguished from other errors."""
     nodes = Codecs().for_kind(resources.NODES)
     seen = nodes.decode_event(bookmark(12))
     assert (seen.type, seen.resource_version, seen.initial_events_end) == ("BOOKMARK", "12", False)

@@ -30,7 +30,7 @@ LOST = ApiError("the reply was lost", status=0)
 REFUSED = ApiError("connection refused", status=0, reason=UNREACHABLE)
 
 
-class Desk:
+class WriterFixture:
     """A writer over a scripted or embedded server, and what it folded."""
 
     def __init__(self, transport, *, fence=None, faults=None):
@@ -50,7 +50,7 @@ class Desk:
 
 def write(script, *answers, **options):
     async def scenario():
-        desk = Desk(ScriptedTransport(answers), **options)
+        desk = WriterFixture(ScriptedTransport(answers), **options)
         desk.result = await script(desk.writer)
         return desk
 
@@ -123,7 +123,7 @@ def test_the_servers_no_is_raised_at_once(status):
     assert caught.value.status == status
 
 
-def test_patience_ends():
+def test_retries_end_at_the_time_limit():
     """After a handful of attempts, each after twice the time, the caller hears of it."""
     assert write(patch, *[REFUSED] * 4, answer(node("a", 7))).clock.monotonic() == (
         pytest.approx(0.2 + 0.4 + 0.8 + 1.6)
@@ -138,7 +138,7 @@ def test_a_server_that_has_too_much_to_do_names_the_wait_up_to_ten_seconds(asked
     assert write(patch, busy, answer(node("a", 7))).clock.monotonic() == pytest.approx(waited)
 
 
-def test_a_refused_eviction_is_the_callers_to_hear():
+def test_a_refused_eviction_is_raised_to_the_caller():
     """429 is a disruption budget's word, not the server's load."""
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "uid": "u"}}
     pod = view_from_manifest(manifest | {"spec": {}})
@@ -169,7 +169,7 @@ def test_no_write_is_sent_without_the_lease():
             write(verb, fence=Fence(0))
 
     async def scenario():
-        desk = Desk(ScriptedTransport([REFUSED]), fence=Fence(2))
+        desk = WriterFixture(ScriptedTransport([REFUSED]), fence=Fence(2))
         with pytest.raises(FencedError):
             await create(desk.writer)
         assert len(desk.transport.requests) == 1
@@ -225,7 +225,7 @@ def test_a_test_can_lose_a_request_or_its_reply():
 
     async def scenario(stage):
         frontend = ServerFrontend(ApiServer(LoopClock()))
-        desk = Desk(DirectTransport(frontend), faults=losing(stage))
+        desk = WriterFixture(DirectTransport(frontend), faults=losing(stage))
         with pytest.raises(ApiError, match="lost on purpose"):
             await create(desk.writer)
         assert desk.folded == []
@@ -244,7 +244,7 @@ def test_a_deletion_that_finalizers_hold_back_is_folded():
     """The object with its deletion timestamp; one that is gone is left to the watch."""
 
     async def scenario():
-        desk = Desk(DirectTransport(ServerFrontend(ApiServer(LoopClock()))))
+        desk = WriterFixture(DirectTransport(ServerFrontend(ApiServer(LoopClock()))))
         manifest = {"metadata": {"name": "a", "finalizers": ["karpenter.sh/termination"]}}
         held = await desk.writer.create(resources.NODES, manifest)
         deleting = await desk.writer.delete(resources.NODES, "a", uid=held.uid)
@@ -263,7 +263,7 @@ def test_providers_write_nodes_through_the_same_writer():
     """A Node that is gone already is fine."""
 
     async def scenario():
-        desk = Desk(DirectTransport(ServerFrontend(ApiServer(LoopClock()))))
+        desk = WriterFixture(DirectTransport(ServerFrontend(ApiServer(LoopClock()))))
         nodes = ProviderNodeWriter(desk.writer)
         assert (await nodes.create({"metadata": {"name": "a"}})).name == "a"
         with pytest.raises(ConflictError):

@@ -35,7 +35,7 @@ KINDS: Final = {
     "error swallowed": 2,
     "member exchanged": 2,
 }
-"""How often each kind of change is drawn, as a weight."""
+"""Weight of each kind of change."""
 
 _COMPARISONS: Final = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
@@ -163,7 +163,7 @@ def _is_valid(mutant: Mutant, source: str) -> bool:
 
 
 class _Module:
-    """Walks the syntax tree of a module, past everything that nobody's behaviour depends on."""
+    """Walks the syntax tree of a module, past everything that no behaviour depends on."""
 
     def __init__(self, path: str, source: str, members: Mapping[str, Sequence[str]]) -> None:
         self._path = path
@@ -359,7 +359,7 @@ def _skipped(node: ast.AST) -> bool:
 
 
 def _checks_lengths(call: ast.AST, node: ast.AST) -> bool:
-    """Tell whether a node is the `strict=True` of `zip`, which is an assertion."""
+    """Return whether a node is the `strict=True` of `zip`, which is an assertion."""
     match node:
         case ast.keyword(arg="strict", value=ast.Constant(value=True)):
             return _name(call) == "zip"

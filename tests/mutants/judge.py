@@ -47,7 +47,7 @@ Record = dict[str, tuple[float, list[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the tests said about a mutant."""
+    """Result of the tests on a mutant."""
 
     mutant: Mutant
     killed_by: str
@@ -171,7 +171,7 @@ def judge(
 
 
 def passes(item: pytest.Item) -> bool:
-    """Tell whether a test passes without a mutant."""
+    """Return whether a test passes without a mutant."""
 
     def child() -> str:
         return "".join(test for test, _, passed in run_each([item]) if not passed)
@@ -263,7 +263,7 @@ def in_child(work: Callable[[], str], *, cpu_seconds: float) -> tuple[str, str]:
 
 
 def _wait(child: int, pipe: int) -> tuple[int | None, str]:
-    """Return the status of a child, unless it is ended for taking too long, and what it told."""
+    """Return the status of a child, unless it is ended for taking too long, and its output."""
     told = b""
     until = time.monotonic() + _WALL_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""The mutants tool draws, skips, and tells killed from survived."""
+"""The mutants tool draws, skips and judges mutants."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TestDraw:
             found
         )
 
-    def test_texts_for_people_are_left_alone(self):
+    def test_texts_for_people_are_ignored(self):
         source = dedent(MODULE)
         lines = {mutant.line for mutant in mutants_of("m.py", source, MEMBERS)}
         told = {number for number, line in enumerate(source.splitlines(), 1) if "asked" in line}
@@ -89,7 +89,7 @@ class TestDraw:
             "class C(Struct, frozen=True): pass",
         ],
     )
-    def test_statement_that_no_behaviour_depends_on_is_left_alone(self, statement):
+    def test_statement_that_no_behaviour_depends_on_is_ignored(self, statement):
         assert changes(f"def f():\n    {statement}\n") == set()
 
     def test_a_handler_swallows_its_error(self):

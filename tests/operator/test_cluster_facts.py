@@ -100,7 +100,7 @@ def test_a_headless_dns_service_has_no_address():
     assert (facts.dns_ip, facts.ip_family) == ("", "IPv4")
 
 
-def test_missing_object_is_a_known_fact_without_warning():
+def test_a_missing_object_is_a_fact_without_a_warning():
     """A page of text says 404 as well as a Status does."""
     with capture_logs() as lines:
         facts = read({"/version": ANSWERS["/version"], CIDRS: ANSWERS[CIDRS]})
@@ -152,7 +152,7 @@ def test_a_missing_permission_is_named():
 
 
 @pytest.mark.parametrize("status", [403, 503])
-def test_an_ipv6_cluster_that_refuses_at_the_start_is_known_as_soon_as_it_answers(status):
+def test_an_ipv6_cluster_is_recognised_once_it_answers(status):
     """The object that providers hold changes; nothing is restarted, and one warning is enough."""
 
     async def story():

@@ -1,4 +1,4 @@
-"""The journal's file has whole lines and a size limit, and blocks nobody."""
+"""The journal's file has whole lines and a size limit, and blocks no caller."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_unwritable_file_is_counted_and_logged_once(opened, metrics, tmp_path):
 
 
 def test_after_a_full_disk_lines_are_whole_again(opened, metrics, tmp_path, monkeypatch):
-    """What was written of the line on which it became full is ended, the rest goes on."""
+    """The partial line is ended, and later lines follow."""
     write, failed = os.write, []
 
     def half(file, data):
@@ -120,7 +120,7 @@ def test_after_a_full_disk_lines_are_whole_again(opened, metrics, tmp_path, monk
     assert [line["log_level"] for line in logs] == ["error", "info"]
 
 
-def test_a_disk_that_hangs_holds_nobody_up(metrics, tmp_path, monkeypatch):
+def test_a_hanging_disk_blocks_no_caller(metrics, tmp_path, monkeypatch):
     """Entries wait, then are lost; `write` and `close` come back."""
     released = threading.Event()
     monkeypatch.setattr(journal_file.os, "write", lambda _file, data: released.wait() and len(data))

@@ -11,7 +11,7 @@ from karpenter_core.operator.loop_calls import on_loop
 
 
 async def test_a_thread_gets_its_answer_from_the_loop():
-    """Whoever asks, the function runs on the loop's thread."""
+    """The function runs on the loop's thread for every caller."""
     home = threading.get_ident()
     ask = on_loop(threading.get_ident)
 

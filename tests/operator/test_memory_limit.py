@@ -12,7 +12,7 @@ LIMIT = 1000
 
 
 class Memory:
-    """What is resident, and what trimming and collecting leave of it."""
+    """Resident memory, and the rest after trimming and collecting."""
 
     def __init__(self, resident, after_trim=None, after_collect=None):
         self.resident = resident
@@ -58,7 +58,7 @@ async def test_no_more_is_done_than_brings_memory_below_ninety_percent(memory, c
     assert [line["log_level"] for line in logs] == ["warning"] * warned
 
 
-async def test_after_a_collection_the_process_is_left_alone_for_a_while():
+async def test_after_a_collection_the_process_pauses_collecting():
     """Each one stops everything."""
     usual = await limit_over(Memory(100)).check()
     after = await limit_over(Memory(950, after_collect=940)).check()

@@ -32,7 +32,7 @@ from tests.kube.scripted import ScriptedTransport
 
 
 def process_with_kwok(folder, *arguments):
-    """Return a process that has not begun to run."""
+    """Return a process that has not started."""
     plugins = load_plugins(extra={"kwok": KwokProvider()}, entry_points=())
     specs = [spec for specs in plugins.settings().values() for spec in specs]
     ports = ProcessPlatform(
@@ -71,7 +71,7 @@ async def test_plugins_read_nodes_from_any_thread_and_the_state_stays_on_the_loo
 
 
 async def test_plugins_read_nodeclaims_from_any_thread(tmp_path):
-    """What they name is the last word on whose an instance is."""
+    """The NodeClaims decide which claim an instance belongs to."""
     process = process_with_kwok(tmp_path)
     context = process._context_for("kwok")
     claim = node_claim("web-1")
@@ -96,7 +96,7 @@ class Refusing:
         pass
 
 
-def test_plug_ins_see_facts_of_the_cluster_that_become_known_while_they_run(tmp_path):
+def test_plugins_see_cluster_facts_that_are_found_later(tmp_path):
     """A refusal at the start is not the last word, and nothing is restarted."""
 
     async def story():
@@ -132,7 +132,7 @@ def test_plug_ins_see_facts_of_the_cluster_that_become_known_while_they_run(tmp_
 
 
 async def test_plugins_get_the_feature_gates(tmp_path):
-    """What the core leaves alone, a provider leaves alone too."""
+    """A gate that is off in the core is off in a provider."""
     settings = ("--feature-gates", "ReservedCapacity=false,NodeOverlay=true")
 
     context = process_with_kwok(tmp_path, *settings)._context_for("kwok")
@@ -148,7 +148,7 @@ def test_the_solver_uses_reservations_as_the_gate_says(is_on):
     assert solve_options(settings, max_instance_types=60).reserved_capacity is is_on
 
 
-async def test_a_metric_tells_whether_this_process_leads(tmp_path):
+async def test_a_metric_reports_whether_this_process_leads(tmp_path):
     """Under the name and label of Karpenter's."""
     standby = process_with_kwok(tmp_path, "--leader-election-name=blue")
     alone = process_with_kwok(tmp_path, "--disable-leader-election")

@@ -100,7 +100,7 @@ async def test_metrics_of_many_pieces_arrive_whole(registry, monkeypatch):
 
 
 async def test_metrics_that_cannot_be_collected_are_an_error(registry):
-    """Half a scrape would look like objects that have gone."""
+    """A partial scrape would show objects as gone."""
 
     class Broken(Collector):
         def describe(self):

@@ -85,7 +85,7 @@ def test_a_malformed_variable_falls_back_to_the_default(variable, field):
     ],
 )
 def test_a_malformed_flag_is_an_error_that_names_it(arguments):
-    """What a user typed on the command line is never ignored."""
+    """Arguments of the command line are never ignored."""
     with pytest.raises(SettingsError, match=arguments[0].partition("=")[0]):
         load_settings(arguments, {})
 
@@ -359,13 +359,13 @@ def test_every_setting_is_documented():
         (["--repair-conditions=GPUFault"], 'repair-conditions: "GPUFault" is not CONDITION='),
     ],
 )
-def test_a_brake_that_makes_no_sense_stops_the_start(arguments, complaint):
+def test_an_invalid_launch_limit_stops_the_start(arguments, complaint):
     """A limit that silently is none would be found out too late."""
     with pytest.raises(SettingsError, match=complaint):
         load_settings(arguments, {})
 
 
-def test_brakes_are_read():
+def test_launch_limits_are_read():
     """The limit of repair is a share or a number."""
     settings = load_settings(
         ["--max-nodes-total=500", "--pause-disruption"],
@@ -528,12 +528,12 @@ def test_no_text_makes_a_limit_of_ours_another_one(flag, text, by_flag):
     try:
         settings = load_settings(*given_as(option, text, by_flag=by_flag))
     except SettingsError as error:
-        told = str(error)
+        complaints = str(error)
     else:
-        told = ""
+        complaints = ""
         assert ASCII_WHOLE.fullmatch(text.strip())
         assert getattr(settings, option.field) == int(text) >= 0
-    assert not told or f'"{text}"' in told
+    assert not complaints or f'"{text}"' in complaints
 
 
 @given(text=NUMBER_LIKE, by_flag=st.booleans())
@@ -560,10 +560,10 @@ def test_no_text_of_any_option_is_a_traceback(option, text, by_flag):
     try:
         settings = load_settings(*given_as(option, text, by_flag=by_flag))
     except SettingsError as error:
-        told: tuple[str, ...] = (str(error),)
+        complaints: tuple[str, ...] = (str(error),)
     else:
-        told = settings.warnings
-    assert all(option.env in text or option.flag in text for text in told)
+        complaints = settings.warnings
+    assert all(option.env in text or option.flag in text for text in complaints)
 
 
 def test_plugin_options_refuse_bad_variables_by_default():

@@ -89,7 +89,7 @@ def assert_works(environment: Path) -> None:
 
 
 def test_wheels_install_without_an_index(wheels: Path, environment: Path):
-    """As on a machine that has been handed nothing but the wheels."""
+    """As on a host that has nothing but the wheels."""
     run(
         sys.executable,
         "-m",

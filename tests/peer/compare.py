@@ -7,7 +7,7 @@ packings, and solved several times by the reference (needs `go`; ties are broken
 Reported is every pod that only one of both leaves pending. A difference is made small and kept as
 `<seed>.json` with `--keep FOLDER`; `--seed N --clusters 1 --show` prints it.
 
-Exit code 1: there are differences that `explained.py` does not know, or no reference to ask.
+Exit code 1: there are differences that `intended_differences.py` does not know, or no reference to ask.
 """
 
 # ruff: noqa: T201 - a program that reports
@@ -24,14 +24,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.peer.draw import random_cluster
-from tests.peer.explained import THEY_LEAVE, WE_LEAVE, explanation, size_of, specs_of
-from tests.peer.ours import plan
+from tests.peer.intended_differences import THEY_LEAVE, WE_LEAVE, explanation, size_of, specs_of
+from tests.peer.our_plans import plan
 from tests.peer.reference import Reference
 from tests.peer.shrink import shrunk
 
 RUNS = 4
 MORE_RUNS = 24
-"""How often the reference is asked when it seems to differ: chance is given its chance."""
+"""Number of runs of the reference when it seems to differ: its choices are random."""
 
 
 def main():
@@ -121,7 +121,7 @@ def _are_alike(ours, theirs, sizes):
 
 
 def _is_explained(why, cluster):
-    """Tell whether each pool has a constraint; without pools a message must do."""
+    """Return whether each pool has a constraint; without pools a message suffices."""
     if not cluster["nodePools"] or not why["pools"]:
         return bool(why["message"])
     return all(pool["constraint"] and pool["detail"] for pool in why["pools"].values())

@@ -1,14 +1,14 @@
 """Draws random clusters as the files that `karpenter plan --offline` reads.
 
 Labels, values and names are few, so that selectors, taints and spreads meet each other. Manifests
-are complete where an API server would have completed them, so that nobody has to guess.
+are complete where an API server would have completed them, so that no side has to guess.
 """
 
 from __future__ import annotations
 
 import random
 
-from tests.peer import draw_machines, draw_pods
+from tests.peer import draw_capacity, draw_pods
 from tests.peer.choices import Choices
 
 FEATURES = (
@@ -23,8 +23,8 @@ def random_cluster(seed, without=()):
     generator = random.Random(seed)
     features = {name for name in FEATURES if generator.random() < 0.6}
     choices = Choices(generator, features - set(without))
-    types = draw_machines.instance_types(choices)
-    pools = draw_machines.node_pools(choices, types)
+    types = draw_capacity.instance_types(choices)
+    pools = draw_capacity.node_pools(choices, types)
     cluster = {"nodePools": pools, "nodes": [], "nodeClaims": [], "boundPods": []}
     cluster |= draw_pods.storage(choices)
     templates = [draw_pods.template(choices) for _ in range(choices.number(1, 5))]
@@ -33,8 +33,8 @@ def random_cluster(seed, without=()):
             draw_pods.daemon(choices, f"agent-{number}") for number in range(choices.number(1, 3))
         ]
     if choices.has("nodes"):
-        machines = draw_machines.machines(choices, pools, types)
-        cluster["nodes"], cluster["nodeClaims"], cluster["csiNodes"] = machines
+        nodes_and_claims = draw_capacity.nodes_and_claims(choices, pools, types)
+        cluster["nodes"], cluster["nodeClaims"], cluster["csiNodes"] = nodes_and_claims
     cluster["namespaces"] = draw_pods.namespaces()
     if choices.has("bound"):
         cluster["boundPods"] = draw_pods.bound_pods(choices, cluster, templates)

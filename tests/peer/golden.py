@@ -4,7 +4,7 @@
 
 Writes `data/clusters.jsonl.gz`, one JSON object in each line: `seed`, `cluster`, `types`, and the names
 of the pods that every run of the reference leaves (`unschedulable`). Where we leave other pods, for a
-reason that `explained.py` knows, the line also has the `difference`, and what we leave (`ours`).
+reason that `intended_differences.py` knows, the line also has the `difference`, and what we leave (`ours`).
 
 The program takes seeds one after the other and drops a cluster in two cases only:
 
@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.peer import PEER
 from tests.peer.compare import difference
 from tests.peer.draw import random_cluster
-from tests.peer.explained import THEY_LEAVE, WE_LEAVE, explanation
-from tests.peer.ours import plan
+from tests.peer.intended_differences import THEY_LEAVE, WE_LEAVE, explanation
+from tests.peer.our_plans import plan
 from tests.peer.reference import Reference
 
 FILE = Path(__file__).parent / "data" / "clusters.jsonl.gz"

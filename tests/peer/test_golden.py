@@ -12,7 +12,7 @@ import pytest
 
 from karpenter_core.scheduling.problem import PoolConstraint
 from tests.peer import golden
-from tests.peer.ours import plan
+from tests.peer.our_plans import plan
 
 CASES = golden.read()
 PARTS = 8

@@ -6,8 +6,8 @@ import pytest
 
 from tests.peer import golden
 from tests.peer.draw import random_cluster
-from tests.peer.explained import THEY_LEAVE, WE_LEAVE
-from tests.peer.ours import plan
+from tests.peer.intended_differences import THEY_LEAVE, WE_LEAVE
+from tests.peer.our_plans import plan
 
 
 class ScriptedReference:
@@ -64,7 +64,7 @@ def test_a_difference_that_nothing_explains_is_not_passed_over(drawn, monkeypatc
 
 
 def test_a_cluster_without_nodes_and_bound_pods_may_differ(drawn, monkeypatch):
-    """The file does without their empty lists; whoever compares and explains needs them."""
+    """The file leaves out their empty lists; comparing and explaining need them."""
     seen = {}
 
     def explained(cluster, *_):

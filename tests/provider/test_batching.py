@@ -1,4 +1,4 @@
-"""How waiting items become calls, and what becomes of those that take too long."""
+"""Waiting items become batched calls, and late calls are handled."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_an_item_that_is_done_may_be_sent_again():
     run_virtual(main())
 
 
-def test_what_a_call_raises_is_every_items_error():
+def test_an_error_of_a_call_is_the_error_of_every_item():
     async def main():
         world = World()
 
@@ -138,7 +138,7 @@ def test_what_a_call_raises_is_every_items_error():
 
 
 def test_a_time_limit_ends_the_waiting_and_not_the_call():
-    """The caller hears that the call is open; the item is not sent again; the end is told."""
+    """The caller gets an error that the call is open; the item is not sent again; its end is reported."""
 
     async def main():
         world = World(seconds=300)
@@ -156,7 +156,7 @@ def test_a_time_limit_ends_the_waiting_and_not_the_call():
     run_virtual(main())
 
 
-def test_a_call_that_is_cancelled_from_within_leaves_nobody_waiting():
+def test_a_call_cancelled_from_within_leaves_no_waiter():
     """An SDK may cancel its own work; that is a failure of the call, not of who waits for it."""
 
     async def main():
@@ -175,7 +175,7 @@ def test_a_call_that_is_cancelled_from_within_leaves_nobody_waiting():
 
 @pytest.mark.parametrize("width", [None, 1], ids=["batches", "single"])
 @pytest.mark.parametrize("after", [0, 0.5, 2], ids=["before-it-begins", "waiting", "running"])
-def test_a_call_whose_task_is_cancelled_leaves_nobody_waiting(width, after):
+def test_a_call_with_a_cancelled_task_leaves_no_waiter(width, after):
     """Everything but the waiting tasks is cancelled, as when an event loop is closed."""
 
     async def main():
@@ -191,12 +191,12 @@ def test_a_call_whose_task_is_cancelled_leaves_nobody_waiting(width, after):
         if width is None:
             assert waiting[1].done()
         else:
-            assert world.calls[-1][1] == ["b"], "its turn was given away"
+            assert world.calls[-1][1] == ["b"], "its slot was freed"
 
     run_virtual(main())
 
 
-def test_a_late_failure_is_told_too():
+def test_a_late_failure_is_reported():
     async def main():
         world = World(seconds=300)
 
@@ -213,7 +213,7 @@ def test_a_late_failure_is_told_too():
     run_virtual(main())
 
 
-def test_a_late_outcome_that_cannot_be_taken_spares_the_others():
+def test_a_rejected_late_outcome_does_not_affect_the_others():
     """One item's trouble leaves no other one open for ever."""
 
     async def main():
@@ -248,7 +248,7 @@ def test_an_outcome_whose_caller_went_away_is_late():
     run_virtual(main())
 
 
-def test_an_item_that_nobody_wants_before_it_is_sent_is_not_sent():
+def test_an_item_cancelled_before_sending_is_not_sent():
     async def main():
         world = World()
         waiting = asyncio.ensure_future(world.batcher.add("a"))
@@ -330,7 +330,7 @@ def test_single_items_wait_for_their_turn_outside_of_the_time_limit():
     run_virtual(main())
 
 
-def test_an_overdue_call_gives_its_turn_away():
+def test_an_overdue_call_frees_its_slot():
     """Two that hang do not keep the third from being sent for ever."""
 
     async def main():
@@ -344,7 +344,7 @@ def test_an_overdue_call_gives_its_turn_away():
     run_virtual(main())
 
 
-def test_a_single_item_that_nobody_wants_before_its_turn_is_not_sent():
+def test_a_single_item_cancelled_before_its_turn_is_not_sent():
     async def main():
         world = World(seconds=10, width=1)
         first = asyncio.ensure_future(world.batcher.add("a"))

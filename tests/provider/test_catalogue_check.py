@@ -154,7 +154,7 @@ def test_a_bad_amount_is_refused_by_type_field_and_value(bad, words):
         ),
     ],
 )
-def test_an_odd_zone_or_capacity_type_is_refused(bad, words):
+def test_an_invalid_zone_or_capacity_type_is_refused(bad, words):
     with pytest.raises(CloudProviderError) as refused:
         check(bad)
 

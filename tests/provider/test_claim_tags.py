@@ -1,4 +1,4 @@
-"""Whose an instance is, told by tags that many instances share."""
+"""Shared tags assign instances to their claims."""
 
 from __future__ import annotations
 
@@ -94,22 +94,24 @@ def test_a_claim_with_a_long_name_has_a_call_of_its_own():
 
 @given(st.sets(st.integers(0, 500), max_size=40), st.integers(0, 12), st.integers(1, 20))
 @with_examples(100)
-def test_every_claim_is_in_one_call_whose_tags_tell_it(numbers, other_tags, most):
+def test_every_claim_is_in_one_call_by_its_tags(numbers, other_tags, most):
     claims = [ClaimRef(name=f"n{n}", uid=f"u{n}") for n in sorted(numbers)]
-    told = []
+    tagged_claims = []
     for batch in TAGS.batches(claims, other_tags=other_tags, node_pool="p", max_claims=most):
         assert len(batch) <= most
         tags = TAGS.tags_for(batch, other_tags=other_tags, node_pool="p")
-        told += TAGS.claims_of({"cloud/pool": "p", **tags})
-    assert sorted(told, key=lambda claim: claim.name) == sorted(claims, key=lambda c: c.name)
+        tagged_claims += TAGS.claims_of({"cloud/pool": "p", **tags})
+    assert sorted(tagged_claims, key=lambda claim: claim.name) == sorted(
+        claims, key=lambda c: c.name
+    )
 
 
-def test_what_cannot_be_read_is_nobodys():
+def test_unreadable_tags_have_no_claim():
     assert TAGS.claims_of({"cloud/claims": "nonsense  p/a", "cloud/pool": "p"}) == ()
     assert TAGS.claims_of({}) == ()
 
 
-def test_the_tag_of_another_controller_tells_a_name_alone():
+def test_the_tag_of_another_controller_has_a_name_only():
     assert TAGS.claims_of({OWN: "old"}) == (ClaimRef(name="old", uid=""),)
     assert TAGS.assign_owners({"i1": {OWN: "old"}}) == {"i1": ClaimRef(name="old", uid="")}
 
@@ -134,7 +136,7 @@ def test_the_tags_of_a_call_are_read_once():
         (OWN, False),
     ],
 )
-def test_keys_of_claims_are_known(key, ours):
+def test_claim_tag_keys_are_recognised(key, ours):
     assert TAGS.is_key(key) is ours
 
 
@@ -143,23 +145,23 @@ def call(*names, **own):
     return {name: CALL | ({OWN: own[name]} if name in own else {}) for name in names}
 
 
-def test_instances_by_id_are_dealt_to_claims_by_uid():
+def test_instances_by_id_are_assigned_to_claims_by_uid():
     assert TAGS.assign_owners(call("i2", "i1")) == {"i1": A, "i2": B}
 
 
-def test_an_instance_beyond_the_last_claim_is_nobodys():
+def test_an_instance_beyond_the_last_claim_is_surplus():
     assert sorted(TAGS.assign_owners(call("i1", "i2", "i3", "i4"))) == ["i1", "i2", "i3"]
 
 
-def test_what_an_instance_says_itself_goes_before_the_order():
+def test_tags_of_an_instance_outrank_the_order():
     assert TAGS.assign_owners(call("i1", "i2", i2="a")) == {"i1": B, "i2": A}
 
 
-def test_what_is_known_goes_before_what_an_instance_says():
+def test_known_owners_outrank_tags_of_an_instance():
     assert TAGS.assign_owners(call("i1", i1="a"), {"i1": C}) == {"i1": C}
 
 
-def test_a_claim_that_has_an_instance_is_dealt_no_other_though_that_is_not_here():
+def test_a_claim_with_an_unlisted_instance_is_assigned_no_other():
     assert TAGS.assign_owners(call("i1", "i2", i2="a"), {"elsewhere": A}) == {"i1": B}
 
 
@@ -167,14 +169,14 @@ def tagged(*claims, **more):
     return {"cloud/pool": "p", **TAGS.tags_for(claims, other_tags=1, node_pool="p"), **more}
 
 
-def test_calls_are_told_apart_by_their_claims():
+def test_calls_are_distinguished_by_their_claims():
     """The second call was for those whom the first brought nothing."""
     first, second = tagged(A, B, C), tagged(B, C)
     shown = {"i9": first, "i1": second, "i2": second, "alone": {}}
     assert TAGS.owners_of(shown, {}) == {"i9": A, "i1": B, "i2": C}
 
 
-def test_calls_are_told_apart_by_the_tag_that_the_cloud_puts():
+def test_calls_are_distinguished_by_the_clouds_tag():
     """Two calls for the same claims; an instance without that tag is a call of its own."""
     tags = replace(TAGS, call_key="cloud/call")
     one, two = (tagged(A, B, **{"cloud/call": name}) for name in ("one", "two"))
@@ -182,8 +184,8 @@ def test_calls_are_told_apart_by_the_tag_that_the_cloud_puts():
     assert tags.owners_of(shown, {}) == {"i1": A, "i2": A, "i3": B, "i4": A, "i5": A}
 
 
-def test_what_is_known_counts_in_every_call_and_is_looked_through_once():
-    """A cluster has as many calls as machines, or nearly, and as many claims that name theirs."""
+def test_known_owners_count_in_every_call_and_are_read_once():
+    """A cluster has nearly as many calls as instances, and as many claims that name theirs."""
 
     class Known(dict):
         looks = 0

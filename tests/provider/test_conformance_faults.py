@@ -1,7 +1,7 @@
 """The kit finds what is wrong: one faulty provider for each family of rules.
 
 Each is the scaffold's provider with one mistake that authors make. The rule that the mistake breaks
-must fail, in words that tell the author what to mend; the provider without it keeps every rule
+must fail, in a message that names what to correct; the provider without it keeps every rule
 (`tests/cli/test_plugin.py`).
 """
 
@@ -308,7 +308,7 @@ def cleans_up_what_it_does_not_see(good, subject):
 
 
 def cleans_up_what_has_no_node(good, subject):
-    """A machine that boots has none yet."""
+    """A booting instance has none yet."""
 
     @hookimpl
     def karpenter_start(self, context):
@@ -468,7 +468,7 @@ def test_a_module_that_is_the_core_s_own_is_found(tmp_path, monkeypatch):
 
 
 def test_a_node_without_the_taint_is_found(tinycloud, tmp_path):
-    """The mistake is in what the machine is told at its first boot."""
+    """The mistake is in the user data."""
 
     def untaints(good):
         def node_manifest(plugin, provider_id):
@@ -564,8 +564,8 @@ UNLAUNCHABLE = """
     ],
     ids=["load", "start", "resolve", "catalogue", "launch"],
 )
-def test_one_mistake_in_the_way_of_most_rules_is_one_broken_rule(body, rule, why, tmp_path):
-    """The others are not shown, and say which rule to look at first."""
+def test_one_mistake_that_blocks_most_rules_is_one_broken_rule(body, rule, why, tmp_path):
+    """The others are skipped, and name the rule to correct first."""
     (tmp_path / "wrong.py").write_text(WRONG.replace("{body}", body.strip()))
     wanted = "001 or 002 or 004 or 005 or 010 or 020 or 021 or 022 or 023 or 028 or 030 or 040"
     picked = " or ".join(f"pc_{number}" for number in wanted.split(" or "))

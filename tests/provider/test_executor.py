@@ -1,4 +1,4 @@
-"""Where plug-in code runs."""
+"""Executors run plug-in code in threads or inline."""
 
 from __future__ import annotations
 

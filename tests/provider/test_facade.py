@@ -94,7 +94,7 @@ def test_each_claim_is_launched_by_the_owner_of_its_class(virtual):
     virtual(scenario, web=web, data=data)
 
 
-def test_a_class_nobody_serves_is_refused_by_name(virtual):
+def test_a_class_without_a_provider_is_refused_by_name(virtual):
     async def scenario(world):
         ref = NodeClassRef(group="x.example.com", kind="XNodeClass", name="default")
         with pytest.raises(PluginError, match=r"XNodeClass\.x\.example\.com"):
@@ -230,7 +230,7 @@ async def test_hooks_run_in_threads_and_not_on_the_loop(tmp_path):
 # -- time limits
 
 
-def test_a_late_launch_is_told_and_not_repeated_meanwhile(virtual):
+def test_a_late_launch_is_reported_and_not_repeated(virtual):
     """A claim whose call is open is not launched again; its result is folded in when it comes."""
     web = FakeProvider()
 
@@ -307,7 +307,7 @@ def test_nothing_is_launched_or_terminated_without_the_lease(virtual):
     virtual(scenario, web=web)
 
 
-def test_the_lease_is_checked_when_the_batch_goes_and_not_when_it_gathers(virtual):
+def test_the_lease_is_checked_when_a_batch_is_sent(virtual):
     """A process that was stopped in between (SIGSTOP) sends nothing when it wakes."""
     web = FakeProvider()
 
@@ -389,7 +389,7 @@ def test_a_task_of_every_process_runs_without_the_lease(virtual):
     virtual(scenario, web=web)
 
 
-def test_a_plug_in_can_ask_for_the_lease_between_its_changes(virtual):
+def test_a_plugin_can_check_the_lease_between_its_changes(virtual):
     """The context of a plug-in has the fence."""
 
     async def scenario(world):
@@ -428,7 +428,7 @@ def test_hooks_that_are_not_implemented_have_their_defaults(virtual):
     virtual(scenario, web=FakeProvider())
 
 
-class Whole(FakeProvider):
+class AllHooks(FakeProvider):
     """Implements the optional hooks."""
 
     started = stopped = False
@@ -473,7 +473,7 @@ class Whole(FakeProvider):
 
 
 def test_optional_hooks_are_asked(virtual):
-    web = Whole()
+    web = AllHooks()
 
     async def scenario(world):
         assert web.started
@@ -500,13 +500,13 @@ def test_a_check_that_fails_is_a_finding(virtual):
         assert finding.severity is Severity.ERROR
         assert "no route to host" in finding.message
 
-    virtual(scenario, web=Whole())
+    virtual(scenario, web=AllHooks())
 
 
 # -- start
 
 
-class Unstartable(Whole):
+class Unstartable(AllHooks):
     error: Exception = RuntimeError("socket")
 
     @hookimpl
@@ -515,7 +515,7 @@ class Unstartable(Whole):
 
 
 def test_a_plugin_that_cannot_start_stops_those_that_did(virtual):
-    data = Whole("data", DataNodeClass)
+    data = AllHooks("data", DataNodeClass)
 
     async def scenario(world):
         pytest.fail("started")
@@ -526,8 +526,8 @@ def test_a_plugin_that_cannot_start_stops_those_that_did(virtual):
 
 
 def test_where_not_all_are_needed_one_that_cannot_start_is_done_without(tmp_path):
-    """Whoever asks for what it serves is told why; the others serve."""
-    data = Whole("data", DataNodeClass)
+    """Requests for its kinds get the reason; the others serve."""
+    data = AllHooks("data", DataNodeClass)
 
     async def main():
         world = ProviderWorld(
@@ -563,7 +563,7 @@ def test_where_not_all_are_needed_one_that_cannot_start_is_done_without(tmp_path
     assert data.stopped
 
 
-def test_what_the_user_must_mend_passes_through_as_it_is(virtual):
+def test_a_user_error_passes_through_unchanged(virtual):
     web = Unstartable()
     web.error = BadInputError("instance types file x: entry 3: Price: must be a number")
 
@@ -679,8 +679,8 @@ def test_terminations_of_one_instance_join(virtual):
     virtual(scenario, web=web)
 
 
-class Watchful(FakeProvider):
-    """Looks at two claims at once, and fails for those that are called so."""
+class PairwiseDrift(FakeProvider):
+    """Checks two claims at once, and fails for those that are named so."""
 
     def __init__(self):
         super().__init__(batch_limits={"karpenter_detect_drift": BatchLimits(size=2)})
@@ -695,9 +695,9 @@ class Watchful(FakeProvider):
         return [DriftFinding(reason="ImageDrift")] * len(names)
 
 
-def test_drift_is_asked_for_in_batches_and_one_that_fails_spoils_no_other(virtual):
-    """What a call fails with is the outcome of each of its claims."""
-    web = Watchful()
+def test_drift_is_queried_in_batches_and_a_failed_one_affects_no_other(virtual):
+    """The error of a call is the outcome of each of its claims."""
+    web = PairwiseDrift()
 
     async def scenario(world):
         names = ("web-1", "failing", "web-2", "web-3", "web-4")

@@ -53,7 +53,7 @@ def test_hook_answers_what_its_hookspec_says(name):
             assert promised.startswith("Sequence[")
 
 
-def test_hooks_that_all_plugins_are_asked_are_those_that_pluggy_asks_all():
+def test_hooks_of_all_plugins_equal_those_of_pluggy():
     asked = {name for name, spec in SPECS.items() if not spec.karpenter_spec["firstresult"]}
     assert {hook.name for hook in HOOKS if hook.open} == asked
 

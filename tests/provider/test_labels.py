@@ -1,4 +1,4 @@
-"""What the providers say about labels, put together."""
+"""Label classes of all providers are merged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from karpenter_core.provider.contract import LabelClasses
 from karpenter_core.provider.host.labels import merge_label_classes
 
 
-def test_what_any_provider_cannot_serve_counts_for_the_process():
+def test_unsupported_labels_of_any_provider_count_for_the_process():
     first = LabelClasses(unsupported_provisioners=frozenset({"a.csi.example.com"}))
     second = LabelClasses(
         unsupported_provisioners=frozenset({"b.csi.example.com"}),

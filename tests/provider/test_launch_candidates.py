@@ -1,4 +1,4 @@
-"""What a claim may be launched as."""
+"""Launch candidates of a claim are filtered by offerings and requests."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_type_too_small_for_the_requests_is_left_out():
     ]
 
 
-def test_what_is_closed_is_no_candidate():
+def test_an_unavailable_offering_is_no_candidate():
     """Known to be sold out since it was listed."""
     compatible = compatible_types(
         [LARGE], ANY, is_open=lambda it, offered: offered.zone != "zone-a", well_known=WELL_KNOWN
@@ -73,8 +73,8 @@ def test_what_is_closed_is_no_candidate():
     assert compatible == ()
 
 
-def test_spot_dearer_than_on_demand_is_left_out_where_both_may_be_had():
-    """Where on-demand is not allowed there is nothing to compare it with."""
+def test_spot_more_expensive_than_on_demand_is_left_out_where_both_may_be_had():
+    """Without on-demand there is no price to compare with."""
     both = without_expensive_spot(candidates(SMALL, LARGE), ANY)
     spot_alone = wish(CAPACITY_TYPE, "spot")
 
@@ -130,7 +130,7 @@ def pool_of(it):
     return it.requirements.single_value(POOLS)
 
 
-def test_of_reservations_the_fullest_of_each_zone_is_kept_and_nothing_else():
+def test_the_fullest_reservation_of_each_zone_alone_is_kept():
     """Of equally full ones the first by id; and no type that nothing is reserved of."""
     found = with_fullest_reservations(
         [ANYHOW, *candidates(SMALL)],

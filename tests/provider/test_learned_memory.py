@@ -41,7 +41,7 @@ def test_the_order_of_images_does_not_matter():
     assert image_set(["ami-2", "ami-1", "ami-2"]) == image_set(["ami-1", "ami-2"])
 
 
-def test_an_amount_lives_for_60_days_after_it_was_last_seen(tmp_path: Path):
+def test_an_amount_is_kept_for_60_days_after_its_last_observation(tmp_path: Path):
     """Case 46."""
     learned = LearnedMemory(disk(tmp_path), now=NOW)
     learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
@@ -51,7 +51,7 @@ def test_an_amount_lives_for_60_days_after_it_was_last_seen(tmp_path: Path):
     assert learned.amounts(IMAGES, now=NOW + timedelta(days=90)) == {}
 
 
-def test_after_its_life_a_larger_amount_is_learned(tmp_path: Path):
+def test_after_its_expiry_a_larger_amount_is_learned(tmp_path: Path):
     learned = LearnedMemory(disk(tmp_path), now=NOW)
     learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
     later = NOW + timedelta(days=60)
@@ -67,7 +67,7 @@ def test_amounts_outlive_the_process(tmp_path: Path):
     assert again.amounts(IMAGES, now=NOW + timedelta(hours=1)) == {"m5.large": 7_600_000 * KIB}
 
 
-def test_a_longer_life_reaches_the_disk_once_a_day(tmp_path: Path):
+def test_a_renewed_expiry_is_written_once_a_day(tmp_path: Path):
     learned = LearnedMemory(disk(tmp_path), now=NOW)
     for hours in range(0, 24 * 31, 6):
         learned.observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW + timedelta(hours=hours))
@@ -76,7 +76,7 @@ def test_a_longer_life_reaches_the_disk_once_a_day(tmp_path: Path):
     assert LearnedMemory(disk(tmp_path), now=later).amounts(IMAGES, now=later) != {}
 
 
-def test_what_is_damaged_on_disk_is_as_if_it_were_not_there(tmp_path: Path):
+def test_a_damaged_cache_file_is_ignored(tmp_path: Path):
     disk(tmp_path).write([["m5.large", IMAGES, "much", "yesterday"]], now=NOW)
 
     assert LearnedMemory(disk(tmp_path), now=NOW).amounts(IMAGES, now=NOW) == {}

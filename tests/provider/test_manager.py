@@ -1,4 +1,4 @@
-"""What loading plug-ins accepts and refuses, and whom each refusal names."""
+"""Plug-ins are loaded or refused by name."""
 
 from __future__ import annotations
 

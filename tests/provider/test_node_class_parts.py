@@ -25,13 +25,13 @@ from karpenter_core.provider.kit.node_class_parts import (
 OLD = Condition(type="SubnetsReady", status=TRUE, reason="SubnetsReady", observed_generation=3)
 
 
-def test_what_was_found_for_the_same_spec_stands_while_the_cloud_is_silent():
+def test_findings_of_the_same_spec_are_kept_while_the_cloud_is_down():
     part = condition_unknown("SubnetsReady", "no answer")
 
     assert current_condition(part, [OLD], generation=3) == (OLD, False)
 
 
-def test_what_was_found_for_another_spec_says_nothing():
+def test_findings_of_another_spec_are_ignored():
     part = condition_unknown("SubnetsReady", "no answer")
 
     condition, is_news = current_condition(part, [OLD], generation=4)
@@ -40,7 +40,7 @@ def test_what_was_found_for_another_spec_says_nothing():
 
 
 def test_ready_needs_all_and_names_what_is_not_met():
-    """What is known to be wrong goes before what is not known."""
+    """A false part comes before an unknown one."""
     fine = condition_met("A").condition
     wrong = condition_unmet("B", "NotFound", "nothing there").condition
     silent = condition_unknown("C", "no answer").condition
@@ -51,7 +51,7 @@ def test_ready_needs_all_and_names_what_is_not_met():
     assert (ready.status, ready.message) == (FALSE, "B=False: nothing there")
 
 
-def test_a_resolution_leaves_out_what_stands_and_looks_again_at_the_soonest():
+def test_a_resolution_skips_valid_parts_and_is_due_at_the_earliest_expiry():
     node_class = NodeClass(
         metadata=ObjectMeta(name="web", generation=3), status=NodeClassStatus(conditions=(OLD,))
     )

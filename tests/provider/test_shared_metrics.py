@@ -1,4 +1,4 @@
-"""Metrics that several providers of one process tell."""
+"""Several providers of one process share metrics."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_last_that_lets_go_takes_it_out(registry):
     assert registry.get_sample_value(NAME) == 0
 
 
-def test_a_registry_that_nobody_needs_is_let_go(registry):
+def test_an_unused_registry_is_released(registry):
     hold(registry)
     gone = weakref.ref(other := CollectorRegistry())
     hold(other)
@@ -98,7 +98,7 @@ def test_a_registry_that_nobody_needs_is_let_go(registry):
     assert registry.get_sample_value(NAME) == 0
 
 
-def test_two_providers_tell_their_offerings_side_by_side(registry):
+def test_two_providers_report_their_offerings_together(registry):
     one, two = series(registry), series(registry)
     one.record("web", [large("m5.large", "us-east-1a", 0.1)])
     two.record("web", [large("ecs.g7.large", "cn-hangzhou-b", 0.7)])

@@ -1,4 +1,4 @@
-"""What simulated clouds share: their time, the log of calls, faults and throttling."""
+"""Simulated clouds share time, a log of calls, faults and throttling."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fault(action, **more):
     )
 
 
-def test_time_passes_as_it_is_told_and_not_after_a_reset():
+def test_simulated_time_passes_as_configured_until_a_reset():
     time = CloudTime(lambda: NOON)
 
     time.advance(90)
@@ -52,14 +52,14 @@ def test_time_passes_as_it_is_told_and_not_after_a_reset():
     ("pattern", "struck"),
     [("Run*", ["Run"]), ("ecs:*", ["Run", "Stop"]), ("vpc:*", []), ("*", ["Run", "Stop"])],
 )
-def test_a_fault_strikes_actions_by_name_with_or_without_their_service(pattern, struck):
+def test_a_fault_matches_actions_with_or_without_their_service(pattern, struck):
     faults = CloudFaults()
     faults.add(fault(pattern))
 
     assert [name for name in ("Run", "Stop") if faults.strike(Call("ecs", name))] == struck
 
 
-def test_a_fault_strikes_as_often_as_it_is_told_and_counts():
+def test_a_fault_applies_as_often_as_configured_and_counts():
     faults = CloudFaults()
     twice = faults.add(fault("Run", times=2))
 
@@ -69,7 +69,7 @@ def test_a_fault_strikes_as_often_as_it_is_told_and_counts():
     assert twice.struck == 2
 
 
-def test_a_fault_strikes_the_calls_that_have_its_parameters():
+def test_a_fault_matches_calls_by_parameters():
     faults = CloudFaults()
     faults.add(fault("Run", where=lambda parameters: parameters.get("Type") == "large"))
 
@@ -88,7 +88,7 @@ def test_a_fault_is_over_when_its_context_is():
     assert after is None
 
 
-def test_who_hangs_on_a_fault_is_let_go_when_it_ends():
+def test_a_call_hanging_on_a_fault_returns_when_it_ends():
     faults = CloudFaults()
     silent = faults.add(CloudFault(kind=CloudFaultKind.SILENT, action="*"))
     hanging = Thread(target=faults.hang, args=(silent,), kwargs={"seconds": 30}, daemon=True)
@@ -117,7 +117,7 @@ def test_a_bucket_fills_again_and_holds_no_more_than_it_does():
     assert all(rates.take("ecs:Stop") for _ in range(9))
 
 
-def test_a_rate_of_a_name_goes_before_that_of_a_pattern_and_each_name_has_its_bucket():
+def test_a_named_rate_outranks_a_pattern_and_each_name_has_its_bucket():
     rates = CallRates(lambda: NOON)
     rates.set({"ecs:*": CallRate(bucket=1, refill=0), "ecs:Run": CallRate(bucket=2, refill=0)})
 

@@ -1,4 +1,4 @@
-"""Status keys that a NodeClass does not have are told, not dropped in silence."""
+"""Unknown status keys of a NodeClass are reported, not dropped."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def logged_of(statuses, folder, *, limit=None):
             for status in statuses:
                 plugin.status = status
                 await world.providers.resolve_node_class(node_class)
-                assert len(world.providers._told) <= (limit or len(statuses))
+                assert len(world.providers._reported) <= (limit or len(statuses))
 
     with structlog.testing.capture_logs() as logs:
         run_virtual(scenario())
@@ -100,20 +100,20 @@ def logged_of(statuses, folder, *, limit=None):
     ],
 )
 def test_an_unknown_status_key_is_logged_with_plug_in_kind_and_key(tmp_path, status, problem):
-    ((plugin, kind, told),) = logged(status, tmp_path)
+    ((plugin, kind, message),) = logged(status, tmp_path)
     assert (plugin, kind) == ("shop", "ShopNodeClass")
-    assert told.startswith(problem)
+    assert message.startswith(problem)
 
 
-def test_it_is_logged_once_however_often_the_class_is_resolved(tmp_path):
+def test_an_unknown_key_is_logged_once_per_class(tmp_path):
     assert len(logged({"imageIds": ["a"]}, tmp_path, times=5)) == 1
 
 
 def test_a_value_that_is_another_one_each_time_is_logged_once(tmp_path):
     """A time or a request id in the place of a number would fill log and memory."""
     statuses = [{"diskGib": f"at {number}"} for number in range(5)]
-    ((_, _, told),) = logged_of(statuses, tmp_path, limit=1)
-    assert "'at 0'" in told
+    ((_, _, message),) = logged_of(statuses, tmp_path, limit=1)
+    assert "'at 0'" in message
 
 
 def test_two_fields_of_a_status_are_logged_each(tmp_path):
@@ -136,5 +136,5 @@ def test_so_many_fields_are_remembered_and_not_more(tmp_path, monkeypatch):
         {"images": [{"imageID": "a"}], "diskGib": None},
     ],
 )
-def test_a_status_of_known_keys_is_not_told_of(tmp_path, status):
+def test_a_status_of_known_keys_is_not_reported(tmp_path, status):
     assert logged(status, tmp_path) == []

@@ -45,9 +45,9 @@ FILLED_IN = {
 OF_THE_SDK = {
     "alibabacloud": ROOT / "providers/alibabacloud/karpenter_provider_alibabacloud/credentials.py",
 }
-"""Where the variables are named that say whose calls it is."""
+"""Module of each provider that names the SDK's variables."""
 OF_THE_PROCESS = {"SYSTEM_NAMESPACE"}
-"""Variables that are told by the pod, and are no settings."""
+"""Variables that the pod sets, and that are no settings."""
 BESIDES = {
     ("networking.k8s.io", "servicecidrs", "get"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "get"),
@@ -269,14 +269,15 @@ def test_the_guide_shows_the_same_node_class_and_node_pool(cloud):
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_the_guides_commands_run_one_after_the_other_with_every_name_set(cloud, tmp_path):
-    """In one shell, as it says; the programs themselves only tell that they were called."""
+    """In one shell, as it says; the programs themselves only record their calls."""
     guide = (ROOT / "docs" / f"{cloud}.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
     script = "\n".join(block for block in blocks if not block.startswith("#!"))
-    told = tmp_path / "told"
+    call_log = tmp_path / "told"
     programs = ("aliyun", "aws", "docker", "envsubst", "karpenter", "kubectl", "pip")
     stubs = "\n".join(
-        f"{name}() {{ echo {name} >> {told}; [ -t 0 ] || cat > /dev/null; }}" for name in programs
+        f"{name}() {{ echo {name} >> {call_log}; [ -t 0 ] || cat > /dev/null; }}"
+        for name in programs
     )
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"{stubs}\n{script.replace('/tmp/', f'{tmp_path}/')}"],
@@ -290,4 +291,6 @@ def test_the_guides_commands_run_one_after_the_other_with_every_name_set(cloud, 
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert {"docker", "envsubst", "karpenter", "kubectl", "pip"} <= set(told.read_text().split())
+    assert {"docker", "envsubst", "karpenter", "kubectl", "pip"} <= set(
+        call_log.read_text().split()
+    )

@@ -57,14 +57,14 @@ def python_files() -> list[Path]:
 
 
 def test_no_file_names_a_package_host():
-    """Where packages come from is the user's configuration, not ours."""
+    """The user's configuration decides where packages come from."""
     hits = lines_of(committed(), PACKAGE_HOSTS)
 
     assert [hit for hit in hits if not ALLOWED_HOST_LINES.search(hit)] == []
 
 
 def test_no_leftovers():
-    """What is to be done stands in issues; coverage is not bought by exempting lines."""
+    """Open work is kept in issues, and no line is exempt from coverage."""
     assert lines_of(python_files(), LEFTOVERS) == []
 
 
@@ -87,5 +87,5 @@ def test_no_file_names_a_private_path():
 
 @pytest.mark.parametrize("name", ["uv.lock", ".venv", "dist"])
 def test_generated_things_are_not_committed(name: str):
-    """They name hosts, or are somebody's own."""
+    """They name hosts, or are personal."""
     assert not any(path.relative_to(ROOT).parts[0] == name for path in committed())

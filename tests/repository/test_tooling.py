@@ -51,7 +51,7 @@ def test_every_declared_dependency_is_locked():
 
 
 def test_every_locked_file_has_a_hash():
-    """A changed file is refused, whoever serves it."""
+    """A changed file is refused from every server."""
     blocks = re.split(
         r"^(?=[a-z0-9])", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE
     )

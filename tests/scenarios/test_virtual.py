@@ -21,7 +21,7 @@ SCENARIOS = load_scenarios(Path(__file__).parent, RunnerKind.VIRTUAL)
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_scenario_in_simulated_time(scenario: Scenario, tmp_path: Path):
-    """What the scenario's summary says."""
+    """Run the scenario that the file describes."""
 
     async def play() -> None:
         faults = tmp_path / "faults.json"

@@ -1,4 +1,4 @@
-"""What must hold for the plans of every problem, as checks that tell what is wrong.
+"""Checks of the invariants of every plan, which return the violations.
 
 Used by the property tests and by `verify_many.py`.
 """
@@ -113,7 +113,7 @@ def differences(plan, other):
 def with_unrelated_pool(problem):
     """Return a problem that no pod tolerating everything is in, without and with one pool more.
 
-    The pool is tainted so that nobody goes there, has labels of the others' only, and the highest
+    The pool is tainted so that no pod goes there, has labels of the others' only, and the highest
     weight.
     """
     everything = {pod.uid for pod in problem.pods if any(not t.key for t in pod.shape.tolerations)}

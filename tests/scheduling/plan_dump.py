@@ -1,4 +1,4 @@
-"""Write a small problem and its plan down for people who look for a mistake."""
+"""Write a small problem and its plan as text, for debugging."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def plan_text(plan):
 
 
 def _entry(title, **parts):
-    told = [f"{name} {value}" for name, value in parts.items() if value]
-    return [f"{title}: {'; '.join(told)}"]
+    texts = [f"{name} {value}" for name, value in parts.items() if value]
+    return [f"{title}: {'; '.join(texts)}"]
 
 
 def _pods(problem, pods, *, indent):

@@ -55,7 +55,7 @@ def loosely_spread(count):
     return [pod(f"web-{number}", shape=shape) for number in range(count)]
 
 
-def test_nodes_that_are_needed_anyway_grow_for_pods_that_hardly_mind_where():
+def test_needed_nodes_grow_for_flexible_pods():
     asked = problem([*lonely(10), *loosely_spread(10)], catalogue=types(c2=0.02, c4=0.03))
     plan = solve(asked, ONE_PLAN)
 

@@ -31,7 +31,7 @@ from karpenter_core.testing.builders import (
     preferred_node_term,
     problem,
 )
-from tests.scheduling.hand_made import DB, pod, spread, term
+from tests.scheduling.handmade_plans import DB, pod, spread, term
 from tests.verifier import violations
 
 RACK = "example.com/rack"
@@ -60,7 +60,7 @@ def running(name, node, **how):
 
 
 def under_way(name, *, bound=(), zones=("zone-a", "zone-b")):
-    """Make a machine of which the zone is not known yet."""
+    """Make a launching node of an unknown zone."""
     node = existing_node(name, bound=bound, available={"cpu": "0"})
     return replace(
         node,
@@ -71,7 +71,7 @@ def under_way(name, *, bound=(), zones=("zone-a", "zone-b")):
 
 
 def test_a_pod_with_host_ports_is_not_the_first_where_another_term_keeps_it_away(options):
-    """Of two terms over host names one is for pods like itself, the other for nobody there."""
+    """Of two terms over host names one selects pods like itself, the other none there."""
     lonely = pod("lonely", pod_affinity=(*term(HOSTNAME), *term(HOSTNAME, DB)), host_ports=(80,))
     other = pod("other", app="ui")
     assert left(planned(problem([lonely, other]), options)) == ["lonely"]
@@ -93,8 +93,8 @@ def test_a_label_that_must_be_there_is_not_given_up_for_what_it_should_not_be(op
     assert left(planned(problem([one, two], pools=[green]), options)) == []
 
 
-def test_pods_that_exclude_values_of_a_label_are_not_spread_over_it_where_nobody_gives_it(options):
-    """The heavier pool says nothing of racks, so its machines have none."""
+def test_pods_that_exclude_label_values_are_not_spread_over_an_undefined_label(options):
+    """The heavier pool has no rack label, so its nodes have none."""
     pools = [
         node_pool("racked", requirements=[(RACK, "In", "r1")]),
         node_pool("bare", weight=10),
@@ -108,7 +108,7 @@ def test_pods_that_exclude_values_of_a_label_are_not_spread_over_it_where_nobody
     assert [claim.pool for claim in plan.claims] == ["racked"]
 
 
-def test_pods_that_will_count_once_their_machine_is_narrowed_down_count_already(options):
+def test_pods_that_count_once_their_claim_is_narrowed_count_already(options):
     """The spread counts nodes in zone-a; the first pod's claim is one as soon as both are there."""
     sold = [offering(zone, ON_DEMAND) for zone in ("zone-a", "zone-b")]
     sold.append(offering("zone-a", SPOT, price=5.0))
@@ -123,8 +123,8 @@ def test_pods_that_will_count_once_their_machine_is_narrowed_down_count_already(
     assert left(planned(problem([large, small], catalogue=types), options)) == []
 
 
-def test_a_pod_is_not_the_first_of_its_kind_while_one_is_on_a_machine_under_way(options):
-    """Nobody knows in which zone, so it waits."""
+def test_a_pod_is_not_the_first_of_its_kind_while_one_is_on_a_launching_node(options):
+    """Its zone is unknown, so the pod waits."""
     node = under_way("coming", bound=[running("there", "coming")])
     web = pod("web", pod_affinity=term())
     assert left(planned(problem([web], nodes=[node]), options)) == ["web"]
@@ -133,7 +133,7 @@ def test_a_pod_is_not_the_first_of_its_kind_while_one_is_on_a_machine_under_way(
     assert [claim.cheapest.zone for claim in plan.claims] == ["zone-b"]
 
 
-def test_nobody_is_the_first_of_its_kind_beside_claims_that_first_fit_leaves_open():
+def test_no_pod_is_the_first_of_its_kind_beside_open_claims_of_first_fit():
     """The zone of the claim will be known in the next pass."""
     large = pod("large", requests={"cpu": 6000})
     web = pod("web", pod_affinity=term(), node_selector={ZONE: "zone-c"})
@@ -153,7 +153,7 @@ def test_a_node_that_attaches_too_much_already_takes_pods_that_attach_nothing_ne
     assert list(planned(asked, options).existing) == ["old"]
 
 
-def test_domains_are_filled_one_after_the_other_on_machines_of_which_there_are_so_many(options):
+def test_domains_are_filled_in_order_on_limited_capacity(options):
     """A spread over racks, and one over capacity types that counts others only."""
     absent = Requirement.of(RESERVATION, "DoesNotExist")
     plain = offering("zone-a", ON_DEMAND, price=1.0)
@@ -228,7 +228,7 @@ def test_terms_that_a_pod_gives_up_still_say_which_nodes_its_spread_counts(optio
     assert len(left(plan)) == 1
 
 
-def test_claims_count_for_spreads_as_far_as_all_their_machines_do(options):
+def test_claims_count_for_spreads_as_far_as_all_their_types_do(options):
     """The claim may be of either architecture by its labels, but what holds its pods is arm64."""
     types = catalogue(
         instance_type("small", cpu="2", arch="amd64", price=0.1),
@@ -253,7 +253,7 @@ def test_claims_count_for_spreads_as_far_as_all_their_machines_do(options):
     planned(problem([large, *webs], pools=pools, catalogue=types), options)
 
 
-def test_pods_of_nodes_that_are_going_make_a_domain_known(options):
+def test_pods_of_terminating_nodes_make_a_domain_known(options):
     """As long as they are there, theirs is the domain with the fewest."""
     old = existing_node("old", labels={RACK: "r2"}, bound=[running("there", "old")])
     webs = [pod(f"web-{n}", topology_spread=spread(RACK, 3)) for n in range(5)]

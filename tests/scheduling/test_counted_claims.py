@@ -9,7 +9,7 @@ from karpenter_core.api.records import LabelSelector
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import catalogue, instance_type, problem
-from tests.scheduling.hand_made import DB, pod, spread
+from tests.scheduling.handmade_plans import DB, pod, spread
 from tests.verifier import violations
 
 ZONES = ("zone-a", "zone-b", "zone-c")
@@ -79,7 +79,7 @@ def test_a_claim_is_decided_for_what_it_costs_least_to_be(options):
     assert {claim.cheapest.capacity_type for claim in alone} == {SPOT}
 
 
-def test_nothing_is_decided_while_nobody_waits_for_it(options):
+def test_claims_stay_open_while_no_pod_depends_on_them(options):
     asked = problem(bystanders(), catalogue=CATALOGUE)
 
     plan = solve(asked, options)

@@ -76,7 +76,7 @@ def spread(**options):
 class TestLabels:
     """Case 300."""
 
-    def test_a_pod_that_asks_for_no_zone_is_flexible(self):
+    def test_a_pod_without_a_zone_requirement_is_flexible(self):
         assert zones(problem([pod("a")])) == {"flexible": 1}
 
     def test_pods_count_in_the_zone_they_select(self):

@@ -19,7 +19,7 @@ from karpenter_core.testing.builders import (
     problem,
     requirement_spec,
 )
-from tests.scheduling.hand_made import WEB, pod, spread
+from tests.scheduling.handmade_plans import WEB, pod, spread
 from tests.verifier import violations
 
 
@@ -106,7 +106,7 @@ def held(pool, waiting, types, options):
 @pytest.mark.parametrize("cpu", ["500m", "1500m", "3"])
 @pytest.mark.parametrize("count", [3, 12, 40])
 def test_min_values_hold_for_many_pods_of_several_sizes(cpu, count, options):
-    """Machines filled to the last core would be of the largest type alone."""
+    """Nodes filled to the last core would be of the largest type alone."""
     waiting = [
         *pods(count, cpu=cpu, name="even"),
         *pods(count, cpu="700m", memory="3Gi", name="lean"),
@@ -136,7 +136,7 @@ def test_min_values_hold_in_the_zone_that_counted_pods_are_put_in(options):
 
 
 def test_min_values_hold_in_the_zones_of_many_counted_pods(options):
-    """A mix of whole machines would be of the cheapest type, which is alone in its zone."""
+    """A mix of whole nodes would be of the cheapest type, which is alone in its zone."""
     lone = instance_type("a-lone", cpu="8", price=0.1, zones=["zone-b"], spot_discount=0.0)
     others = (
         instance_type(f"b-{n}", cpu="8", price=1.0 + n, zones=["zone-a"], spot_discount=0.0)

@@ -34,7 +34,7 @@ from karpenter_core.testing.builders import (
     requirement_spec,
 )
 from karpenter_core.testing.builders import pod as make_pod
-from tests.scheduling.hand_made import DB, WEB, pod, spread, term
+from tests.scheduling.handmade_plans import DB, WEB, pod, spread, term
 from tests.scheduling.plan_checks import FIRST_FIT
 
 CATALOGUE = catalogue(instance_type("large", cpu="16", memory="64Gi", price=1.0))
@@ -133,8 +133,8 @@ def test_affinity_to_pods_on_a_full_node_names_the_node():
     assert "such pods are on node-0 without room for it" in reason.detail
 
 
-def test_affinity_names_the_namespaces_it_looks_in():
-    """Where they are not the pod's own."""
+def test_affinity_names_its_namespaces():
+    """Namespaces other than the pod's are named."""
     reason = why(pod("web-0", pod_affinity=term(selector=DB, namespaces=("shop", "lab"))))
 
     assert "to pods app=db in namespaces lab, shop: no such pod is anywhere" in reason.detail
@@ -184,10 +184,10 @@ def test_a_later_reason_says_what_other_pods_left():
     assert reason.detail.endswith("to pods app=db leaves topology.kubernetes.io/zone zone-a")
 
 
-# -- machines --------------------------------------------------------------------------------------
+# -- nodes ----------------------------------------------------------------------------------------
 
 
-def test_volumes_say_where_they_are_and_what_the_pod_asks_for():
+def test_volume_reasons_name_their_topology_and_the_pods_requirement():
     """Two zones that exclude each other."""
     asking = make_pod("web-0", node_selector={ZONE: "zone-b"})
     places = (Requirements.from_labels({ZONE: "zone-a"}),)
@@ -200,8 +200,8 @@ def test_volumes_say_where_they_are_and_what_the_pod_asks_for():
     )
 
 
-def test_a_volume_out_of_reach_is_the_reason_also_for_a_pod_with_wishes():
-    """What it only wishes for is left aside."""
+def test_an_unreachable_volume_is_the_reason_for_a_pod_with_preferences():
+    """Preferences are ignored."""
     wish = preferred_node_term(1, (INSTANCE_TYPE, "NotIn", "large"))
     asking = make_pod("web-0", node_selector={ZONE: "zone-b"}, preferred=[wish])
     places = (Requirements.from_labels({ZONE: "zone-a"}),)
@@ -224,7 +224,7 @@ def test_a_new_node_attaches_any_volume():
 
 
 def test_a_limit_says_how_far_it_would_have_to_be_raised():
-    """By the machine that needs the least."""
+    """By the type that needs the least."""
     types = catalogue(instance_type("huge", cpu="64"), instance_type("large", cpu="16"))
     reason = why(
         make_pod("web-0", cpu="10"), catalogue=types, pools=[node_pool(limits={"cpu": "20"})],
@@ -256,7 +256,7 @@ def test_daemons_that_leave_too_little_are_named():
     assert "cpu: 10 asked, large has 8800m; daemons: logs, probe" in reason.detail
 
 
-def test_a_port_that_every_machine_has_taken_names_the_daemon():
+def test_a_port_taken_on_every_node_names_the_daemon():
     """And something else would do."""
     taking = daemon("proxy", shape=pod_shape(host_ports=[8080], owner_kind="DaemonSet"))
     reason = why(make_pod("web-0", host_ports=[8080]), daemons=[taking])
@@ -266,7 +266,7 @@ def test_a_port_that_every_machine_has_taken_names_the_daemon():
     assert reason.remedy
 
 
-def test_a_machine_that_is_sold_elsewhere_only_says_where():
+def test_an_offering_in_other_zones_only_names_them():
     """It is not out of stock."""
     sold = [offering("zone-a", "spot"), offering("zone-b", "on-demand")]
     reason = why(
@@ -371,7 +371,7 @@ def test_a_reason_comes_with_its_remedy(asked, reason):
         ),
     ],
 )
-def test_what_nobody_can_honour_is_refused_whatever_is_sold(shape, detail):
+def test_an_unsupported_constraint_is_refused_for_any_catalogue(shape, detail):
     reason = why(make_pod("web-0", shape=shape))
 
     assert reason.constraint is PoolConstraint.REQUIREMENT
@@ -434,15 +434,15 @@ def test_remedies_of_spread_name_what_to_relax():
 # -- what is asked for in the end ------------------------------------------------------------------
 
 
-def test_wishes_are_given_up_before_there_is_a_reason():
-    """What is named is never a preference."""
+def test_preferences_are_relaxed_before_there_is_a_reason():
+    """A preference is never the named constraint."""
     asking = make_pod(
         "web-0", cpu="100", preferred=[preferred_node_term(1, (ZONE, "In", "nowhere"))]
     )
     assert why(asking).constraint is PoolConstraint.RESOURCE
 
 
-def test_a_wish_that_changes_nothing_is_not_taken_for_the_last_thing_asked():
+def test_an_irrelevant_preference_is_not_the_last_constraint():
     """The first wish is met by all, so the second is the only one that is really given up."""
     asking = make_pod(
         "web-0",
@@ -512,7 +512,7 @@ def test_lighter_pools_wait_for_the_reservations_of_heavier_ones(options):
     assert left.pools["bought"].detail == f'all reserved machines of nodepool "paid" {taken}'
 
 
-def test_a_wish_that_is_kept_while_waiting_for_reservations_is_no_reason():
+def test_a_preference_kept_while_waiting_for_reservations_is_no_reason():
     """The heavier pool would do, were it not for what the pod only wishes for."""
     wish = preferred_node_term(1, (ZONE, "In", "zone-a"))
     plan = solve(

@@ -31,7 +31,7 @@ both_packings = pytest.mark.parametrize(
 TRIED = ALL_FEATURES - {
     ProblemFeature.BOUNDS, ProblemFeature.MIN_VALUES, ProblemFeature.OVERRIDES, ProblemFeature.RESERVED, ProblemFeature.UNDECIDED,
 }  # fmt: skip
-"""What the judge knows of."""
+"""Constraints that the verifier checks."""
 LIFTED = ALL_FEATURES - {ProblemFeature.OVERRIDES}
 
 OF_THE_POD = "exclude each other"
@@ -42,8 +42,8 @@ UNCERTAIN = ("perhaps", "may come to be", "not known yet")
 
 @both_packings
 @pytest.mark.parametrize("batch", range(4))
-def test_the_reason_is_the_first_constraint_that_leaves_no_machine(batch, options):
-    """Found out by trial, machine by machine."""
+def test_the_reason_is_the_first_constraint_that_leaves_no_offering(batch, options):
+    """Checked by trial, offering by offering."""
     for seed in _seeds(batch):
         _judge(seeded_problem(seed, TRIED), options, seed)
 
@@ -58,7 +58,7 @@ def _judge(asked, options, seed):
         if is_special or not _lists_its_labels(pool) or not trial.is_open(pod, pool):
             continue
         named, found = reason.constraint.value, trial.names(pod, pool)
-        # The judge charges limits with the largest machines that claims may ever have been.
+        # The judge charges limits with the largest nodes that claims may ever have been.
         if "limit" in found and ORDER.index(named) > ORDER.index("limit"):
             continue
         if named not in found:
@@ -90,7 +90,7 @@ def _lift(asked, options, seed):
 
 
 @both_packings
-def test_every_pool_has_a_reason_and_nobody_is_put_off_without_one(options):
+def test_every_pool_has_a_reason_for_every_pending_pod(options):
     """From the closed list, in words; nothing is said of a pass that came to its end too early."""
     for seed in range(2 * EXAMPLES):
         asked = seeded_problem(seed)
@@ -104,7 +104,7 @@ def test_every_pool_has_a_reason_and_nobody_is_put_off_without_one(options):
 
 @pytest.mark.parametrize("seed", range(608, 616))
 def test_a_limit_on_nodes_that_is_named_is_reached(seed):
-    """By machines that are there or planned, not by what nobody needs after all."""
+    """By existing or planned nodes, not by unneeded claims."""
     asked = seeded_problem(seed, LIFTED)
     plan = solve(asked)
     for _, pool, reason in _reasons(asked, plan):
@@ -135,7 +135,7 @@ def _reasons(asked, plan):
 
 
 def _is_charged_by_type(daemon):
-    """Whether a machine has the daemon or not whatever the labels are that are left to chance."""
+    """Return whether a node has the daemon for all open label values alike."""
     return not daemon.shape.node_selector.keys() & {ZONE, TEAM}
 
 

@@ -60,7 +60,7 @@ def guided(problem: GuidanceProblem) -> Guidance:
 
 
 def test_the_cheapest_mix_covers_every_resource():
-    """Four machines of 4 CPUs and 16 GiB hold 16 CPUs and 40 GiB; a CPU-heavy mix is cheaper."""
+    """Four nodes of 4 CPUs and 16 GiB hold 16 CPUs and 40 GiB; a CPU-heavy mix is cheaper."""
     guidance = guided(
         market((4000, 8 * GIB, 0.10), (4000, 16 * GIB, 0.14), demand=(16_000, 40 * GIB))
     )
@@ -70,7 +70,7 @@ def test_the_cheapest_mix_covers_every_resource():
 
 
 def test_duals_and_bytes_and_millis_are_priced_in_their_own_units():
-    """At the optimum what a machine's room is worth is what it costs."""
+    """At the optimum the value of a node's resources equals its price."""
     problem = market((4000, 8 * GIB, 0.10), (4000, 16 * GIB, 0.14), demand=(16_000, 40 * GIB))
     guidance = guided(problem)
 
@@ -79,7 +79,7 @@ def test_duals_and_bytes_and_millis_are_priced_in_their_own_units():
     assert guidance.unit_price == pytest.approx([0.06 / 4000, 0.04 / (8 * GIB)])
 
 
-def test_a_resource_in_surplus_is_worth_nothing():
+def test_a_resource_in_surplus_has_no_value():
     guidance = guided(market((4000, 16 * GIB, 0.14), demand=(16_000, GIB)))
 
     assert guidance.unit_price == pytest.approx([0.14 / 4000, 0.0])
@@ -104,7 +104,7 @@ def test_pods_that_avoid_each_other_force_nodes():
 
 
 def test_a_share_buys_only_what_it_can_use():
-    """Two machines' worth of pods are bound to the dear zone."""
+    """Pods for two nodes are bound to the expensive zone."""
     shapes = ((4000, 8 * GIB, 0.1), (4000, 8 * GIB, 0.3))
     guidance = guided(
         with_share(market(*shapes, demand=(20_000, GIB)), (False, True), demand=(8000, GIB))
@@ -115,7 +115,7 @@ def test_a_share_buys_only_what_it_can_use():
     assert guidance.duals[:, 0] * 4000 == pytest.approx([0.1, 0.2])
 
 
-def test_reserved_machines_are_used_up_before_others_are_bought():
+def test_reserved_capacity_is_used_up_before_other_offerings():
     guidance = guided(
         market((4000, 8 * GIB, 0.0), (4000, 8 * GIB, 0.2), demand=(20_000, GIB), supply=(3, inf))
     )
@@ -163,7 +163,7 @@ def test_a_bound_from_duals_that_are_too_high_is_still_a_bound():
         assert bound <= 0.38
 
 
-def test_a_share_has_what_is_left_beside_the_pods_that_every_node_carries():
+def test_a_share_has_the_capacity_left_by_daemons():
     """Two cores of four are taken on each node of the zone: eight cores need four nodes."""
     problem = market((4000, 16 * GIB, 0.1), (4000, 16 * GIB, 0.2), demand=(8000, 8 * GIB))
     guidance = guided(with_share(problem, (False, True), (8000, 8 * GIB), load=(2000, 2 * GIB)))

@@ -86,7 +86,7 @@ def test_a_pod_that_cannot_be_judged_is_set_aside_and_the_others_are_placed(fail
     assert {item.regarding.kind for item in plan.set_aside} == {"Pod"}
 
 
-def test_several_kinds_of_odd_pods_are_all_found(fails):
+def test_several_kinds_of_invalid_pods_are_all_found(fails):
     """Each by itself."""
     fails(has_odd_pod)
     shapes = [{"cpu": str(n)} for n in (1, 2, 3)]
@@ -99,7 +99,7 @@ def test_several_kinds_of_odd_pods_are_all_found(fails):
     assert len(plan.unschedulable) == 3
 
 
-def test_setting_aside_is_deterministic(fails):
+def test_isolation_is_deterministic(fails):
     """Whatever the order of the pods."""
     fails(has_odd_pod)
     pods = [pod(f"web-{n}", cpu=str(n)) for n in (1, 2, 3)] + [odd_pod("odd")]
@@ -126,7 +126,7 @@ def test_a_node_whose_pods_cannot_be_judged_is_set_aside(fails):
 
 
 @pytest.mark.parametrize("kind", ["NodePool", "DaemonSet", "Node"])
-def test_what_fails_without_any_pod_is_set_aside_too(fails, kind):
+def test_an_object_that_fails_without_any_pod_is_set_aside_too(fails, kind):
     """A pool, a DaemonSet, a node."""
     names = {
         "NodePool": lambda asked: {each.name for each in asked.pools},
@@ -146,11 +146,11 @@ def test_what_fails_without_any_pod_is_set_aside_too(fails, kind):
     assert placed(plan) == ["web"]
     assert [(i.regarding.kind, i.regarding.name) for i in plan.set_aside] == [(kind, "odd")]
     entry = plan_decision(plan, facts, options=SolveOptions(), id="1", cause="test", at=EPOCH)
-    (told,) = entry.obstacles
-    assert (told.kind, told.reason, told.names) == (kind, "JudgementFailed", ("odd",))
+    (obstacle,) = entry.obstacles
+    assert (obstacle.kind, obstacle.reason, obstacle.names) == (kind, "JudgementFailed", ("odd",))
 
 
-def test_what_always_fails_is_raised(fails):
+def test_a_persistent_failure_is_raised(fails):
     """Nothing is to blame in the problem."""
     fails(lambda _: True)
 
@@ -158,7 +158,7 @@ def test_what_always_fails_is_raised(fails):
         solve_isolated(problem([pod("web")]))
 
 
-def test_while_all_is_well_nothing_is_different(monkeypatch):
+def test_isolation_changes_nothing_without_a_fault(monkeypatch):
     """The plan is that of `solve`, and nothing is solved twice."""
     monkeypatch.setattr(isolation, "isolate_steps", None)
     facts = problem([pod(f"web-{n}") for n in range(20)])

@@ -38,7 +38,7 @@ def test_nodes_of_one_content_are_put_on_larger_ones_of_the_same_price():
     ]
 
 
-def test_a_larger_machine_that_costs_more_for_each_pod_is_not_bought():
+def test_a_larger_node_with_a_higher_price_per_pod_is_not_chosen():
     steep = market((2, 4, 0.2), (4, 8, 0.5))
     assert summary(merge_patterns(steep, [pattern(0, [2], 10)])) == [(0, (2,), 10)]
 
@@ -57,7 +57,7 @@ def test_nodes_that_cost_nothing_are_put_together_too():
     assert summary(together) == [(2, (1, 1), 1)]
 
 
-def test_in_all_it_costs_half_a_percent_more_at_most():
+def test_merging_costs_half_a_percent_more_at_most():
     """Each pair would cost a tenth of a percent of all: five pairs, not more."""
     dear = market(
         *((1, 2, 1.0 + number / 1e6) for number in range(20)), (2, 4, 2.02),
@@ -97,7 +97,7 @@ def bought(draw):
 
 @given(bought())
 @with_examples(100)
-def test_the_same_pods_are_on_no_more_nodes_that_hold_them_for_about_the_same_money(case):
+def test_merging_keeps_pods_adds_no_nodes_and_costs_about_the_same(case):
     problem, patterns = case
     result = merge_patterns(problem, patterns)
 
@@ -118,5 +118,5 @@ def test_the_same_pods_are_on_no_more_nodes_that_hold_them_for_about_the_same_mo
     assert summary(merge_patterns(problem, patterns)) == summary(result)
 
 
-def test_nothing_is_nothing():
+def test_an_empty_plan_merges_to_an_empty_plan():
     assert merge_patterns(market((2, 4, 0.2)), []) == ()

@@ -47,7 +47,7 @@ def sizes(plan):
     return sorted(len(claim.pods) for claim in plan.claims)
 
 
-def test_what_fits_on_fewer_nodes_is_placed_there():
+def test_pods_that_fit_on_fewer_nodes_are_placed_there():
     """Though many small ones are cheaper: no place at all is worse."""
     cheap, bounded = solve(asked(pods(5), None)), solve(asked(pods(5), 1))
 
@@ -56,7 +56,7 @@ def test_what_fits_on_fewer_nodes_is_placed_there():
     assert bounded.cost.hourly > cheap.cost.hourly
 
 
-def test_a_bound_that_is_not_reached_changes_nothing():
+def test_an_unreached_node_limit_changes_nothing():
     """The plan is as good as without it."""
     free, bounded = solve(asked(pods(5), None)), solve(asked(pods(5), 5))
 
@@ -64,7 +64,7 @@ def test_a_bound_that_is_not_reached_changes_nothing():
     assert sizes(bounded) == sizes(free)
 
 
-def test_who_is_left_is_told_by_which_setting():
+def test_pending_pods_name_the_limiting_setting():
     """Under the constraint of limits, in every pool."""
     plan = solve(asked(pods(12), 2))
 
@@ -87,13 +87,13 @@ def test_pools_share_the_bound(packing):
     assert len(plan.unschedulable) == 10
 
 
-def test_nothing_may_be_launched():
+def test_a_limit_of_zero_launches_nothing():
     """All are left."""
     assert (sizes(plan := solve(asked(pods(2), 0))), len(plan.unschedulable)) == ([], 2)
 
 
 class TestPriorities:
-    def test_nobody_is_passed_over_for_a_less_important_pod(self):
+    def test_no_pod_is_skipped_for_one_of_lower_priority(self):
         """By size alone the large ones would come first."""
         everyone = [*pods(2, cpu="7"), *pods(2, cpu="1", priority=5, name="urgent")]
         plan = solve(asked(everyone, 1))
@@ -104,7 +104,7 @@ class TestPriorities:
         assert all("--max-nodes-total" in why.message for why in plan.unschedulable.values())
 
     def test_the_most_important_go_first_even_when_they_do_not_all_fit(self):
-        """Then there is nothing for anybody else."""
+        """Then there is nothing for the other pods."""
         everyone = [
             *pods(4, cpu="7"), *pods(3, cpu="6", priority=5, name="urgent"),
             *pods(3, cpu="5", priority=9, name="vital"),
@@ -129,13 +129,13 @@ class TestPriorities:
 class TestTime:
     """A plan that was cut short has hardly anything on it: the next pass would fare no better."""
 
-    def test_without_time_for_a_bounded_plan_the_free_one_stands(self):
-        """What is too much of it is not created."""
+    def test_without_time_for_a_bounded_plan_the_unbounded_one_is_used(self):
+        """Claims beyond the limit are not created."""
         free = solve(asked(pods(5), None))
 
         assert run_steps(limit_nodes_steps(asked(pods(5), 1), free, planner())) is free
 
-    def test_without_time_to_be_fair_the_bounded_plan_stands(self):
+    def test_without_time_for_fairness_the_bounded_plan_is_used(self):
         everyone = [*pods(1, cpu="7"), *pods(1, cpu="7", priority=5, name="urgent")]
         passing_over = replace(
             solve(asked(everyone[:1], 1)),

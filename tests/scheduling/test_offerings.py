@@ -82,7 +82,7 @@ def test_types_are_ordered_by_price_then_name_and_truncated():
 
 
 def overriding(*, available=True):
-    """Case 51's type: half of the offerings give another machine."""
+    """Case 51's type: half of the offerings have other capacity."""
     made = sold("groups", ("a", SPOT, 1.0), ("b", SPOT, 1.0))
     special = [
         replace(
@@ -99,7 +99,7 @@ def overriding(*, available=True):
     )
 
 
-def test_offerings_may_give_other_machines():
+def test_offerings_may_override_capacity():
     """Cases 49 to 51."""
     plain = sold("plain", ("a", SPOT, 1.0))
     huge = replace(plain, capacity={**plain.capacity, "hugepages-2Mi": 20 * GIB})
@@ -162,8 +162,8 @@ def test_a_currency_without_a_rate_is_ordered_within_its_pool_only():
     )
 
 
-def test_value_packing_buys_where_room_is_cheap():
-    """Two middling machines cost less than the large one that first-fit ends with."""
+def test_value_packing_uses_cheap_capacity():
+    """Two middle-sized nodes cost less than the large one of first-fit."""
     types = [
         instance_type(name, cpu=cpu, memory="64Gi", price=price, capacity_types=(ON_DEMAND,))
         for name, cpu, price in (("large", "16", 1.0), ("medium", "8", 0.3), ("small", "2", 0.2))

@@ -80,14 +80,14 @@ def test_sizes_that_complement_each_other_share_nodes():
     assert patterns.cost == pytest.approx(1.0)
 
 
-def test_the_rest_goes_on_a_smaller_node():
+def test_remaining_pods_are_placed_on_a_smaller_node():
     """Seventeen pods: four on each of four nodes, one on a small one."""
     patterns = planned(problem([(1000, GIB, 17)], [(4000, 4 * GIB, 0.1), (1000, GIB, 0.03)]))
 
     assert sorted(as_lists(patterns)) == [(0, [4], 4), (1, [1], 1)]
 
 
-def test_pods_that_fit_nowhere_are_left():
+def test_pods_that_fit_nowhere_stay_pending():
     patterns = planned(problem([(5000, GIB, 3), (1000, GIB, 4)], [(4000, 4 * GIB, 0.1)]))
 
     assert patterns.left.tolist() == [3, 0]
@@ -129,7 +129,7 @@ def test_a_mixed_load_ends_near_the_bound():
 
 
 def test_a_large_market_is_thinned_without_losing_what_matters():
-    """Four hundred shapes of linear price, of which one in three is looked at."""
+    """Four hundred shapes of linear price, of which one in three is considered."""
     sizes = [(700, 2 * GIB, 211), (1500, GIB, 97), (250, 4 * GIB, 120)]
     shapes = [(1000 * n - 100, 2 * n * GIB, 0.3 * n) for n in range(1, 401)]
     asked = problem(sizes, shapes, slots=4000)

@@ -70,14 +70,14 @@ def test_best_effort_plans_pass_the_verifier(asked):
 
 @given(problems())
 @brief
-def test_nobody_is_left_whom_a_node_would_take(asked):
+def test_no_pod_is_pending_that_a_node_would_take(asked):
     """By the default packing, where it makes a plan of its own."""
     assert list(left_behind(asked, solve(asked), solve(asked, FIRST_FIT))) == []
 
 
 @given(problems())
 @brief
-def test_a_plan_is_never_dearer_and_never_leaves_more_than_first_fit(asked):
+def test_a_plan_never_costs_more_and_never_leaves_more_pods_than_first_fit(asked):
     """For every problem: lexicographic, pods left before price."""
     assert list(compared(solve(asked), solve(asked, FIRST_FIT))) == []
 
@@ -111,7 +111,7 @@ def test_solving_twice_gives_the_same_plan_and_changes_nothing(asked):
 def test_an_unrelated_pool_never_unschedules_a_pod(asked, options):
     """A pool that no pod tolerates and that daemons do not care about changes no placement.
 
-    Not with constraints that look at domains: a pool makes new ones, which count as empty.
+    Not with constraints over domains: a pool makes new ones, which count as empty.
     """
     less, more = with_unrelated_pool(asked)
     plan = solve(more, options)
@@ -128,7 +128,7 @@ def _without_limits(asked):
 @both_packings
 @given(asked=problems(ALONE))
 @brief
-def test_pods_stay_pending_exactly_when_no_machine_could_host_them(asked, options):
+def test_pods_stay_pending_exactly_when_no_node_could_host_them(asked, options):
     """Against brute force over every type, offering and label value.
 
     But for pods of several node affinity terms that prefer nodes, or beside pools with soft taints:
@@ -170,7 +170,7 @@ def test_solving_in_steps_yields_work_units(asked):
     assert written(plan) == written(solve(asked))
 
 
-def test_limits_hold_for_an_offering_that_gives_a_larger_machine():
+def test_limits_hold_for_an_offering_with_larger_capacity():
     """A claim that may become the larger one counts as that, or does not allow it."""
     larger = replace(offering(price=2.0), capacity_override={"memory": 16 * 2**30})
     types = catalogue(instance_type("small", memory="4Gi", offerings=(offering(), larger)))

@@ -291,14 +291,14 @@ def test_exists_does_not_widen_a_value():
         ("Near", ("1",), 'unknown operator "Near"'),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(operator, values, said):
+def test_an_unreadable_requirement_is_refused_by_name(operator, values, said):
     """A bad expression names key, operator and values."""
     with pytest.raises(BadInputError, match=said):
         req(operator, *values)
 
 
-def test_a_claim_guarantees_only_what_all_its_machines_meet():
-    """A machine that is ordered may still become any of what its claim allows."""
+def test_a_claim_guarantees_only_what_all_its_types_meet():
+    """A launching node may still become any type of its claim."""
     claim = Requirements((req("In", "a", "b", key=ZONE),))
     undecided = WELL_KNOWN
     assert claim.guarantees(Requirements((req("In", "a", "b", "c", key=ZONE),)))
@@ -340,7 +340,7 @@ def test_an_intersection_has_exactly_the_common_values(first, second, value):
 @given(REQUIREMENTS, REQUIREMENTS, VALUES)
 @with_examples(100)
 def test_a_guarantee_holds_for_every_value(first, second, value):
-    """What one requirement guarantees is never refused by the other."""
+    """A guaranteed value is never refused by the other requirement."""
     if first.guarantees(second) and first.has(value):
         assert second.has(value)
 

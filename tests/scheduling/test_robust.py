@@ -58,13 +58,13 @@ def test_a_row_is_no_shape_when_a_larger_one_costs_no_more():
 
 
 def test_each_domain_has_its_own_shapes_at_its_own_prices():
-    """Where the large row is not sold, the small one is worth having."""
+    """In a domain without the large row, the small one is used."""
     shapes = find_instance_shapes(market((2, 4, (0.10, 0.12)), (4, 8, (0.09, inf))))
 
     assert listed(shapes) == [(1, 0, 0.09), (0, 1, 0.12)]
 
 
-def test_equal_rows_are_one_shape_that_the_cheapest_stands_for():
+def test_equal_rows_are_one_shape_with_the_cheapest_price():
     shapes = find_instance_shapes(market((2, 4, 0.3), (2, 4, 0.1), (2, 4, 0.1)))
 
     assert listed(shapes) == [(1, 0, 0.1)]
@@ -76,7 +76,7 @@ def test_rows_that_daemons_overdraw_are_no_shapes():
 
 
 def test_a_small_row_with_stand_ins_survives_a_larger_one_without():
-    """What is put on it costs no more: the larger type is on its list and is the cheapest."""
+    """Its pods cost no more: the larger type is on its list and is the cheapest."""
     rows = ((2, 4, 0.10), (4, 8, 0.09), (3, 4, 0.2))
 
     assert listed(find_instance_shapes(market(*rows, floor=1))) == [(1, 0, 0.09)]
@@ -85,7 +85,7 @@ def test_a_small_row_with_stand_ins_survives_a_larger_one_without():
     assert shapes.flexibility.tolist()[:2] == [3, 1]
 
 
-def test_a_bargain_that_one_type_offers_is_priced_by_its_stand_ins():
+def test_a_single_cheap_type_is_priced_by_its_substitutes():
     """With a weight of a half, and the third cheapest for a yardstick."""
     rows = ((4, 8, 0.10), (4, 8, 0.17), (4, 8, 0.18), (2, 4, 0.11), (2, 4, 0.12), (2, 4, 0.12))
     by_room = dict(
@@ -102,7 +102,7 @@ def test_a_bargain_that_one_type_offers_is_priced_by_its_stand_ins():
     assert by_room == {4: pytest.approx(0.14), 2: pytest.approx(0.11)}
 
 
-def test_the_dearest_stand_in_counts_where_there_are_too_few():
+def test_the_most_expensive_substitute_counts_where_there_are_too_few():
     prices = np.array([0.3, 0.1, 0.2, inf])
     counted = np.array([[True, True, True, False], [True, False, False, False], [False] * 4])
 
@@ -113,7 +113,7 @@ def test_the_dearest_stand_in_counts_where_there_are_too_few():
     assert tenth.tolist() == [0.3, 0.3, inf]
 
 
-def test_rows_of_one_type_stand_in_once_at_the_cheapest_that_holds_the_room():
+def test_rows_of_one_type_substitute_once_at_the_cheapest_sufficient_price():
     """An instance type with several groups of offerings is still one type."""
     holds = np.array([[True, True, True, True], [True, False, True, True]])
     prices = np.array([0.5, 0.1, 0.3, inf])
@@ -123,7 +123,7 @@ def test_rows_of_one_type_stand_in_once_at_the_cheapest_that_holds_the_room():
     assert counted.tolist() == [[False, True, False, False], [False, False, True, False]]
 
 
-def test_what_is_not_sold_has_no_robust_price():
+def test_an_unavailable_offering_has_no_robust_price():
     assert robust_prices(np.array([0.1, inf]), np.array([0.18, inf]), weight=0.25).tolist() == [
         pytest.approx(0.12),
         inf,
@@ -131,7 +131,7 @@ def test_what_is_not_sold_has_no_robust_price():
 
 
 def test_a_stand_in_counts_with_twice_the_cheapest_price_at_most():
-    """It is a machine of another size, which says nothing of this one's stock."""
+    """It is a type of another size, which says nothing of this one's stock."""
     assert robust_prices(np.array([0.1]), np.array([1.5]), weight=0.5) == pytest.approx(0.15)
 
 
@@ -199,8 +199,8 @@ def test_shapes_are_what_a_search_through_all_rows_finds(market: OfferingMatrix)
 
 @given(markets())
 @with_examples(100)
-def test_every_row_that_is_sold_has_a_shape_at_least_as_good(market: OfferingMatrix):
-    """As much room, no dearer, and as many stand-ins as anybody asks for."""
+def test_every_available_row_has_a_shape_at_least_as_good(market: OfferingMatrix):
+    """With as many resources, no higher price, and enough substitutes."""
     shapes = find_instance_shapes(market)
 
     for domain, prices in enumerate(market.prices):

@@ -8,7 +8,7 @@ from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import catalogue, existing_node, instance_type, problem
-from tests.scheduling.hand_made import DB, pod, spread, term
+from tests.scheduling.handmade_plans import DB, pod, spread, term
 from tests.verifier import violations
 
 ZONES = ("zone-a", "zone-b", "zone-c")
@@ -29,8 +29,8 @@ def planned(asked, options):
     return plan
 
 
-def test_the_first_of_its_kind_goes_to_a_node_that_is_there(options):
-    """Who chooses the domain for all that follow prefers room that is paid for."""
+def test_the_first_of_its_kind_goes_to_an_existing_node(options):
+    """The pod that chooses the domain for later ones prefers existing nodes."""
     first = pod("first", "db", pod_affinity=term(ZONE, DB), pod_anti_affinity=term(ARCH, DB))
     node = existing_node("old", labels={ZONE: "zone-b"})
 
@@ -78,7 +78,7 @@ def test_pods_spread_over_one_label_and_stay_together_by_another(options):
 
 
 @pytest.mark.parametrize("max_skew", [1, 2])
-def test_a_node_that_is_there_comes_before_an_empty_domain(options, max_skew):
+def test_an_existing_node_comes_before_an_empty_domain(options, max_skew):
     """A spread may do without a new node: no domain has fewer pods than the others."""
     pods = [pod("db", "db", topology_spread=spread(max_skew=max_skew, selector=DB))]
     node = existing_node("old", labels={ZONE: "zone-b"})
@@ -99,7 +99,7 @@ def test_nodes_that_are_there_are_filled_no_further_than_the_skew_allows(options
     assert not plan.unschedulable
 
 
-def test_pods_of_two_revisions_are_counted_apart(options):
+def test_pods_of_two_revisions_are_counted_separately(options):
     """Their templates differ in nothing but the label that the spread matches by key."""
     how = spread(selector=DB, match_label_keys=("version",))
     old, new = (

@@ -24,8 +24,8 @@ from karpenter_core.testing.builders import (
     problem,
     requirement_spec,
 )
-from tests.scheduling.hand_made import TYPE, WEB, claim, judged, term
-from tests.scheduling.hand_made import pod as by_hand
+from tests.scheduling.handmade_plans import TYPE, WEB, claim, judged, term
+from tests.scheduling.handmade_plans import pod as by_hand
 from tests.verifier import hosts_alone, leftovers, violations
 
 RESERVATION = "example.com/reservation-id"
@@ -50,7 +50,7 @@ def listing(*names):
     return with_claim(instance_types=names, requirements=(*kept, listed))
 
 
-def test_the_plan_that_is_spoilt_below_is_sound():
+def test_the_unmodified_plan_is_valid():
     """Otherwise the cases below would prove nothing."""
     assert violations(ASKED, PLAN) == []
     assert PLAN.claims
@@ -78,7 +78,7 @@ def test_the_plan_that_is_spoilt_below_is_sound():
         ),
     ],
 )
-def test_a_spoilt_plan_is_refused(spoilt, said):
+def test_a_corrupted_plan_is_refused(spoilt, said):
     """Each kind of mistake is found and named."""
     assert any(said in text for text in violations(ASKED, spoilt))
 
@@ -109,8 +109,8 @@ def test_ports_exclude_each_other_on_overlapping_addresses_only():
     assert pair({"ip": "10.0.0.1"}, {}) != []
 
 
-def test_daemons_take_room_and_ports_on_planned_claims():
-    """Where they may run."""
+def test_daemons_take_resources_and_ports_on_planned_claims():
+    """Daemons count where they may run."""
     taking = pod_shape(cpu="15900m", host_ports=[80], owner_kind="DaemonSet")
     elsewhere = pod_shape(cpu="15900m", node_selector={ARCH: "arm64"}, owner_kind="DaemonSet")
     web = by_hand("web", host_ports=[80])
@@ -120,7 +120,7 @@ def test_daemons_take_room_and_ports_on_planned_claims():
     assert judged(claim(web), daemons=[daemon(shape=elsewhere)]) == []
 
 
-def test_a_machine_must_be_one_that_its_pool_makes():
+def test_a_claim_must_match_its_pool():
     """Its requirements, whatever the operator, and its labels."""
     web = by_hand("web")
     for requirement, good in (
@@ -137,7 +137,7 @@ def test_a_machine_must_be_one_that_its_pool_makes():
     assert any("the pool says" in text for text in judged(wrong, pools=[labelled]))
 
 
-def test_limits_hold_for_the_largest_machine_and_count_nodes():
+def test_limits_hold_for_the_largest_type_and_count_nodes():
     """One claim less is fine; so is a limit that nothing reaches."""
     claims = [claim(by_hand(f"web-{n}")) for n in range(2)]
     for limits, usage, good in (
@@ -155,7 +155,7 @@ def test_limits_hold_for_the_largest_machine_and_count_nodes():
     assert any("cpu 32000 exceeds the limit 16000" in text for text in texts)
 
 
-def test_of_offerings_that_give_other_machines_one_must_do():
+def test_one_offering_with_other_capacity_must_fit():
     """The provider launches one that holds the pods; when there is none, it says so."""
     small = replace(offering(price=0.5), capacity_override={"cpu": 100})
     both = replace(TYPE, offerings=(small, offering(price=1.0)))
@@ -172,7 +172,7 @@ def in_zone(*zones):
 
 
 def test_volumes_must_be_mountable_wherever_the_claim_may_launch():
-    """One of their alternatives, for each machine; none means anywhere."""
+    """One of their alternatives, for each type; none means anywhere."""
     web = by_hand("web")
     for zones, alternatives, good in (
         ("a", in_zone("a"), True),
@@ -244,7 +244,7 @@ def reserved_claim(name, *reservations, kinds=("reserved",)):
         (["", "", "", ""], False),
     ],
 )
-def test_reservations_are_not_promised_more_often_than_they_are_there(wishes, good):
+def test_reservations_are_not_overcommitted(wishes, good):
     """r1 is there once, r2 twice; who may have either takes what is left."""
     claims = [reserved_claim(f"web-{n}", *wish.split()) for n, wish in enumerate(wishes)]
     texts = judged(*claims, types=(reserved_type(r1=1, r2=2),), well_known=[RESERVATION])
@@ -287,27 +287,27 @@ def test_node_affinity_is_read_as_kubernetes_does():
         assert (texts == []) == good, expressions
 
 
-def test_pods_are_told_that_are_left_though_a_node_would_take_them():
-    """A machine more, or an existing node; not beyond limits, nor where others keep them away."""
+def test_pending_pods_that_a_node_would_take_are_reported():
+    """A further claim, or an existing node; not beyond limits, nor against anti-affinity."""
     web = by_hand("web")
     left = SchedulingPlan(unschedulable={web.uid: UnschedulablePod(message="left")})
     old = existing_node("old")
 
-    def told(**how):
+    def leftover_texts(**how):
         return list(leftovers(problem([web], **how), left))
 
-    assert told() == ["web is left, c-1x of default in zone-a spot would take it"]
-    assert told(pools=[], nodes=[old]) == ["web is left, node old would take it"]
-    assert told(pools=[node_pool(limits={"nodes": "0"})]) == []
-    assert told(pools=[node_pool(taints=["team:NoSchedule"])]) == []
+    assert leftover_texts() == ["web is left, c-1x of default in zone-a spot would take it"]
+    assert leftover_texts(pools=[], nodes=[old]) == ["web is left, node old would take it"]
+    assert leftover_texts(pools=[node_pool(limits={"nodes": "0"})]) == []
+    assert leftover_texts(pools=[node_pool(taints=["team:NoSchedule"])]) == []
     objector = by_hand("objector", node_name="old", pod_anti_affinity=term(selector=WEB))
     kept_away = replace(old, pods=(objector,))
-    assert told(pools=[], nodes=[kept_away]) == []
-    assert "zone-b" in told(nodes=[kept_away])[0]
+    assert leftover_texts(pools=[], nodes=[kept_away]) == []
+    assert "zone-b" in leftover_texts(nodes=[kept_away])[0]
     assert list(leftovers(ASKED, PLAN)) == []
 
 
-def test_brute_force_finds_a_machine_or_none():
+def test_brute_force_finds_a_node_or_none():
     """The other direction: what could be launched for a pod alone."""
     assert hosts_alone(ASKED, PODS[0]) is not None
     assert hosts_alone(ASKED, pod(cpu="1000")) is None

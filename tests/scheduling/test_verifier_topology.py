@@ -11,7 +11,7 @@ from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ON_DEMAND, 
 from karpenter_core.api.records import LabelSelector, LabelSelectorRequirement, WeightedAffinityTerm
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.testing.builders import EPOCH, existing_node, node_pool, node_term
-from tests.scheduling.hand_made import DB, WEB, claim, judged, pod, spread, term
+from tests.scheduling.handmade_plans import DB, WEB, claim, judged, pod, spread, term
 
 TEAMS = {"default": {}, "shop": {"team": "a"}, "lab": {"team": "b"}}
 RACK = "example.com/rack"
@@ -34,7 +34,7 @@ def said(texts, part):
 
 
 def test_the_sequence_must_be_what_was_placed():
-    """Nobody missing, nobody twice; pods that stay pending are not in it."""
+    """No pod missing, none twice; pending pods are not in it."""
     one, two = pod("one"), pod("two")
     assert judged(claim(one, two)) == []
     assert said(judged(claim(one, two), sequence=(one,)), "is not what was placed")
@@ -132,7 +132,7 @@ def test_pods_count_whatever_they_own_themselves():
     assert judged(claim(plain, other)) == []
 
 
-def test_no_selector_selects_nobody_and_an_empty_one_everybody():
+def test_no_selector_selects_no_pod_and_an_empty_one_every_pod():
     """Of the pod's namespace."""
     assert judged(claim(*spread_pods(3, selector=None))) == []
     texts = judged(claim(pod("other", app="db"), *spread_pods(1, selector=LabelSelector())))
@@ -184,7 +184,7 @@ def test_a_node_needs_all_keys_of_the_pods_constraints_to_be_chosen():
     assert said(judged(first, pools=pools, nodes=[old]), f"new: spread over {ZONE}")
 
 
-def test_a_machine_under_way_makes_no_domain_known():
+def test_a_launching_node_makes_no_domain_known():
     """Its pods count where it will be, but an empty one is no minimum."""
     ordered = existing_node("old", labels={ZONE: "zone-x"})
     ordered = replace(ordered, requirements=Requirements.from_labels({ZONE: "zone-x"}))
@@ -239,7 +239,7 @@ def test_affinity_needs_a_pod_in_the_same_domain():
 
 
 def test_the_first_of_its_kind_may_go_anywhere():
-    """And the next ones go there; but only if it is of the kind that it looks for."""
+    """And the next ones go there; but only if it matches its own selector."""
     one, two = (pod(name, pod_affinity=term()) for name in ("one", "two"))
     assert judged(claim(one), claim(two)) == []
     assert said(judged(claim(one), claim(two, zones="b")), "two: affinity over")
@@ -292,7 +292,7 @@ def test_each_of_several_terms_must_be_met():
         ),
     ],
 )
-def test_affinity_and_anti_affinity_look_into_namespaces(namespace, more, good):
+def test_affinity_and_anti_affinity_respect_namespaces(namespace, more, good):
     """Their own, listed ones, selected ones; what affinity finds, anti-affinity objects to."""
     there = pod("there", app="db", namespace=namespace)
     drawn = pod("drawn", pod_affinity=term(selector=DB, **more))
@@ -380,8 +380,8 @@ def test_any_key_is_fixed_where_it_is_counted():
     assert said(texts, f"{CAPACITY_TYPE} not fixed")
 
 
-def test_a_machine_under_way_is_in_every_zone_that_it_may_get():
-    """What is undecided may turn out badly."""
+def test_a_launching_node_counts_in_every_possible_zone():
+    """An undecided zone counts as the worst case."""
     node = existing_node("old", requirements=Requirements())
     labels = {key: value for key, value in node.labels.items() if key != ZONE}
     open_zone = Requirement.of(ZONE, "In", ("zone-a", "zone-b"))

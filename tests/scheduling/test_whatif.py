@@ -25,8 +25,15 @@ from karpenter_core.testing.builders import (
     problem,
 )
 from tests.properties import examples, with_examples
-from tests.scheduling.hand_made import DB, WEB, spread, term
-from tests.scheduling.whatif_cases import OPTIONS, asked, drawn_cluster, movable, plan_of, told
+from tests.scheduling.handmade_plans import DB, WEB, spread, term
+from tests.scheduling.whatif_cases import (
+    OPTIONS,
+    asked,
+    drawn_cluster,
+    movable,
+    plan_of,
+    verdict_facts,
+)
 from tests.verifier import violations
 
 often = with_examples(200)
@@ -66,7 +73,7 @@ def moves(verdict):
 # -- single nodes ----------------------------------------------------------------------------------
 
 
-def test_pods_go_to_the_first_nodes_with_room():
+def test_pods_go_to_the_first_nodes_with_free_resources():
     """Initialised nodes first, then by name."""
     whatif = ask(
         node("going", web("one", "going"), web("two", "going")),
@@ -92,7 +99,7 @@ def test_an_empty_node_needs_nothing():
     assert verdict.placements == ()
 
 
-def test_pods_without_room_elsewhere_need_a_claim_of_what_holds_them():
+def test_pods_that_fit_no_node_need_a_claim():
     """With every type that would do, cheapest first."""
     verdict = ask(node("going", web("one", "going", cpu="3")), node("full")).evaluate(("going",))
 
@@ -102,7 +109,7 @@ def test_pods_without_room_elsewhere_need_a_claim_of_what_holds_them():
 
 
 def test_some_pods_go_to_nodes_and_the_others_to_a_claim():
-    """What fits is not bought."""
+    """No claim is made for pods that fit."""
     verdict = ask(
         node("going", *(web(f"pod-{n}", "going") for n in range(3))), node("spare", free="2")
     ).evaluate(("going",))
@@ -140,8 +147,8 @@ def test_there_may_be_no_more_claims_than_the_limit(max_claims, outcome):
     assert verdict.outcome is outcome
 
 
-def test_pods_that_no_machine_holds_are_left():
-    """Whoever asks is told which."""
+def test_pods_that_fit_no_type_stay_pending():
+    """The answer names them."""
     verdict = ask(node("going", web("huge", "going", cpu="64"))).evaluate(("going",))
 
     assert verdict.outcome is WhatIfOutcome.LEFT
@@ -164,7 +171,7 @@ def test_pods_that_may_not_move_stay_and_still_count():
 
 
 def test_a_pod_of_a_zonal_spread_stays_in_the_zone_that_needs_it():
-    """Where the first node with room would break the spread."""
+    """The first node with free resources would break the spread."""
     even = {"topology_spread": spread(ZONE, 1, WEB)}
     whatif = ask(
         node("a-zone-b", web("b", "a-zone-b", **even), zone="zone-b", free="4"),
@@ -176,7 +183,7 @@ def test_a_pod_of_a_zonal_spread_stays_in_the_zone_that_needs_it():
     assert moves(whatif.evaluate(("going",))) == {"spare": ["a"]}
 
 
-def test_nobody_moves_to_a_node_that_is_barred():
+def test_no_pod_moves_to_an_excluded_node():
     """Until it is not any more."""
     whatif = ask(node("going", web("one", "going")), node("a", free="4"), node("b", free="4"))
 
@@ -221,7 +228,7 @@ def test_a_spread_counts_zones_that_only_nodes_have():
     assert moves(whatif.evaluate(("a",))) == {"b": ["one"]}
 
 
-def test_a_node_that_nobody_knows_is_an_error():
+def test_an_unknown_node_is_an_error():
     """A caller mixed something up."""
     with pytest.raises(KeyError):
         ask(node("one")).evaluate(("two",))
@@ -244,7 +251,7 @@ def test_pods_do_not_go_to_nodes_that_go_too():
 
 
 def test_several_nodes_become_one_that_holds_their_pods():
-    """Two small machines for the price of one large."""
+    """Two small nodes for the price of one large."""
     whatif = ask(
         *(node(f"node-{n}", *(web(f"{n}-{m}", f"node-{n}") for m in range(3))) for n in range(2))
     )
@@ -271,7 +278,7 @@ def test_nodes_that_go_free_their_part_of_the_limits():
 
 
 def test_the_place_that_a_pending_pod_will_take_is_not_given_away():
-    """Whoever waits comes first."""
+    """Pending pods come first."""
     going, spare = node("going", web("one", "going")), node("spare", free="1")
 
     assert ask(going, spare).evaluate(("going",)).fits
@@ -304,14 +311,14 @@ def test_pending_pods_that_need_a_claim_do_not_count_as_moved():
 def test_a_push_is_there_for_the_questions_that_follow_until_it_is_taken_back():
     """Room that is taken is taken."""
     whatif = ask(node("a", web("one", "a")), node("b", web("two", "b")), node("spare", free="1"))
-    before = told(whatif.evaluate(("b",)))
+    before = verdict_facts(whatif.evaluate(("b",)))
 
     assert whatif.push(("a",)).fits
     assert not whatif.push(("b",)).fits
     assert not whatif.evaluate(("b",)).fits
     whatif.pop()
 
-    assert told(whatif.evaluate(("b",))) == before
+    assert verdict_facts(whatif.evaluate(("b",))) == before
 
 
 def test_pods_that_were_moved_to_a_node_move_on_with_it():
@@ -324,7 +331,7 @@ def test_pods_that_were_moved_to_a_node_move_on_with_it():
     assert moves(whatif.push(("b",))) == {"c": ["one", "two"]}
 
 
-def test_a_long_growth_fills_the_first_nodes_with_room_wherever_it_goes_on_from():
+def test_a_resumed_long_growth_fills_the_first_nodes_with_free_resources():
     """Two hundred nodes of one pod each, as counted by hand; some pushes are taken back."""
     names = [f"n{number:03}" for number in range(200)]
     cpus = {name: 1 + number % 3 for number, name in enumerate(names)}
@@ -364,7 +371,7 @@ def test_a_long_growth_fills_the_first_nodes_with_room_wherever_it_goes_on_from(
     assert len(pushes) > 64
 
 
-def test_there_is_nothing_to_take_back_before_a_push():
+def test_a_pop_without_a_push_is_an_error():
     """Nor after other nodes are barred."""
     whatif = ask(node("a", web("one", "a")), node("b", free="1"))
     whatif.push(("a",))
@@ -404,7 +411,7 @@ def test_verdicts_agree_with_solving_the_same_problem(random):
 def test_every_verdict_passes_the_verifier(random):
     """Pods in the order of placing, on nodes and claims, also after pushes.
 
-    Nobody asks of a node that a push has taken away: it has nothing left that could leave.
+    A node that a push has removed is not asked about: it has no pods left.
     """
     facts = drawn_cluster(random)
     whatif, gone = asked(facts), set()
@@ -436,13 +443,15 @@ def test_answers_do_not_depend_on_what_was_asked_before(random):
     asked_much.exclude_nodes(())
 
     for names in reversed(sets):
-        assert told(asked_much.evaluate(names)) == told(asked(facts).evaluate(names))
+        assert verdict_facts(asked_much.evaluate(names)) == verdict_facts(
+            asked(facts).evaluate(names)
+        )
 
 
 @given(randoms)
 @often
 def test_limits_refuse_only_what_does_not_keep_them(random):
-    """What is accepted within limits keeps them; what fits without claims is never refused."""
+    """Accepted claims keep the limits; pods that fit without claims are never refused."""
     facts = drawn_cluster(random)
     whatif = asked(facts)
     for names in questions(random, facts):
@@ -472,7 +481,7 @@ def refused_in_vain(seed):
         for below, most in LIMITS:
             keeps = free.is_possible and len(free.claims) <= most and free.cost_per_hour < below
             limited = first_fit.evaluate(names, below_price=below, max_claims=most)
-            assert keeps or not limited.is_possible, "what is accepted keeps the limits"
+            assert keeps or not limited.is_possible, "accepted claims keep the limits"
             if keeps and not limited.is_possible:
                 yield names, below, limited.outcome
             if free.fits and not default.evaluate(names, below_price=below, max_claims=most).fits:
@@ -562,7 +571,7 @@ def test_a_pod_that_belongs_beside_others_of_its_kind_opens_no_node_where_theirs
 @pytest.mark.parametrize(
     ("hard", "outcome"), [(False, WhatIfOutcome.FITS), (True, WhatIfOutcome.LEFT)]
 )
-def test_a_spread_over_a_key_that_nothing_has_is_answered(hard, outcome):
+def test_a_spread_over_an_absent_key_has_a_verdict(hard, outcome):
     """No node and no pool has the key, so there is no domain to level."""
     odd = web("odd", "going", topology_spread=spread("example.com/nowhere", hard=hard))
     whatif = ask(node("going", odd), node("spare", free="2"))

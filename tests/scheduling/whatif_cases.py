@@ -78,7 +78,7 @@ def plan_of(verdict):
     )
 
 
-def told(verdict):
+def verdict_facts(verdict):
     """Return everything that a verdict says, for comparing."""
     return (
         verdict.outcome,
@@ -93,14 +93,14 @@ def told(verdict):
 def _launched(problem, number, claim):
     pool = next(pool for pool in problem.pools if pool.name == claim.pool)
     name = f"launched-{number}"
-    machine = next(
+    chosen_type = next(
         it
         for it in problem.catalogues[claim.pool].instance_types
         if it.name == claim.cheapest.instance_type
     )
     labels = {
         requirement.key: min(requirement.values)
-        for requirement in machine.requirements.values()
+        for requirement in chosen_type.requirements.values()
         if not requirement.complement and len(requirement.values) == 1
     } | {
         **claim.labels,
@@ -109,7 +109,7 @@ def _launched(problem, number, claim):
         CAPACITY_TYPE: claim.cheapest.capacity_type,
         NODE_POOL: claim.pool,
     }
-    room = machine.allocatable()
+    room = chosen_type.allocatable()
     taken = {PODS: 0, **claim.requests}
     node = ExistingNode(
         name=name,
@@ -119,7 +119,7 @@ def _launched(problem, number, claim):
             for spec in pool.spec.template.spec.taints
         ),
         available={key: amount - taken.get(key, 0) for key, amount in room.items()},
-        capacity=machine.capacity,
+        capacity=chosen_type.capacity,
         initialized=True,
         pool=claim.pool,
         claim_name=name,

@@ -32,7 +32,7 @@ def unique(word: str) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said."""
+    """An answer of the server."""
 
     status: int
     headers: dict[str, str]

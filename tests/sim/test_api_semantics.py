@@ -121,7 +121,7 @@ async def test_body_must_agree_with_the_path(api: Api):
 
 
 async def test_stale_update_conflicts(api: Api):
-    """Whoever has not seen the newest version gets 409, by PUT and by PATCH."""
+    """A client with an older version gets 409, by PUT and by PATCH."""
     name = unique("stale")
     first = await api.create(WIDGETS, widget(name))
     await api.patch(f"{WIDGETS}/{name}", {"spec": {"size": 4}})
@@ -355,7 +355,7 @@ async def test_finalizers_hold_a_deleted_object(api: Api):
 
 
 async def test_delete_answers_with_a_status(api: Api):
-    """What is gone at once is acknowledged by name and UID."""
+    """An immediate deletion is acknowledged by name and UID."""
     name = unique("gone")
     made = await api.create(WIDGETS, widget(name))
 
@@ -495,7 +495,7 @@ async def test_field_selectors(api: Api):
     assert wrong.status == 400
 
 
-async def test_watch_tells_every_change_after_a_version(api: Api):
+async def test_a_watch_returns_every_change_after_a_version(api: Api):
     """ADDED, MODIFIED, DELETED in order; resuming in the middle misses nothing."""
     name = unique("watched")
     start = (await api.get(WIDGETS))["metadata"]["resourceVersion"]
@@ -577,7 +577,7 @@ async def test_watch_from_forgotten_history_is_gone(api: Api):
     assert (events[0]["object"]["code"], events[0]["object"]["reason"]) == (410, "Expired")
 
 
-async def test_live_watch_hears_of_writes(api: Api):
+async def test_a_live_watch_receives_writes(api: Api):
     """Not only history: what is written while it is open arrives."""
     name = unique("live")
     start = (await api.get(WIDGETS))["metadata"]["resourceVersion"]
@@ -619,7 +619,7 @@ async def test_provider_id_cannot_be_changed(api: Api):
 
 
 async def test_pods_get_defaults(api: Api):
-    """What later logic reads is filled in at creation."""
+    """Fields that later logic reads are set at creation."""
     made = await api.create(PODS, pod(unique("defaults")))
 
     spec = made["spec"]
@@ -701,7 +701,7 @@ async def test_binding_places_a_pod_once(api: Api):
 
 
 async def test_a_pod_may_be_nominated_for_a_node_until_it_is_bound(api: Api):
-    """By anybody who may patch its status, under its UID; binding takes the nomination away.
+    """By any client that may patch its status, under its UID; binding removes the nomination.
 
     Before 1.35 it stays there, and no longer means anything.
     """
@@ -778,7 +778,7 @@ async def test_eviction_keeps_to_the_budget(api: Api):
     await api.until(f"{PODS}/{first}", lambda found: found is None)
 
 
-async def test_evicted_pod_says_why_it_goes(api: Api):
+async def test_an_evicted_pod_has_its_disruption_condition(api: Api):
     """The DisruptionTarget condition."""
     (name,) = await run_pods(api, unique("app"), 1)
     start = (await api.get(PODS))["metadata"]["resourceVersion"]

@@ -48,7 +48,7 @@ def scheduled_condition(found):
     return next(each for each in found["status"]["conditions"] if each["type"] == "PodScheduled")
 
 
-def test_a_deployment_comes_up_and_goes_away():
+def test_a_deployment_is_created_and_deleted():
     """Pods run on ready nodes, are replaced when deleted, and vanish with their owner."""
 
     async def scenario():
@@ -272,7 +272,7 @@ def test_pods_of_a_vanished_node_are_collected_and_replaced():
     assert run_virtual(scenario()) == (True, {"two": 2}, 2)
 
 
-def test_a_failed_node_is_tainted_and_its_pods_unready_until_it_heals():
+def test_a_failed_node_is_tainted_and_its_pods_unready_until_it_recovers():
     """Nothing new goes there meanwhile."""
 
     async def scenario():
@@ -321,7 +321,7 @@ def test_only_nodes_with_a_kubelet_boot():
         ({"minAvailable": "100%"}, 0),
     ],
 )
-def test_budgets_count_what_can_be_spared(spec, allowed):
+def test_budgets_count_allowed_disruptions(spec, allowed):
     """Of four; percentages round up."""
 
     async def scenario():
@@ -378,7 +378,7 @@ def test_unknown_kinds_are_refused():
 
 
 def test_an_actor_that_breaks_ends_the_cluster(monkeypatch):
-    """Its error surfaces in whoever runs the cluster, instead of a controller that is dead."""
+    """Its error is raised to the caller that runs the cluster."""
 
     async def scenario():
         async with EmbeddedCluster() as cluster:
@@ -394,7 +394,7 @@ def test_an_actor_that_breaks_ends_the_cluster(monkeypatch):
     assert caught.group_contains(ZeroDivisionError)
 
 
-def test_two_runs_of_one_story_are_equal():
+def test_two_runs_of_one_scenario_are_equal():
     """Names, UIDs, versions and placements are functions of the seed."""
 
     async def scenario():
@@ -426,7 +426,7 @@ def test_three_thousand_pods_are_bound_quickly():
 
 @pytest.mark.parametrize(("first", "second"), [(118.861, 118.956), (504.435, 506.891)])
 def test_a_reason_that_is_to_be_renewed_does_not_stop_time(first, second):
-    """Between these instants, ten seconds minus what has passed is less than a float can tell."""
+    """Between these instants, ten seconds minus the passed time is below the precision of a float."""
 
     async def scenario():
         loop = asyncio.get_running_loop()

@@ -66,7 +66,7 @@ def test_taints_are_tolerated_by_key_value_and_effect(toleration, tolerated):
     assert refusal == (None if tolerated else "node(s) had untolerated taint {team: web}")
 
 
-def test_preferred_taints_refuse_nobody():
+def test_preferred_taints_refuse_no_pod():
     """PreferNoSchedule is a wish."""
     tainted = node("n", taints=[{"key": "team", "effect": "PreferNoSchedule"}])
 
@@ -192,7 +192,7 @@ def test_spread_ignores_pods_that_are_leaving():
     assert allowed(view, web("two", **spread())) == {"a", "b"}
 
 
-def test_spread_by_match_label_keys_tells_revisions_apart():
+def test_spread_by_match_label_keys_counts_revisions_separately():
     """Pods of another revision do not count."""
     old = pod("one", labels={"app": "web", "rev": "1"})
     view = view_of(node("a", zone="a"), node("b", zone="b"), placed=[(old, "a")])
@@ -217,7 +217,7 @@ def test_affinity_follows_and_anti_affinity_flees():
 
 
 def test_the_first_of_pods_that_want_each_other_may_start_anywhere():
-    """Only if it is one of those it looks for, and where the key exists."""
+    """Only if it matches its own selector, and where the key exists."""
     view = view_of(node("a", zone="a"), node("bare"))
 
     assert allowed(view, web("one", **affinity("podAffinity", "web"))) == {"a"}

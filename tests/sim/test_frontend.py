@@ -85,7 +85,7 @@ def test_a_late_reply_is_that_of_work_done_at_once():
 
 @pytest.mark.parametrize(("field", "done"), [("drop_reply", True), ("drop_request", False)])
 def test_a_lost_reply_leaves_the_work_done_and_a_lost_request_does_not(field, done):
-    """The client cannot tell the two apart."""
+    """The client cannot distinguish the two."""
 
     async def scenario():
         async with EmbeddedCluster(times=NEVER) as cluster:
@@ -141,7 +141,7 @@ def test_a_stopped_server_breaks_watches_and_keeps_its_objects():
 
 
 def test_a_reader_that_falls_behind_the_history_is_cut_off():
-    """Its stream ends; coming back with its old version it is told 410."""
+    """Its stream ends; with its old version it gets 410."""
 
     async def scenario():
         async with EmbeddedCluster(times=NEVER, history_size=4) as cluster:
@@ -177,7 +177,7 @@ def test_an_expired_continue_token_is_gone():
     assert run_virtual(scenario()) == (1, 410)
 
 
-def test_bookmarks_come_every_minute_of_a_quiet_watch():
+def test_an_idle_watch_gets_a_bookmark_every_minute():
     """An idle hour is sixty bookmarks, and then the watch ends."""
 
     async def scenario():
@@ -245,7 +245,7 @@ async def test_http_face_loses_replies_to_order():
         await transport.close()
 
 
-async def test_http_face_carries_thousands_of_events():
+async def test_the_http_frontend_streams_thousands_of_events():
     """A watch over HTTP keeps up with a burst."""
     async with EmbeddedCluster(http=True, times=NEVER) as cluster:
         transport = await connect(kubeconfig=str(cluster.kubeconfig_path), clock=LoopClock())

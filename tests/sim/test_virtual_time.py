@@ -36,7 +36,7 @@ def test_a_day_passes_at_once():
 
 @pytest.mark.parametrize("start", [0.145, 1259.144604039, 86400.3])
 def test_a_timer_that_is_due_a_rounding_error_from_now_rings_late_rather_than_early(start):
-    """Else whoever waits until then would set it again and again, and time would stand still."""
+    """Else a waiter would set it again and again, and time would stand still."""
 
     async def wait_until_then():
         loop = asyncio.get_running_loop()
@@ -74,27 +74,27 @@ def test_timers_fire_in_the_order_of_their_times():
     """Sleeps, time limits and callbacks share one time line."""
 
     async def race():
-        told = []
+        recorded = []
         loop = asyncio.get_running_loop()
-        loop.call_later(2, told.append, "callback")
+        loop.call_later(2, recorded.append, "callback")
 
         async def sleeper(seconds):
             await asyncio.sleep(seconds)
-            told.append(seconds)
+            recorded.append(seconds)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(sleeper(3))
             group.create_task(sleeper(1))
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(asyncio.Event().wait(), 2.5)
-            told.append("limit")
-        return told
+            recorded.append("limit")
+        return recorded
 
     assert run_virtual(race()) == [1, "callback", "limit", 3]
 
 
 def test_waiting_for_nothing_is_an_error():
-    """Nobody will ever set the event: the run ends instead of hanging."""
+    """The event will never be set: the run ends instead of hanging."""
 
     async def stuck():
         await asyncio.Event().wait()
@@ -118,7 +118,7 @@ def test_executors_run_inline():
 class TestUntil:
     @pytest.mark.parametrize("after", [0.0, 0.05, 0.1, 0.15, 7.01, 7.1, 63.0])
     def test_condition_is_noticed_at_the_next_check(self, after):
-        """As by a loop of looks and sleeps; at the very time of a look too, as the last thing."""
+        """As by a loop of checks and sleeps; also at the very time of a check, as the last thing."""
 
         async def story():
             loop, done = asyncio.get_running_loop(), []
@@ -158,15 +158,15 @@ class TestUntil:
 
     def test_effects_of_a_check_finish_before_the_next_check(self):
         async def story():
-            loop, begun, done = asyncio.get_running_loop(), [], []
+            loop, start_times, done = asyncio.get_running_loop(), [], []
 
             def poked():
-                begun.append(loop.time())
+                start_times.append(loop.time())
                 loop.call_soon(loop.call_later, 0.05, done.append, loop.time())
                 return len(done) == 2
 
             assert await until(poked, every_seconds=0.1, within_seconds=60)
-            return begun
+            return start_times
 
         assert run_virtual(story()) == pytest.approx([0, 0.1, 0.2])
 

@@ -59,13 +59,13 @@ def at(**delta: float):
     return EPOCH + timedelta(**delta)
 
 
-def the_machine(builder: StateBuilder):
+def the_state_node(builder: StateBuilder):
     (only,) = builder.snapshot().state_nodes
     return only
 
 
 @pytest.mark.parametrize("renamed", [False, True])
-def test_a_machine_is_not_found_by_the_name_of_a_node_that_is_gone(renamed):
+def test_a_state_node_is_not_found_by_the_name_of_a_deleted_node(renamed):
     """Whether the instance has no node at all then, or one of another name."""
     builder = synced_state(*node_and_claim("web-1"))
     before = builder.snapshot()
@@ -84,7 +84,7 @@ def test_a_machine_is_not_found_by_the_name_of_a_node_that_is_gone(renamed):
 
 
 class TestSharing:
-    def test_nothing_happened_gives_the_same_snapshot(self):
+    def test_no_event_gives_the_same_snapshot(self):
         builder = synced_state(*node_and_claim("web-1"))
         first = builder.snapshot()
         builder.apply_event(TimePassed(at(seconds=30)))
@@ -100,7 +100,7 @@ class TestSharing:
         assert [item.name for item in old.state_nodes] == ["web-1"]
         assert [item.name for item in builder.snapshot().pods_by_node["web-1"]] == ["b"]
 
-    def test_untouched_tables_and_machines_are_the_same_objects(self):
+    def test_unchanged_tables_and_state_nodes_are_the_same_objects(self):
         builder = synced_state(
             *node_and_claim("web-1"), *node_and_claim("web-2"), pod("a", node_name="web-1")
         )
@@ -130,13 +130,13 @@ class TestReadYourWrites:
         assert builder.apply_event(ObjectObserved(versioned(node("web"), 6))) == ()
         assert builder.snapshot().nodes["web"] is newer
 
-    def test_the_same_version_again_is_no_news(self):
+    def test_a_repeated_version_changes_nothing(self):
         builder = synced_state(versioned(node("web"), 5))
         before = builder.snapshot()
         assert builder.apply_event(ObjectObserved(versioned(node("web"), 5))) == ()
         assert builder.snapshot() is before
 
-    def test_what_was_removed_does_not_come_back(self):
+    def test_a_removed_object_does_not_return(self):
         gone = versioned(node("web"), 5)
         builder = synced_state(gone)
         builder.apply_event(ObjectRemoved(gone))
@@ -148,7 +148,7 @@ class TestReadYourWrites:
         builder = synced_state(*node_and_claim("web-1"))
         builder.apply_event(ObjectRemoved(late))
         builder.apply_event(ObjectObserved(late))
-        assert the_machine(builder).pods == ()
+        assert the_state_node(builder).pods == ()
 
     def test_removed_uids_are_forgotten_after_a_while(self):
         gone = node("web")
@@ -158,7 +158,7 @@ class TestReadYourWrites:
         builder.apply_event(ObjectObserved(gone))
         assert "web" in builder.snapshot().nodes
 
-    def test_an_object_made_anew_takes_the_place_of_the_old_one(self):
+    def test_a_recreated_object_replaces_the_old_one(self):
         builder = synced_state(versioned(node("web", uid="old"), 5))
         builder.apply_event(ObjectObserved(versioned(node("web", uid="new"), 8)))
         builder.apply_event(ObjectRemoved(versioned(node("web", uid="old"), 7)))
@@ -176,18 +176,18 @@ class TestUsage:
         a, b = pod("a", cpu="1500m", node_name="web-1"), pod("b", cpu="2", node_name="web-1")
         done = pod("c", cpu="8", node_name="web-1", phase="Succeeded")
         builder = synced_state(*node_and_claim("web-1"), a, b, done, pod("d", cpu="1"))
-        assert the_machine(builder).requests["cpu"] == 3500
+        assert the_state_node(builder).requests["cpu"] == 3500
         builder.apply_event(ObjectRemoved(a))
-        assert the_machine(builder).requests["cpu"] == 2000
+        assert the_state_node(builder).requests["cpu"] == 2000
 
-    def test_daemon_requests_are_counted_apart_and_in_the_total(self):
+    def test_daemon_requests_are_counted_separately_and_in_the_total(self):
         """Case 146: 1 CPU of daemons within 2.5 CPU in all."""
         builder = synced_state(
             *node_and_claim("web-1"),
             pod("web", cpu="1500m", memory="1Gi", node_name="web-1"),
             pod("ds", cpu="1", memory="2Gi", node_name="web-1", owner_kind="DaemonSet"),
         )
-        found = the_machine(builder)
+        found = the_state_node(builder)
         assert (found.requests["cpu"], found.daemon_requests["cpu"]) == (2500, 1000)
         assert found.daemon_requests["memory"] == 2 * 2**30
 
@@ -204,7 +204,7 @@ class TestUsage:
         builder = synced_state(pod("p", cpu="1", node_name="web-1"))
         for half in node_and_claim("web-1"):
             builder.apply_event(ObjectObserved(half))
-        assert the_machine(builder).requests["cpu"] == 1000
+        assert the_state_node(builder).requests["cpu"] == 1000
 
     def test_pending_pods_are_the_provisionable_ones(self):
         builder = synced_state(
@@ -216,7 +216,7 @@ class TestUsage:
         )
         assert [p.name for p in builder.snapshot().pending_pods.values()] == ["waits"]
 
-    def test_the_newest_pod_of_a_daemon_set_is_known(self):
+    def test_the_newest_pod_of_a_daemon_set_is_kept(self):
         """Case 308: the newest is kept, and the next one when it goes."""
         shape = pod_shape(owner_kind="DaemonSet")
         old = pod("ds-1", shape=shape, node_name="a", created=at(seconds=1))
@@ -231,21 +231,21 @@ class TestUsage:
 
 
 class TestMachines:
-    def test_a_node_and_its_claim_are_one_machine(self):
+    def test_a_node_and_its_claim_are_one_state_node(self):
         builder = synced_state(*node_and_claim("web-1"))
-        found = the_machine(builder)
+        found = the_state_node(builder)
         assert (found.name, found.managed, found.registered, found.initialized) == (
             "web-1", True, True, True,
         )  # fmt: skip
 
-    def test_a_provider_id_that_appears_later_keeps_one_machine(self):
+    def test_a_later_provider_id_keeps_one_state_node(self):
         """Case 150."""
         builder = synced_state(node_claim("web-1"))
-        assert the_machine(builder).provider_id == ""
+        assert the_state_node(builder).provider_id == ""
         its_node, claim = node_and_claim("web-1")
         builder.apply_event(ObjectObserved(claim))
         builder.apply_event(ObjectObserved(its_node))
-        assert the_machine(builder).provider_id == "kwok://web-1"
+        assert the_state_node(builder).provider_id == "kwok://web-1"
 
     def test_a_changed_provider_id_leaves_nothing_behind(self):
         """Case 155."""
@@ -254,10 +254,10 @@ class TestMachines:
             ObjectObserved(node_claim("web-1", stage="Initialized", provider_id="kwok://x"))
         )
         builder.apply_event(ObjectObserved(node("web-1", provider_id="kwok://x")))
-        assert the_machine(builder).provider_id == "kwok://x"
+        assert the_state_node(builder).provider_id == "kwok://x"
         assert list(builder.snapshot().nodes_by_provider_id) == ["kwok://x"]
 
-    def test_either_half_may_go_first(self):
+    def test_node_or_claim_may_be_deleted_first(self):
         its_node, claim = node_and_claim("web-1")
         for first, second in ((its_node, claim), (claim, its_node)):
             builder = synced_state(its_node, claim)
@@ -272,10 +272,10 @@ class TestMachines:
         claim = node_claim("web", stage="Launched", labels={"from": "claim"})
         young = node("web", claim=claim, stage="Launched", labels={"from": "node"})
         builder = synced_state(claim, young)
-        assert the_machine(builder).labels["from"] == "claim"
+        assert the_state_node(builder).labels["from"] == "claim"
         grown = node("web", claim=claim, stage="Registered", labels={"from": "node"})
         builder.apply_event(ObjectObserved(grown))
-        assert the_machine(builder).labels["from"] == "node"
+        assert the_state_node(builder).labels["from"] == "node"
 
     def test_zero_amounts_of_a_young_node_are_filled_from_the_claim(self):
         """Case 212: the kubelet reports no GPUs before their plug-in has started."""
@@ -284,56 +284,56 @@ class TestMachines:
             builder = synced_state(
                 claim, node("web", claim=claim, stage=stage, capacity={"example.com/gpu": "0"})
             )
-            assert the_machine(builder).allocatable["example.com/gpu"] == gpus
+            assert the_state_node(builder).allocatable["example.com/gpu"] == gpus
 
     def test_capacity_counts_the_node_itself(self):
         """Case 155: capacity always includes `nodes: 1`."""
-        assert the_machine(synced_state(*node_and_claim("web"))).capacity["nodes"] == 1
+        assert the_state_node(synced_state(*node_and_claim("web"))).capacity["nodes"] == 1
 
     def test_boot_time_taints_do_not_count_before_initialisation(self):
         """Cases 154, 202-204, 309."""
         claim = node_claim("web", stage="Registered", startup_taints=("cni:NoSchedule",))
         taints = (*EPHEMERAL, "cni:NoSchedule", "dedicated=web:NoSchedule")
         young = node("web", claim=claim, stage="Registered", taints=taints)
-        assert [t.key for t in the_machine(synced_state(claim, young)).taints] == ["dedicated"]
+        assert [t.key for t in the_state_node(synced_state(claim, young)).taints] == ["dedicated"]
         grown = node("web", claim=claim, stage="Initialized", taints=taints)
-        assert len(the_machine(synced_state(claim, grown)).taints) == len(taints)
+        assert len(the_state_node(synced_state(claim, grown)).taints) == len(taints)
         foreign = node("web", provider_id="kwok://web", taints=taints)
-        assert len(the_machine(synced_state(foreign)).taints) == len(taints)
+        assert len(the_state_node(synced_state(foreign)).taints) == len(taints)
 
-    def test_a_machine_without_node_has_the_claims_taints(self):
+    def test_a_state_node_without_a_node_has_the_claims_taints(self):
         claim = node_claim(
             "web", taints=("dedicated=web:NoSchedule",), startup_taints=("cni:NoSchedule",)
         )
-        assert [t.key for t in the_machine(synced_state(claim)).taints] == ["dedicated"]
+        assert [t.key for t in the_state_node(synced_state(claim)).taints] == ["dedicated"]
 
-    def test_a_node_of_nobody_is_plain_capacity(self):
-        found = the_machine(synced_state(node("static-1")))
+    def test_an_unmanaged_node_is_plain_capacity(self):
+        found = the_state_node(synced_state(node("static-1")))
         assert (found.managed, found.initialized, found.provider_id) == (False, True, "static-1")
 
-    def test_claims_of_foreign_kinds_are_left_alone(self):
+    def test_claims_of_foreign_kinds_are_ignored(self):
         ref = KWOK.model_copy(update={"kind": "OtherNodeClass"})
         claim = node_claim("web", stage="Initialized", node_class_ref=ref)
-        found = the_machine(synced_state(claim, node("web", claim=claim)))
+        found = the_state_node(synced_state(claim, node("web", claim=claim)))
         assert found.managed is False
 
     def test_a_node_of_ours_without_provider_id_is_not_capacity_yet(self):
         claim = node_claim("web", stage="Launched")
         builder = synced_state(claim, node("web", claim=claim, provider_id=""))
-        assert the_machine(builder).node is None
+        assert the_state_node(builder).node is None
 
-    def test_a_node_of_ours_without_instance_type_is_not_looked_at(self):
+    def test_a_managed_node_without_an_instance_type_is_skipped(self):
         claim = node_claim("web", stage="Launched")
         bare = node(
             "web", provider_id="kwok://web", taints=("karpenter.sh/unregistered:NoExecute",)
         )
-        assert the_machine(synced_state(claim, bare)).node is None
+        assert the_state_node(synced_state(claim, bare)).node is None
 
-    def test_two_nodes_with_one_provider_id_are_one_machine_and_both_are_known(self):
+    def test_two_nodes_with_one_provider_id_are_one_state_node_with_both_names(self):
         its_node, claim = node_and_claim("web-1")
         twin = node("web-0", claim=claim, created=at(seconds=5))
         builder = synced_state(its_node, claim, twin)
-        assert the_machine(builder).name == "web-1"
+        assert the_state_node(builder).name == "web-1"
         assert builder.snapshot().nodes_of(claim) == (twin, its_node)
         assert builder.snapshot().claims_of(twin) == (claim,)
 
@@ -352,24 +352,24 @@ class TestLeaving:
         )
         terminating = with_claim_conditions(claim, INSTANCE_TERMINATING, now=EPOCH)
         for objects in ((its_node, deleting), (its_node, terminating), (node("x", deleted=EPOCH),)):
-            assert the_machine(synced_state(*objects)).marked_for_deletion
+            assert the_state_node(synced_state(*objects)).marked_for_deletion
         builder = synced_state(its_node, claim)
-        assert not the_machine(builder).marked_for_deletion
+        assert not the_state_node(builder).marked_for_deletion
         builder.apply_event(DeletionMarked(names=("web",), cause="empty/1"))
-        assert the_machine(builder).marked_for_deletion
+        assert the_state_node(builder).marked_for_deletion
         builder.apply_event(DeletionUnmarked(names=("web",)))
-        assert not the_machine(builder).marked_for_deletion
+        assert not the_state_node(builder).marked_for_deletion
 
     def test_a_deleting_node_with_a_living_claim_is_not_leaving_by_itself(self):
         _, claim = node_and_claim("web")
         builder = synced_state(claim, node("web", claim=claim, deleted=EPOCH))
-        assert not the_machine(builder).marked_for_deletion
+        assert not the_state_node(builder).marked_for_deletion
 
     def test_a_nomination_lasts_its_window(self):
         """Case 149: true at +10 s, false at +21 s."""
         builder = synced_state(*node_and_claim("web"))
         builder.apply_event(NodesNominated(names=("web",), until=at(seconds=20)))
-        found = the_machine(builder)
+        found = the_state_node(builder)
         assert found.is_nominated(at(seconds=10))
         assert not found.is_nominated(at(seconds=21))
 
@@ -423,7 +423,7 @@ class TestChanges:
         kinds = {change.kind for change in builder.apply_event(ObjectObserved(after))}
         assert (ObjectKind.POD_EVENT in kinds) is is_event
 
-    def test_synced_is_told(self):
+    def test_synced_is_reported(self):
         builder = StateBuilder(MANAGED_KINDS)
         assert not builder.snapshot().synced
         assert builder.apply_event(InformersSynced()) == (StateChange(ObjectKind.SYNCED),)
@@ -456,7 +456,7 @@ class TestMask:
         assert builder.snapshot().catalogues["default"] is before
 
     @pytest.mark.parametrize(("capacity_type", "minutes"), [("spot", 3), ("on-demand", 24)])
-    def test_spot_that_stays_empty_is_tried_every_three_minutes(self, capacity_type, minutes):
+    def test_unavailable_spot_is_retried_every_three_minutes(self, capacity_type, minutes):
         """A spot pool that recovers is not bought on demand meanwhile; the others' masks grow."""
         builder = self.builder()
         whole = self.available(builder)
@@ -482,8 +482,8 @@ class TestMask:
             versions.add(builder.snapshot().catalogues["default"].version)
         assert len(versions) == 1
 
-    def test_a_shortage_that_is_told_again_keeps_the_masked_catalogue(self):
-        """A quota's shortage names thousands of offerings, and each claim that fails tells it."""
+    def test_a_repeated_shortage_keeps_the_masked_catalogue(self):
+        """A quota's shortage names thousands of offerings, and each failed claim reports it."""
         builder = self.builder()
         whole = self.available(builder)
         out = replace(self.OUT, capacity_type="on-demand")
@@ -494,7 +494,7 @@ class TestMask:
         builder.apply_event(OfferingsUnavailable(offerings=(out,), provider="kwok", at=later))
         assert builder.snapshot().catalogues["default"] is before
         builder.apply_event(TimePassed(at(minutes=4)))
-        assert builder.snapshot().catalogues["default"] is before, "the later end holds"
+        assert builder.snapshot().catalogues["default"] is before, "the later end counts"
         builder.apply_event(TimePassed(at(minutes=5)))
         assert self.available(builder) == whole
 

@@ -103,7 +103,7 @@ class TestWhoGetsADefault:
         waiting = pod("web-1", labels={"app": "web"})
         assert asked(waiting, workload(labels={"app": "web"}), constraints=()) == {"web-1": waiting}
 
-    def test_a_pod_that_neither_service_nor_owner_tells_of_gets_none(self):
+    def test_a_pod_without_service_or_owner_gets_no_default_spread(self):
         """Case 345."""
         waiting = pod("web-1", labels={"app": "web"})
         assert asked(waiting)["web-1"] is waiting
@@ -128,7 +128,7 @@ class TestWhoGetsADefault:
         (found,) = question.problem.pods
         assert selects(found, app="web")
 
-    def test_pods_that_wait_for_a_machine_stay_what_they_are(self):
+    def test_nominated_pods_are_unchanged_by_the_default_spread(self):
         waiting = pod("web-1", labels={"app": "web"})
         builder = synced_state(POOL, node_claim("new"), waiting, service(selector={"app": "web"}))
         builder.apply_event(PodsDecided(placed={waiting.uid: "new"}, at=EPOCH))
@@ -233,7 +233,7 @@ class TestSharing:
         assert len(found) == 100
         assert len({id(item.shape) for item in found.values()}) == 1
 
-    def test_two_owners_of_one_shape_are_counted_apart(self):
+    def test_two_owners_of_one_shape_are_counted_separately(self):
         """Case 346: separate workloads, and revisions of one."""
         shape = pod_shape(labels={"app": "web"})
         found = asked(

@@ -47,7 +47,7 @@ def test_without_limits_every_launch_is_granted():
 
 
 def test_every_node_counts_once_and_a_claim_without_one_counts_too():
-    """Also those that somebody else made, and those on their way out."""
+    """Also foreign nodes, and terminating ones."""
     going = old("going", stage="Initialized", deleted=EPOCH)
     objects = [
         *node_and_claim("ours"),
@@ -61,7 +61,7 @@ def test_every_node_counts_once_and_a_claim_without_one_counts_too():
     assert nodes_total(synced_state(*objects).snapshot()) == 5
 
 
-def test_a_claim_that_only_a_foreign_finalizer_holds_is_no_machine():
+def test_a_claim_held_by_a_foreign_finalizer_alone_does_not_count():
     """Its instance is gone, for that is when our own finalizer goes."""
     held = old("held", stage="Initialized", deleted=EPOCH, finalizers=("example.com/audit",))
 
@@ -77,7 +77,7 @@ def test_cluster_grows_to_its_limit_and_not_beyond():
     assert granted(allowance(*nodes, max_nodes_total=1)) == 0
 
 
-def test_a_plan_is_asked_for_no_more_nodes_than_there_is_room_for():
+def test_a_plan_is_bounded_by_the_remaining_launch_limit():
     """Never for less than none; for any number where nothing bounds them."""
     snapshot = synced_state(*node_and_claim("a"), *node_and_claim("b")).snapshot()
     room = [
@@ -101,7 +101,7 @@ def test_a_plan_is_asked_for_no_more_nodes_than_there_is_room_for():
     )
 
 
-def test_a_refusal_names_the_brake_and_the_setting():
+def test_a_refusal_names_the_limit_and_the_setting():
     """It becomes an Event on pods."""
     refusal = allowance(*node_and_claim("a"), max_nodes_total=1).grant(POOL)
 
@@ -198,7 +198,7 @@ def test_overlapping_batches_never_exceed_a_limit_together(setting, limit, prese
 
 
 def test_full_cluster_leaves_every_pool_out_of_plans():
-    """A plan whose claims would all be refused helps nobody."""
+    """A plan whose claims would all be refused is useless."""
     web = node_pool("web")
     full = synced_state(POOL, web, *node_and_claim("a"), *node_and_claim("b")).snapshot()
 

@@ -55,7 +55,7 @@ def at(**delta: float):
 
 
 def ending(name: str, timestamp, *, grace_seconds: int):
-    """Make a pod that somebody has deleted."""
+    """Make a deleted pod."""
     return msgspec.structs.replace(
         pod(name, node_name="node-1"),
         deletion_timestamp=timestamp,
@@ -131,7 +131,7 @@ def test_a_failed_call_leaves_no_result(ledger: Ledger):
 
 
 def test_an_open_call_outlives_its_claim(ledger: Ledger):
-    """Its late result must still be recognised, or the instance would be nobody's."""
+    """Its late result must still be recognised, or the instance would have no claim."""
     claim = node_claim("web")
     ledger.apply_event(LaunchCallStarted(claim.uid, EPOCH))
     ledger.apply_event(ObjectRemoved(claim))
@@ -203,7 +203,7 @@ def test_a_stock_out_is_masked_for_three_minutes(ledger: Ledger):
     assert not ledger.view().is_unavailable(MASK, at(minutes=3))
 
 
-def test_a_stock_out_that_comes_back_is_masked_longer_up_to_a_cap(ledger: Ledger):
+def test_a_repeated_stock_out_is_masked_longer_up_to_a_cap(ledger: Ledger):
     now, ttl = EPOCH, UNAVAILABLE_TTL
     for _ in range(7):
         exhaust(ledger, now)
@@ -253,8 +253,8 @@ def test_why_the_last_launch_of_a_pool_failed_is_kept_until_one_succeeds(ledger:
         assert ledger.view().registration_failures == {}
 
 
-def test_what_is_decided_about_objects_that_are_gone_is_not_remembered():
-    """A pass takes its time; nobody would ever drop such entries again."""
+def test_decisions_about_deleted_objects_are_forgotten():
+    """A pass takes its time; nothing else would drop such entries."""
     builder = StateBuilder({})
     gone = pod("gone")
     builder.apply_event(ObjectObserved(gone))
@@ -398,7 +398,7 @@ def test_every_instant_moves_with_the_wall_clock(hours):
 
 @pytest.mark.parametrize("hours", [6, -6])
 def test_a_clock_that_is_set_neither_ends_marks_nor_keeps_them(hours):
-    """What lasts three minutes lasts three minutes."""
+    """A mark of three minutes lasts three minutes."""
     ledger, by = filled(EPOCH), timedelta(hours=hours)
     ledger.apply_event(ClockSet(by))
     ledger.apply_event(TimePassed(at(minutes=2) + by))
@@ -411,7 +411,7 @@ def test_a_clock_that_is_set_neither_ends_marks_nor_keeps_them(hours):
     assert not ledger.view().unavailable_offerings
 
 
-def test_an_instant_that_would_leave_the_calendar_stays():
+def test_an_instant_beyond_the_calendar_is_unchanged():
     """A clock may show anything for a moment."""
     ledger = Ledger()
     ledger.apply_event(ClockSet(timedelta(days=-365 * 30)))

@@ -15,12 +15,12 @@ from karpenter_core.testing.state_builders import node_and_claim, synced_state
 NOMINATED = msgspec.structs.replace(pod("web"), nominated_node_name="web-1")
 
 
-def test_a_nomination_of_the_scheduler_stands_while_the_node_stays():
+def test_a_nomination_of_the_scheduler_is_valid_while_the_node_exists():
     builder = synced_state(*node_and_claim("web-1"), NOMINATED)
     assert is_nomination_valid(builder.snapshot(), NOMINATED, now=EPOCH)
 
 
-def test_a_nomination_ends_with_the_decision_to_delete_its_machine():
+def test_a_nomination_ends_with_the_decision_to_delete_its_node():
     builder = synced_state(*node_and_claim("web-1"), NOMINATED)
     builder.apply_event(DeletionMarked(names=("web-1",), cause="empty/1"))
     assert not is_nomination_valid(builder.snapshot(), NOMINATED, now=EPOCH)

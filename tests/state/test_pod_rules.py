@@ -75,7 +75,7 @@ GAVE_UP = scheduled("Unschedulable")
         (read(conditions=[GAVE_UP], phase="Failed"), False),
     ],
 )
-def test_a_pod_asks_for_a_node_when_the_scheduler_gave_up_on_it(view, asks):
+def test_a_pod_needs_a_node_once_marked_unschedulable(view, asks):
     """Section 9.1; a pod that is being deleted never gets one (see the differences)."""
     assert view.is_provisionable is asks
 
@@ -94,7 +94,7 @@ def test_a_pod_asks_for_a_node_when_the_scheduler_gave_up_on_it(view, asks):
         (read(node="web", owners=[NODE]), False),
     ],
 )
-def test_a_pod_comes_back_when_it_is_active_or_its_set_makes_it_anew(view, comes_back):
+def test_a_pod_is_rescheduled_when_active_or_recreated_by_its_set(view, comes_back):
     """Section 9.1 and case 289."""
     assert view.is_reschedulable is comes_back
 
@@ -138,8 +138,10 @@ class TestBudgets:
         held = running(labels={"app": "web"})
         elsewhere = disruption_budget(namespace="other", max_unavailable="0")
         others = disruption_budget(labels={"app": "api"}, max_unavailable="0")
-        nobody = msgspec.structs.replace(disruption_budget(max_unavailable="0"), selector=None)
-        assert moves(held, elsewhere, others, nobody)
+        selects_none = msgspec.structs.replace(
+            disruption_budget(max_unavailable="0"), selector=None
+        )
+        assert moves(held, elsewhere, others, selects_none)
         assert not moves(held, disruption_budget(labels={"app": "web"}, max_unavailable="0"))
 
     @pytest.mark.parametrize(("ready", "goes"), [(False, True), (True, False), (None, False)])
@@ -172,7 +174,7 @@ class TestBudgets:
 
 
 class TestOlderAnnotations:
-    """What older autoscalers read protects a pod where do-not-disrupt says nothing."""
+    """Annotations of older autoscalers protect a pod without do-not-disrupt."""
 
     def verdict(self, annotations, *, age=timedelta()):
         item = read(node="web", annotations=annotations, startTime=f"{EPOCH:%Y-%m-%dT%H:%M:%SZ}")
@@ -201,7 +203,7 @@ class TestOlderAnnotations:
         if by is not None:
             assert verdict.annotation == by
 
-    def test_a_value_that_cannot_be_read_is_told_although_an_older_one_protects(self):
+    def test_an_unreadable_value_is_reported_although_an_older_one_protects(self):
         item, verdict = self.verdict({DO_NOT_DISRUPT: "never", DO_NOT_EVICT: "true"})
         assert protection_notice(item, verdict).reason == "InvalidDoNotDisruptAnnotation"
         item, verdict = self.verdict({DO_NOT_EVICT: "true"})
@@ -209,5 +211,5 @@ class TestOlderAnnotations:
 
 
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", None)])
-def test_a_pod_of_which_nobody_knows_is_neither_ready_nor_unready(status, ready):
+def test_a_pod_of_unknown_readiness_is_neither_ready_nor_unready(status, ready):
     assert read(node="web", conditions=[{"type": "Ready", "status": status}]).ready is ready

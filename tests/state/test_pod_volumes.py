@@ -127,7 +127,7 @@ class TestValidation:
             ([claim(volume_name="pv"), volume()], "not bound yet"),
         ],
     )
-    def test_what_cannot_be_mounted_is_said(self, objects, words):
+    def test_unmountable_volumes_are_reported(self, objects, words):
         """Cases 270, 271, 284 and 285."""
         assert words in reason(ask(pod("a", shape=mounting("data")), *objects))
 
@@ -141,7 +141,7 @@ class TestValidation:
             [claim(storage_class="fast"), storage_class(binding=None)],
         ],
     )
-    def test_what_can_be_mounted_passes(self, objects):
+    def test_mountable_volumes_are_accepted(self, objects):
         """Cases 271 and 285: a bound claim needs no class; a missing binding mode is accepted."""
         assert ask(pod("a", shape=mounting("data")), *objects).ignored == ()
 
@@ -245,8 +245,8 @@ class TestAlternatives:
         )
         assert found == (zones("z2"), zones("z3"))
 
-    def test_volumes_that_are_apart_ask_for_what_no_node_has(self):
-        """The pod stays a pod to be scheduled, and is told that none can hold it."""
+    def test_volumes_in_different_zones_fit_no_node(self):
+        """The pod stays pending, with the reason that no node can hold it."""
         (found,) = alternatives(
             bound("data", "one"),
             bound("logs", "two"),
@@ -309,7 +309,7 @@ class TestAttached:
         unbound = claim(storage_class="fast")
         assert self.attached(unbound, storage_class()) == {EBS: {"default/data"}}
 
-    def test_a_volume_that_no_driver_attaches_counts_for_nothing(self):
+    def test_a_volume_without_a_driver_does_not_count(self):
         """Case 281: NFS, and local volumes."""
         assert self.attached(bound(), volume()) == {}
 
@@ -330,8 +330,8 @@ class TestAttached:
         assert asked_volumes(question).attached == {EBS: {"default/data"}}
         assert question.problem.nodes[0].volumes == {EBS: {"default/data"}}
 
-    def test_what_bound_pods_attach_is_told_per_driver(self):
-        """Case 306: however often the claim of the machine is updated."""
+    def test_attachments_of_bound_pods_are_counted_per_driver(self):
+        """Case 306: however often the claim of the node is updated."""
         builder = synced_state(
             POOL,
             *node_and_claim("web"),
@@ -378,14 +378,14 @@ class TestAttached:
             [bound()],
         ],
     )
-    def test_bound_pods_whose_claims_are_odd_count_without_them(self, objects):
+    def test_bound_pods_with_invalid_claims_count_without_them(self, objects):
         """Case 286."""
         running = pod("a", shape=mounting("data"), node_name="web")
         (found,) = ask(*node_and_claim("web"), running, *objects).problem.nodes
         assert found.volumes == {}
         assert [item.name for item in found.pods] == ["a"]
 
-    def test_pods_that_wait_for_a_machine_have_their_volumes_counted_there(self):
+    def test_volumes_of_nominated_pods_count_on_their_node(self):
         waiting = pod("a", shape=mounting("data"))
         builder = synced_state(POOL, *node_and_claim("web"), waiting, bound(), volume(driver=EBS))
         builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))

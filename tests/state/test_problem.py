@@ -156,7 +156,7 @@ class TestPods:
             ),
         ],
     )
-    def test_pods_that_ask_for_what_must_not_be_promised_are_ignored(self, shape, reason):
+    def test_pods_with_unsupported_requests_are_ignored(self, shape, reason):
         question = ask(synced_state(POOL, pod("a", shape=shape), pod("b")))
         assert names(question.problem.pods) == ["b"]
         (ignored,) = question.ignored
@@ -274,7 +274,7 @@ class TestPools:
         assert set(pool_status_resources(builder.snapshot(), "other").values()) == {0}
 
     @pytest.mark.parametrize("stage", ["", "Launched", "Registered", "Initialized"])
-    def test_a_machine_that_cannot_be_joined_counts_all_the_same(self, monkeypatch, stage):
+    def test_an_unjoined_node_counts_against_limits(self, monkeypatch, stage):
         """Otherwise its pool would buy beyond its limits."""
         claim = node_claim("a", stage=stage, requirements=[listing("c-2x", "r-4x")])
         booted = (
@@ -296,7 +296,7 @@ class TestPools:
         assert not aside.state_nodes
         assert (pool_usage(aside), pool_status_resources(aside, "default")) == expected
 
-    def test_a_machine_that_cannot_be_joined_counts_no_more_once_it_leaves(self, monkeypatch):
+    def test_an_unjoined_node_that_leaves_does_not_count(self, monkeypatch):
         """Like any other; nor when it is gone."""
         monkeypatch.setattr(state_nodes, "effective_taints", fail)
         builder = synced_state(POOL, *node_and_claim("a"), *node_and_claim("b"))
@@ -308,9 +308,7 @@ class TestPools:
         assert pool_usage(builder.snapshot()) == {}
         assert len(builder.snapshot().set_aside) == 1
 
-    def test_nothing_is_bought_beyond_limits_beside_a_machine_that_cannot_be_joined(
-        self, monkeypatch
-    ):
+    def test_an_unjoined_node_keeps_launches_within_limits(self, monkeypatch):
         """The pool allows one node, and there is one."""
         monkeypatch.setattr(state_nodes, "effective_taints", fail)
         limited = ready_node_pool(node_pool("default", limits={"nodes": "1"}))
@@ -324,13 +322,13 @@ class TestPools:
 
 
 class TestExistingCapacity:
-    def test_what_is_bound_is_taken(self):
+    def test_bound_pods_take_their_resources(self):
         builder = synced_state(POOL, *node_and_claim("web"), pod("a", cpu="1", node_name="web"))
         (existing,) = ask(builder).problem.nodes
         assert (existing.available["cpu"], existing.available["pods"]) == (3000, 109)
         assert (existing.node_name, existing.claim_name, existing.pool) == ("web", "web", "default")
 
-    def test_leaving_machines_are_no_capacity_and_initialised_ones_come_first(self):
+    def test_leaving_nodes_are_no_capacity_and_initialised_ones_come_first(self):
         young = node_claim("a-young", stage="Launched")
         builder = synced_state(POOL, *node_and_claim("z"), young, *node_and_claim("gone"))
         builder.apply_event(DeletionMarked(names=("gone",), cause="x"))
@@ -376,7 +374,7 @@ class TestExistingCapacity:
         assert available["cpu"] == 3000
         assert all(amount >= 0 for amount in available.values())
 
-    def test_the_newest_daemon_pod_tells_what_one_needs_and_the_template_where(self):
+    def test_the_newest_daemon_pod_gives_requests_and_the_template_its_placement(self):
         """Cases 146 and 153."""
         template = pod_shape(
             cpu="4", owner_kind="DaemonSet", required=[node_term(("foo", "In", "bar"))]
@@ -389,7 +387,7 @@ class TestExistingCapacity:
         assert found.shape.requests["cpu"] == 2000
         assert found.shape.required_node_terms == template.required_node_terms
 
-    def test_without_node_affinity_in_the_template_the_pods_own_stands(self):
+    def test_without_node_affinity_in_the_template_the_pods_own_counts(self):
         """Section 11.3: only a required node affinity of the template replaces the pod's."""
         added = [node_term(("foo", "In", "bar"))]
         shape = pod_shape(owner_kind="DaemonSet", required=added)
@@ -398,7 +396,7 @@ class TestExistingCapacity:
         assert found.shape.required_node_terms == tuple(added)
 
     def test_daemons_that_wait_for_devices_of_drivers_are_left_out(self):
-        """Case 161: while DRA is not looked at they will not run."""
+        """Case 161: while DRA is not supported they will not run."""
         shape = msgspec.structs.replace(
             pod_shape(cpu="1", owner_kind="DaemonSet"), resource_claims=("gpu",)
         )
@@ -414,7 +412,7 @@ class TestExistingCapacity:
         builder.apply_event(ObjectRemoved(owner))
         assert ask(builder).problem.daemons == ()
 
-    def test_ports_in_use_are_told_however_often_the_machine_is_updated(self):
+    def test_ports_in_use_survive_updates_of_the_node(self):
         """Case 306: seeing a pod again is no conflict with itself; they go with their pod."""
         holder = pod("a", host_ports=[8080], node_name="web")
         builder = synced_state(POOL, *node_and_claim("web"), holder)
@@ -424,7 +422,7 @@ class TestExistingCapacity:
         builder.apply_event(ObjectRemoved(holder))
         assert ask(builder).problem.nodes[0].host_ports == ()
 
-    def test_pods_with_anti_affinity_are_known_where_they_run(self):
+    def test_pods_with_anti_affinity_count_where_they_run(self):
         """Case 307: in whatever order events come, until the pod is removed."""
         term = AffinityTerm(topology_key=ZONE, selector=LabelSelector())
         shape = msgspec.structs.replace(pod_shape(), pod_anti_affinity=(term,))
@@ -447,7 +445,7 @@ class TestExistingCapacity:
         assert existing.requirements is not None
 
     def test_only_the_daemons_of_a_type_weigh_on_it(self):
-        """Case 151 for claims under way: a daemon of large machines does not shrink small ones."""
+        """Case 151 for claims under way: a daemon of large nodes does not shrink small ones."""
         types = catalogue(
             instance_type("small", cpu="4", labels={"size": "s"}, overhead={}),
             instance_type("large", cpu="32", labels={"size": "l"}, overhead={}),
@@ -476,7 +474,7 @@ class TestClosedNodes:
             item.name: names(item.pods) for item in ask(builder, now).problem.nodes if item.closed
         }
 
-    def test_what_stays_on_a_leaving_node_counts_and_nothing_goes_there(self):
+    def test_pods_on_a_leaving_node_count_and_no_pod_moves_there(self):
         """Daemons and pods that no budget lets go; the ones that move are asked about too."""
         builder = synced_state(
             POOL,
@@ -509,7 +507,7 @@ class TestClosedNodes:
             ["a"]
         ]
 
-    def test_a_leaving_node_without_pods_is_not_told_of(self):
+    def test_a_leaving_node_without_pods_is_left_out(self):
         builder = synced_state(POOL, *node_and_claim("web"))
         builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert ask(builder).problem.nodes == ()
@@ -528,7 +526,7 @@ class TestClosedNodes:
         builder.apply_event(ObjectRemoved(its_node))
         assert ask(builder).problem.nodes == ()
 
-    def test_pods_at_their_end_count_nowhere(self):
+    def test_ended_pods_do_not_count(self):
         builder = synced_state(
             POOL, *node_and_claim("web"), pod("a", node_name="web", phase="Succeeded")
         )
@@ -536,7 +534,7 @@ class TestClosedNodes:
         assert self.closed(builder) == {}
 
 
-def test_the_labels_of_every_namespace_are_told():
+def test_labels_of_every_namespace_are_included():
     """Case 269."""
     team = NamespaceView(uid="n1", name="web", labels={"team": "a"})
     bare = NamespaceView(uid="n2", name="db")
@@ -553,8 +551,8 @@ class TestKeptPlaces:
         builder.apply_event(PodsDecided(placed={p.uid: target for p in waiting}, at=when))
         return builder
 
-    def test_a_pod_waits_for_its_claim_and_its_room_is_taken(self):
-        """It is not asked about again, however long the machine takes."""
+    def test_a_nominated_pod_waits_and_its_resources_are_reserved(self):
+        """It is not pending again, however long the node takes."""
         builder = self.placed(node_claim("new", requirements=[listing("c-4x")]), target="new")
         question = ask(builder, at(minutes=14))
         assert question.problem.pods == ()
@@ -570,7 +568,7 @@ class TestKeptPlaces:
         builder.apply_event(ObjectObserved(node("ip-1", claim=launched, stage="Registered")))
         assert names(ask(builder).placed_pods["ip-1"]) == ["web-0"]
 
-    def test_once_the_machine_is_ready_the_scheduler_has_one_window(self):
+    def test_a_ready_node_gives_the_scheduler_one_window(self):
         builder = self.placed(*node_and_claim("web"), target="web")
         assert ask(builder, at(seconds=19)).problem.pods == ()
         assert names(ask(builder, at(seconds=20)).problem.pods) == ["web-0"]
@@ -583,7 +581,7 @@ class TestKeptPlaces:
         assert names(ask(self.placed(target="nowhere")).problem.pods) == ["web-0"]
 
     def test_pods_that_no_longer_fit_are_asked_about_again(self):
-        """The scheduler filled the machine with others; what is left is still theirs."""
+        """The scheduler filled the node with others; the rest is still theirs."""
         builder = self.placed(*node_and_claim("web"), target="web", count=3)
         assert ask(builder).problem.pods == ()
         builder.apply_event(ObjectObserved(pod("intruder", cpu="2", node_name="web")))
@@ -591,7 +589,7 @@ class TestKeptPlaces:
         assert names(question.problem.pods) == ["web-2"]
         assert names(question.placed_pods["web"]) == ["web-0", "web-1"]
 
-    def test_a_place_on_a_tainted_machine_is_given_up(self):
+    def test_a_nomination_to_a_tainted_node_ends(self):
         builder = self.placed(*node_and_claim("web", taints=("x=y:NoSchedule",)), target="web")
         assert names(ask(builder).problem.pods) == ["web-0"]
 
@@ -614,7 +612,7 @@ class TestNominatedPods:
     def nominated(self, name="web", *, node="web", **options):
         return msgspec.structs.replace(pod(name, cpu="1", **options), nominated_node_name=node)
 
-    def test_its_room_is_taken_and_it_is_not_asked_about(self):
+    def test_its_resources_are_reserved_and_it_is_not_pending(self):
         builder = synced_state(
             POOL, *node_and_claim("web"), self.nominated(), pod("other", cpu="1")
         )
@@ -623,23 +621,23 @@ class TestNominatedPods:
         assert names(question.placed_pods["web"]) == ["web"]
         assert question.problem.nodes[0].available["cpu"] == 4000 - 1000
 
-    def test_the_schedulers_word_stands_as_long_as_the_node(self):
+    def test_the_schedulers_nomination_is_valid_as_long_as_the_node(self):
         """Room is made for the pod, which may take its time."""
         builder = synced_state(POOL, *node_and_claim("web"), self.nominated())
         assert ask(builder, at(hours=1)).problem.pods == ()
 
-    def test_it_is_asked_about_when_its_node_is_gone_or_going(self):
+    def test_it_is_pending_again_when_its_node_is_deleted_or_leaving(self):
         web, claim = node_and_claim("web")
         builder = synced_state(POOL, web, claim, self.nominated())
         builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert names(ask(builder).problem.pods) == ["web"]
         assert names(ask(synced_state(POOL, self.nominated(node="gone"))).problem.pods) == ["web"]
 
-    def test_a_node_of_ours_that_does_not_say_whose_it_is_is_waited_for(self):
+    def test_a_managed_node_without_a_claim_is_waited_for(self):
         booting = node("new", labels={NODE_POOL: "default"})
         assert ask(synced_state(POOL, booting, self.nominated(node="new"))).problem.pods == ()
 
-    def test_our_own_word_gives_the_scheduler_one_window(self):
+    def test_our_own_nomination_gives_the_scheduler_one_window(self):
         waiting = self.nominated()
         builder = synced_state(POOL, *node_and_claim("web"), waiting)
         builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
@@ -654,7 +652,7 @@ class TestNominatedPods:
         builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
         assert ask(builder, at(minutes=5)).problem.pods == ()
 
-    def test_others_that_were_to_go_there_have_what_it_leaves(self):
+    def test_other_nominated_pods_have_the_remaining_resources(self):
         first, second = pods(2, "late", cpu="2")
         builder = synced_state(POOL, *node_and_claim("web"), self.nominated(), first, second)
         builder.apply_event(PodsDecided(placed={first.uid: "web", second.uid: "web"}, at=EPOCH))
@@ -662,7 +660,7 @@ class TestNominatedPods:
         assert names(question.placed_pods["web"]) == ["web", "late-0"]
         assert names(question.problem.pods) == ["late-1"]
 
-    def test_a_node_that_is_overdrawn_meanwhile_takes_nobody_else(self):
+    def test_an_overcommitted_node_takes_no_further_pod(self):
         """The pods that make room for it are still there."""
         leaving = pod("leaving", cpu="4", node_name="web")
         builder = synced_state(POOL, *node_and_claim("web"), leaving, self.nominated())
@@ -675,8 +673,8 @@ class TestNominatedPods:
         assert builder.snapshot().nominated_pods == {}
         assert ask(builder).placed_pods == {}
 
-    def test_nobody_takes_the_place_of_what_was_expected_elsewhere(self):
-        """Who was told of another node than planned is expected there alone."""
+    def test_a_nomination_of_the_scheduler_replaces_the_planned_node(self):
+        """A pod nominated for another node than planned is expected there only."""
         waiting = self.nominated(node="b")
         builder = synced_state(POOL, *node_and_claim("a"), *node_and_claim("b"), waiting)
         builder.apply_event(PodsDecided(placed={waiting.uid: "a"}, at=EPOCH))
@@ -716,7 +714,7 @@ class TestNoSecondClaim:
         ],
     )
     @pytest.mark.parametrize("daemons", [(), (daemon_set(cpu="300m", memory="200Mi"),)])
-    def test_a_new_leader_finds_the_room_that_was_ordered(self, count, shape, daemons):
+    def test_a_new_leader_finds_launched_capacity(self, count, shape, daemons):
         waiting = pods(count, "web", shape=shape)
         created = self.claims_of(waiting, *daemons)
         assert created
@@ -730,7 +728,7 @@ class TestNoSecondClaim:
         assert len(added) >= 1
         assert self.claims_of(more, *created, *added) == []
 
-    def test_a_claim_half_way_up_is_found_too(self):
+    def test_an_unregistered_claim_is_found_too(self):
         """Launched but without a node, and registered but not initialised."""
         waiting = pods(3, "web", cpu="1")
         launched = node_claim("new", stage="Launched")

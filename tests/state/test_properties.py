@@ -45,7 +45,7 @@ def picture(builder: StateBuilder):
     )
 
 
-def machines():
+def nodes_and_claims():
     return [half for name in NODES for half in node_and_claim(name)]
 
 
@@ -54,12 +54,12 @@ def machines():
 def test_order_and_repetition_of_events_do_not_matter(steps, shuffler):
     """Late, early, repeated: the newest version of each object decides."""
     pods = history(steps)
-    in_order = synced_state(*machines())
+    in_order = synced_state(*nodes_and_claims())
     for item in pods:
         in_order.apply_event(ObjectObserved(item))
     mixed = [*pods, *pods]
     shuffler.shuffle(mixed)
-    shuffled = synced_state(*machines())
+    shuffled = synced_state(*nodes_and_claims())
     for number, item in enumerate(mixed):
         shuffled.apply_event(ObjectWritten(item) if number % 3 == 0 else ObjectObserved(item))
     assert picture(shuffled) == picture(in_order)
@@ -69,7 +69,7 @@ def test_order_and_repetition_of_events_do_not_matter(steps, shuffler):
 @with_examples(100)
 def test_pods_added_and_removed_leave_nothing(steps):
     """Case 147: usage returns to zero."""
-    builder = synced_state(*machines())
+    builder = synced_state(*nodes_and_claims())
     empty = picture(builder)
     pods = history(steps)
     for item in pods:
@@ -86,7 +86,7 @@ def test_pods_added_and_removed_leave_nothing(steps):
 def test_incremental_and_fresh_states_agree(steps):
     """Taking a snapshot after every event gives what taking one at the end does."""
     pods = history(steps)
-    stepwise, at_once = synced_state(*machines()), synced_state(*machines())
+    stepwise, at_once = synced_state(*nodes_and_claims()), synced_state(*nodes_and_claims())
     for item in pods:
         stepwise.apply_event(ObjectObserved(item))
         stepwise.snapshot()
@@ -97,8 +97,8 @@ def test_incremental_and_fresh_states_agree(steps):
 @given(versions)
 @with_examples(100)
 def test_snapshots_never_change(steps):
-    """What a decision was made on can be looked at afterwards."""
-    builder = synced_state(*machines())
+    """The input of a decision can be read afterwards."""
+    builder = synced_state(*nodes_and_claims())
     kept = []
     for item in history(steps):
         builder.apply_event(ObjectObserved(item))
@@ -117,7 +117,7 @@ def test_snapshots_never_change(steps):
 
 
 def test_the_cost_of_an_event_does_not_grow_with_the_cluster():
-    """Only what an event touches is rebuilt: one machine of two hundred."""
+    """Only what an event touches is rebuilt: one node of two hundred."""
     builder = StateBuilder(MANAGED_KINDS)
     for number in range(200):
         for half in node_and_claim(f"n{number}"):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SCOPE", "AwaitPoint", "AwaitTracker", "point_text"]
 
 AwaitPoint: TypeAlias = tuple[tuple[str, str, int], ...]
-"""Where a task is suspended: module, function and line, from the outermost await inwards."""
+"""Point of suspension of a task: module, function and line, from the outermost await inwards."""
 
 SCOPE: Final = (
     "karpenter_core.controllers",
@@ -53,7 +53,7 @@ class AwaitTracker:
 
     def __init__(self, *, kill_at: AwaitPoint = (), occurrence: int = 1) -> None:
         self.seen: Final[Counter[AwaitPoint]] = Counter()
-        """How often each point was come by, in the order of their first time."""
+        """Number of passes of each point, in the order of their first time."""
         self.killed: Final = asyncio.Event()
         self._kill_at = kill_at
         self._occurrence = occurrence
@@ -136,7 +136,7 @@ _INWARDS: Final[Mapping[type[Any], tuple[str, str]]] = {
     GeneratorType: ("gi_frame", "gi_yieldfrom"),
     AsyncGeneratorType: ("ag_frame", "ag_await"),
 }
-"""Where each sort keeps its frame, and what it waits for."""
+"""Attributes of the frame and the awaited object, per kind."""
 
 
 def _frames(coro: Any) -> Sequence[tuple[str, str, int]]:

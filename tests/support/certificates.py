@@ -19,7 +19,7 @@ __all__ = ["CertificateAuthority", "write_key_pair"]
 
 LIFETIME: Final = timedelta(days=7)
 LEEWAY: Final = timedelta(hours=1)
-"""How far in the past validity begins, for clocks that disagree."""
+"""Time before now at which validity begins, for clocks that disagree."""
 
 
 @final

@@ -69,7 +69,7 @@ class ControllerProcess:
             await self.process.ready(self.is_ready, seconds=READY_SECONDS)
 
     async def is_ready(self) -> bool:
-        """Tell whether `/readyz` answers with success."""
+        """Return whether `/readyz` answers with success."""
         try:
             async with (
                 aiohttp.ClientSession() as session,

@@ -48,7 +48,7 @@ class BinariesMissingError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binaries:
-    """Where the programs of one control plane are."""
+    """Paths of the programs of one control plane."""
 
     etcd: Path
     kube_apiserver: Path
@@ -65,7 +65,7 @@ def find_binaries(minor: str, *, kwok: str = "") -> Binaries:
     `kwok` is a minor too, such as `0.8`; without it the newest that was built is taken.
 
     Raises:
-        BinariesMissingError: something is missing; says what and where it was looked for.
+        BinariesMissingError: something is missing; the message names it and the searched paths.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = cache / "karpenter-core" / "controlplane"
@@ -108,7 +108,7 @@ class ControlPlane:
     """A running control plane; an async context manager.
 
     `kubeconfig` is the administrator's. `write_kubeconfig` makes others, so that the API server's
-    audit log, which records every request of users named in `audited_users`, can tell them apart.
+    audit log, which records every request of users named in `audited_users`, can distinguish them.
     """
 
     __slots__ = (
@@ -166,8 +166,8 @@ class ControlPlane:
     async def start(self) -> None:
         """Start everything that does not run yet and wait until it is ready.
 
-        Controllers learn of CRDs that come after them only every half minute: whoever needs theirs
-        at once starts the API server first and installs them.
+        Controllers learn of CRDs that come after them only every half minute: a caller that needs
+        them at once starts the API server first and installs them.
         """
         if not self.api_server.is_running:
             await self.start_api_server()
@@ -387,7 +387,7 @@ class ControlPlane:
             return await client.answers("/readyz")
 
     async def _has_default_service_account(self) -> bool:
-        """Tell whether pods can be created in the default namespace yet."""
+        """Return whether pods can be created in the default namespace yet."""
         if not (self.scheduler.is_running and self.kwok.is_running):
             process = self.kwok if self.scheduler.is_running else self.scheduler
             raise ProcessFailedError(f"{process.name} ended\n{process.log_tail()}")

@@ -102,7 +102,7 @@ class Gateway:
 
     @property
     def port(self) -> int:
-        """Where it listens on loopback."""
+        """Port on loopback."""
         return int(self._url.rpartition(":")[2])
 
     def watch_writes(self, hook: WriteHook | None) -> None:

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["Invariants", "quiet_violations"]
 
 LAG: Final = timedelta(seconds=90)
-"""How old what a decision was made on may be: a look, the wait before the second, the writes."""
+"""Largest age of a decision's input: a pass, the wait before validation, the writes."""
 MEMORY: Final = timedelta(hours=3)
-"""How long what a NodePool was is remembered: longer than any watch is frozen."""
+"""Time for which earlier NodePools are kept: longer than any watch is frozen."""
 LEAST_WAIT: Final = timedelta(minutes=10)
 """The time that a launched claim is given at least; less than any limit or lifetime in a history."""
 UNCLAIMED_SECONDS: Final = 1200.0
@@ -108,7 +108,7 @@ class Invariants:
     def note_instances(self, provider_ids: Iterable[str], *, blind_seconds: float = 0.0) -> None:
         """Check the instances that the cloud has now.
 
-        `blind_seconds` of the time since the last look the controller could not see the cluster,
+        `blind_seconds` of the time since the last check the controller could not see the cluster,
         and had to leave instances alone: they do not count.
         """
         claimed = {claim.get("status", {}).get("providerID") for claim in self._harness.claims()}
@@ -321,8 +321,8 @@ class Invariants:
 def quiet_violations(harness: ControllerHarness, cloud: CloudAccount) -> list[str]:
     """Return the errors of a cluster that has become quiet.
 
-    Every pod runs, instances, claims and Nodes are one to one, and nothing bears the marks of a
-    disruption that nobody carries out.
+    Every pod runs, instances, claims and Nodes are one to one, and nothing bears the marks of an
+    abandoned disruption.
     """
     return [
         *_waiting(harness.pods()),

@@ -27,7 +27,7 @@ class LocalCluster(Protocol):
 
     @property
     def name(self) -> str:
-        """What tests call it."""
+        """Name of the cluster in tests."""
         ...
 
     @property

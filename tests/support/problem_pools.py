@@ -288,7 +288,7 @@ def _node_labels(choices: RandomChoices, name: str) -> dict[str, str]:
 
 
 def _undecided(choices: RandomChoices, node: ExistingNode) -> ExistingNode:
-    """Make a machine under way of a node: of some labels it is not known yet what they will be."""
+    """Make a launching node of a node: some of its labels are still open."""
     known = {key: value for key, value in node.labels.items() if key != HOSTNAME}
     open_keys = choices.some(
         (
@@ -325,7 +325,7 @@ def _bound_pods(choices: RandomChoices, node: str) -> tuple[PodView, ...]:
 def random_closed_node(
     choices: RandomChoices, shapes: Sequence[PodShape]
 ) -> tuple[ExistingNode, tuple[PodView, ...]]:
-    """Draw a node that is going away, and those of its pods that look for another place."""
+    """Draw a node that is going away, and those of its pods that need another place."""
     name = "node-closed"
     shape = choices.one(shapes)
     leaving = tuple(

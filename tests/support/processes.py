@@ -63,7 +63,7 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; negative for a signal, None while it runs."""
+        """Exit code; negative for a signal, None while the process runs."""
         return None if self._process is None else self._process.returncode
 
     async def start(self) -> None:

@@ -86,7 +86,7 @@ CLEAN_SECONDS: Final = 30.0
 LEASE_NAME: Final = "karpenter-leader-election"  # upstream default
 LEADER_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.5
-"""How long to wait for the next change before looking again anyway."""
+"""Time limit of the wait for the next change before the next check."""
 
 
 class ScenarioFailedError(AssertionError):
@@ -297,8 +297,8 @@ class ScenarioWorld:
             ScenarioFailedError: it was not met in time, or ceased to be.
         """
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        deadline = begun + expected.within.total_seconds()
+        started_at = loop.time()
+        deadline = started_at + expected.within.total_seconds()
         while missing := await self.missing(expected):
             if loop.time() > deadline:
                 raise self._failure(f"{where}: not within {expected.within}", missing)
@@ -309,7 +309,7 @@ class ScenarioWorld:
             await self.mirror.changed(POLL_SECONDS)
             if missing := await self.missing(expected):
                 raise self._failure(f"{where}: did not hold for {expected.hold}", missing)
-        return loop.time() - begun
+        return loop.time() - started_at
 
     async def expect_or(self, expected: Expectation, otherwise: Callable[[], bool]) -> None:
         """Wait until an expectation is met or something else has happened.

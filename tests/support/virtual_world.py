@@ -26,7 +26,7 @@ API_SERVER_DOWN_SECONDS: Final = 1.0
 class VirtualScenarioWorld:
     """A scenario's cluster and controller on a harness.
 
-    `account` tells what is in the simulated cloud, `suffer` says what goes wrong in it; the harness
+    `account` returns the contents of the simulated cloud, `suffer` causes faults in it; the harness
     has been entered already.
     """
 

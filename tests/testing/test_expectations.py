@@ -62,7 +62,7 @@ def failures(then: dict[str, Any], seen: Observation = WHOLE) -> tuple[str, ...]
         },
     ],
 )
-def test_an_expectation_that_holds_has_nothing_unmet(then: dict[str, Any]):
+def test_a_met_expectation_has_no_unmet_part(then: dict[str, Any]):
     """Each part by itself."""
     assert failures(then) == ()
 
@@ -109,14 +109,14 @@ def test_failed_expectation_names_the_actual_value(then: dict[str, Any], said: s
     assert said in message
 
 
-def test_nothing_left_names_all_remaining_objects():
+def test_the_emptiness_expectation_names_all_remaining_objects():
     """Pods, nodes, claims and instances, each with examples."""
     assert len(failures({"nothingLeft": True})) == 4
     assert failures({"nothingLeft": True}, Observation(nodes=[{"metadata": {}, "spec": {}}])) == ()
 
 
-def test_a_twin_is_found_even_after_it_was_collected():
-    """Two launches for one claim are one too many, whatever became of the second machine."""
+def test_a_duplicate_is_found_even_after_its_collection():
+    """Two launches for one claim are one too many, whatever became of the second instance."""
     cloud = CloudAccount(instances=[INSTANCE], launches={"uid-1": 2})
     seen = Observation(nodes=[NODE], node_claims=[CLAIM], cloud=cloud)
 
@@ -137,5 +137,5 @@ def test_a_twin_is_found_even_after_it_was_collected():
     ],
 )
 def test_leaks_are_found_in_both_directions(seen: Observation, said: str):
-    """Machines nobody owns, and owners of machines that are not there."""
+    """Instances without a claim, and claims without an instance."""
     assert any(said in message for message in failures({"consistent": True}, seen))

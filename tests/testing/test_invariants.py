@@ -57,12 +57,12 @@ def pod(name, on):
 
 
 class Scene:
-    """A cluster without a controller, with one machine and its pod; the test writes as one."""
+    """A cluster without a controller, with one node and its pod; the test writes as one."""
 
     def __init__(self, harness, watch):
         self.harness, self.cluster, self.watch = harness, harness.cluster, watch
         self.lead = timedelta()
-        """How far the controller's clock is ahead of the cluster's."""
+        """Lead of the controller's clock over the cluster's."""
 
     def status(self, name, **status):
         registry = self.cluster.server.registry
@@ -79,10 +79,10 @@ class Scene:
 
 @pytest.fixture
 def seen(tmp_path):
-    """Return a function that tells a story and returns the breaches that were noted."""
+    """Return a function that runs a scenario and returns the recorded violations."""
 
     def tell(story, **pool):
-        async def told():
+        async def run_scenario():
             plugins = {"kwok": KwokProvider()}
             async with ControllerHarness(lambda: plugins, folder=tmp_path) as harness:
                 scenes = []
@@ -101,7 +101,7 @@ def seen(tmp_path):
                 await story(scene)
                 return watch.breaches
 
-        return run_virtual(told())
+        return run_virtual(run_scenario())
 
     return tell
 
@@ -318,7 +318,7 @@ def test_a_budget_that_was_cut_a_moment_ago_may_have_been_used(seen):
 
 
 @pytest.mark.parametrize(("cpu", "breaches"), [("6", 0), ("6500m", 1)])
-def test_machines_may_not_take_a_pool_beyond_its_limits(seen, cpu, breaches):
+def test_nodes_may_not_take_a_pool_beyond_its_limits(seen, cpu, breaches):
     async def story(scene):
         scene.cluster.apply([claim("second")])
         scene.status("second", providerID="kwok://second", capacity={"cpu": cpu})
@@ -337,7 +337,7 @@ def test_node_that_is_being_replaced_counts_against_no_limit(seen):
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_node_marked_for_long_counts_against_no_limit(seen, ends):
-    """Not either if its command ends while the new machine is launched."""
+    """Not either if its command ends while the new node is launched."""
 
     async def story(scene):
         scene.mark("first")
@@ -361,7 +361,7 @@ def test_node_whose_command_ended_long_ago_counts_against_limits(seen):
     assert len(seen(story, limits={"cpu": "10"})) == 1
 
 
-def test_rest_is_that_everything_runs_and_belongs_together(seen):
+def test_a_converged_cluster_has_all_pods_running_and_all_objects_paired(seen):
     wrong = []
 
     async def story(scene):

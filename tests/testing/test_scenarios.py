@@ -80,7 +80,7 @@ def test_a_number_is_a_count_of_exactly_that_many():
 
 
 def test_given_creates_classes_before_pools_before_deployments():
-    """What others refer to comes first."""
+    """Referenced objects come first."""
     scenario = Scenario.model_validate(
         {
             "name": "n",

@@ -71,13 +71,13 @@ def test_missing_message_is_reported(shown, finding):
     assert any(line.startswith(finding) for line in MISTAKE.missing_messages(shown))
 
 
-def test_cloud_check_without_a_name_to_report_must_stay_silent():
+def test_a_cloud_check_without_a_name_must_report_nothing():
     quiet = UserMistake(name="", condition="NetworksReady", reason="NetworksNotFound", must_name=())
     assert quiet.missing_messages(messages(cloud_errors="")) == []
     assert len(quiet.missing_messages(messages())) == 1
 
 
-def test_cloud_trouble_lasts_as_long_as_its_context():
+def test_a_cloud_fault_lasts_as_long_as_its_context():
     @contextmanager
     def trouble(cloud):
         cloud.append("down")

@@ -1,7 +1,7 @@
 """An independent judge of scheduling plans.
 
 Shares no code with `karpenter_core.scheduling`: plain dictionaries and loops, written from
-Kubernetes' rules. It looks at every machine a planned claim may become (every listed type with
+Kubernetes' rules. It checks every node that a planned claim may become (every listed type with
 every offering that the claim allows) as a node with labels, and asks whether each pod may run
 there; it adds up requests, daemons, ports, volumes, limits and reservations; and it replays the
 pods in the plan's order against everything that looks at other pods.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tests.verifier.alone import hosts_alone
 from tests.verifier.contents import (
-    claim_machines,
+    claim_variants,
     existing_node,
     limits,
     may_run,
@@ -36,8 +36,8 @@ def violations(problem, plan, *, strict_min_values=True):
         found += (f"node {name}: {text}" for text in texts)
     launched = {}
     for number, claim in enumerate(plan.claims):
-        by_type = claim_machines(problem, claim)
-        launched[number] = [machine for listed in by_type.values() for machine in listed]
+        by_type = claim_variants(problem, claim)
+        launched[number] = [variant for listed in by_type.values() for variant in listed]
         texts = planned_claim(problem, claim, by_type, strict_min_values=strict_min_values)
         found += (f"claim {number} ({claim.pool}): {text}" for text in texts)
     found += limits(problem, plan, launched)
@@ -71,7 +71,7 @@ def _order(plan):
 
 
 def _order_matters(problem):
-    """Whether any constraint looks at other pods; without one, any order is as good."""
+    """Return whether any constraint depends on other pods; without one, any order is as good."""
     pods = [*problem.pods, *(pod for node in problem.nodes for pod in node.pods)]
     return any(
         pod.shape.pod_affinity or pod.shape.pod_anti_affinity or hard_spreads(pod.shape)
@@ -106,14 +106,14 @@ def _start(problem, plan, launched, *, cautious=False):
 
 
 def leftovers(problem, plan):
-    """Say which pods stay pending although, after everything else, a node would take them.
+    """Return the pods that stay pending although, after everything else, a node would take them.
 
-    A place on an existing node, or a machine more within the limits. Pods that wait for reserved
-    machines: whether there is one that would do, and none is left. Says nothing of pools with
-    minValues, where one machine is not enough to tell.
+    A place on an existing node, or a further claim within the limits. Pods that wait for reserved
+    capacity: whether there is some that would do, and none is left. Says nothing of pools with
+    minValues, where one variant is not enough to tell.
     """
     launched = {
-        number: [m for listed in claim_machines(problem, claim).values() for m in listed]
+        number: [m for listed in claim_variants(problem, claim).values() for m in listed]
         for number, claim in enumerate(plan.claims)
     }
     replay, hosts = _start(problem, plan, launched, cautious=True)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from itertools import product
 
-from tests.verifier.contents import machine_faults
-from tests.verifier.places import machines, pool_labels
+from tests.verifier.contents import variant_faults
+from tests.verifier.places import pool_labels, type_variants
 
 
 def hosts_alone(problem, pod):
-    """Return a machine that could be launched for this pod alone; None when there is none.
+    """Return a variant that could be launched for this pod alone; None when there is none.
 
-    Only for problems without limits, minValues, and constraints that look at other pods.
+    Only for problems without limits, minValues, and constraints that depend on other pods.
     """
     for pool in problem.pools:
-        for machine in machines_for(problem, pool, pod):
-            return pool.name, machine.instance_type.name, machine.labels
+        for variant in pool_variants(problem, pool, pod):
+            return pool.name, variant.instance_type.name, variant.labels
     return None
 
 
-def machines_for(problem, pool, pod):
-    """Yield the machines of a pool that would take this pod alone, constraints on others aside.
+def pool_variants(problem, pool, pod):
+    """Yield the variants of a pool that would take this pod alone, constraints on others aside.
 
     Custom labels that a pool leaves open (other than by listing values) are not tried.
     """
@@ -32,6 +32,6 @@ def machines_for(problem, pool, pod):
     ]
     for instance_type in problem.catalogues[pool.name].instance_types:
         for choice in product(*custom):
-            for machine in machines(instance_type, {**fixed, **dict(choice)}, {}):
-                if not any(machine_faults(problem, pool, (pod,), machine)):
-                    yield machine
+            for variant in type_variants(instance_type, {**fixed, **dict(choice)}, {}):
+                if not any(variant_faults(problem, pool, (pod,), variant)):
+                    yield variant

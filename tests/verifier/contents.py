@@ -1,8 +1,8 @@
-"""What is on a node: labels, taints, room, ports and volumes, and what claims count against."""
+"""Contents of a node: labels, taints, resources, ports, volumes, limits and reservations."""
 
 from __future__ import annotations
 
-from tests.verifier.places import machines, node_options, pool_allows, pool_labels
+from tests.verifier.places import node_options, pool_allows, pool_labels, type_variants
 from tests.verifier.rules import (
     CAPACITY_TYPE,
     DEPRECATED,
@@ -61,10 +61,10 @@ def _attach_limits(problem, node, pods):
 # -- planned claims --------------------------------------------------------------------------------
 
 
-def claim_machines(problem, claim):
+def claim_variants(problem, claim):
     """List what a claim may become, by type; offerings too small for its pods are left alone.
 
-    The provider knows the requests: of a type whose offerings give different machines it launches
+    The provider knows the requests: of a type whose offerings give different variants it launches
     one that holds them. When none does, all are returned, so that the shortage is reported.
     """
     types = {t.name: t for t in problem.catalogues[claim.pool].instance_types}
@@ -72,7 +72,7 @@ def claim_machines(problem, claim):
     wanted = {r.key: r for r in claim.requirements}
     found = {}
     for name in claim.instance_types:
-        listed = machines(types[name], claim.labels, wanted)
+        listed = type_variants(types[name], claim.labels, wanted)
         large = [m for m in listed if not list(_overfull(problem, claim.pods, m, taints))]
         found[name] = large or listed
     return found
@@ -87,49 +87,49 @@ def planned_claim(problem, claim, by_type, *, strict_min_values):
     for name, listed in by_type.items():
         if not listed:
             yield f"{name} cannot be bought under the claim's requirements"
-        for machine in listed:
-            texts = machine_faults(problem, pool, claim.pods, machine)
+        for variant in listed:
+            texts = variant_faults(problem, pool, claim.pods, variant)
             yield from (f"{name}: {text}" for text in texts)
     yield from _written_down(problem, claim, by_type)
     if strict_min_values:
         yield from _min_values(problem, pool, claim)
 
 
-def machine_faults(problem, pool, pods, machine):
-    """Yield what is wrong with putting pods on one machine of a pool."""
+def variant_faults(problem, pool, pods, variant):
+    """Yield what is wrong with putting pods on one variant of a pool."""
     taints = pool.spec.template.spec.taints
     for pod in distinct(pods):
-        yield from may_run(pod, machine.labels, taints)
-    yield from _overfull(problem, pods, machine, taints)
+        yield from may_run(pod, variant.labels, taints)
+    yield from _overfull(problem, pods, variant, taints)
     ports = [
         port
-        for daemon in _daemons_on(problem, machine.labels, taints)
+        for daemon in _daemons_on(problem, variant.labels, taints)
         for port in daemon.shape.host_ports
     ]
     yield from port_conflicts(ports, pods)
-    yield from _volumes_mountable(problem, pods, machine.labels)
-    yield from _of_the_pool(problem, pool, machine.labels)
+    yield from _volumes_mountable(problem, pods, variant.labels)
+    yield from _of_the_pool(problem, pool, variant.labels)
 
 
 def _of_the_pool(problem, pool, labels):
     for key, value in pool_labels(pool).items():
         if labels.get(key) != value:
-            yield f"the pool says {key}={value}, the machine {labels.get(key)}"
+            yield f"the pool says {key}={value}, the node {labels.get(key)}"
     for requirement in pool.spec.template.spec.requirements:
         key = DEPRECATED.get(requirement.key, requirement.key)
         if key not in labels and key in problem.well_known:
             continue  # the provider says nothing of it, so the node may get it yet
         if not pool_allows(pool, key, labels.get(key)):
-            yield f"the pool requires {requirement}, the machine has {labels.get(key)}"
+            yield f"the pool requires {requirement}, the node has {labels.get(key)}"
 
 
-def _overfull(problem, pods, machine, taints):
+def _overfull(problem, pods, variant, taints):
     used = {}
-    for daemon in _daemons_on(problem, machine.labels, taints):
+    for daemon in _daemons_on(problem, variant.labels, taints):
         add(used, requests(daemon.shape))
     for pod in pods:
         add(used, requests(pod.shape))
-    yield from over(used, machine.room)
+    yield from over(used, variant.room)
 
 
 def _daemons_on(problem, labels, taints):
@@ -156,14 +156,14 @@ def _written_down(problem, claim, by_type):
 
 
 def _fit_by_offering(problem, by_type):
-    """Whether daemons that select zones decide which of the machines of one type are large enough.
+    """Whether daemons that select zones decide which of the variants of one type are large enough.
 
     They are charged by type, whatever they say of zones, so plans may leave out what would do.
     """
     differ = any(
-        machine.offering.capacity_override or machine.offering.overhead_override
+        variant.offering.capacity_override or variant.offering.overhead_override
         for listed in by_type.values()
-        for machine in listed
+        for variant in listed
     )
     return differ and any(
         {ZONE, CAPACITY_TYPE} & asked_labels(daemon.shape) for daemon in problem.daemons
@@ -184,7 +184,7 @@ def _min_values(problem, pool, claim):
             yield f"minValues {spec.min_values} of {spec.key} missed: {sorted(values)}"
 
 
-# -- one pod on one machine ------------------------------------------------------------------------
+# -- one pod on one node ---------------------------------------------------------------------------
 
 
 def may_run(pod, labels, taints):
@@ -217,9 +217,9 @@ def _volumes_mountable(problem, pods, labels):
 
 
 def limits(problem, plan, by_claim):
-    """Check that no pool exceeds its limits, even if the largest machine of each claim launches.
+    """Check that no pool exceeds its limits, even if the largest variant of each claim launches.
 
-    `by_claim` lists the machines of each claim. Nor may there be more of them than in all.
+    `by_claim` lists the variants of each claim. Nor may there be more of them than in all.
     """
     most = problem.max_new_nodes
     if most is not None and len(plan.claims) > most:
@@ -238,7 +238,7 @@ def pool_use(problem, plan, pool, by_claim):
     used = dict(problem.pool_usage.get(pool.name, {}))
     for number, claim in enumerate(plan.claims):
         if claim.pool == pool.name:
-            capacities = [machine.capacity for machine in by_claim[number]]
+            capacities = [variant.capacity for variant in by_claim[number]]
             names = {name for capacity in capacities for name in capacity}
             largest = {name: max(c.get(name, 0) for c in capacities) for name in names}
             add(used, {**largest, "nodes": 1})
@@ -248,12 +248,12 @@ def pool_use(problem, plan, pool, by_claim):
 def reservations(problem, by_claim):
     """Check that all claims which can only be reserved find an instance of a reservation.
 
-    `by_claim` lists the machines of each claim. A claim that may use one of several reservations is
+    `by_claim` lists the variants of each claim. A claim that may use one of several reservations is
     content with any that is left: a matching of claims to instances.
     """
     supply = reservation_supply(problem)
     wishes = {
-        number: {reservation_of(machine.offering) for machine in listed}
+        number: {reservation_of(variant.offering) for variant in listed}
         for number, listed in by_claim.items()
         if listed and all(m.labels.get(CAPACITY_TYPE) == "reserved" for m in listed)
     }

@@ -1,6 +1,6 @@
 """Find the first constraint that keeps a pod from a pool, without any code of the scheduler.
 
-By trial: with nothing but the constraints up to some one in force, is there a machine of the pool
+By trial: with nothing but the constraints up to some one in force, is there a variant of the pool
 that takes the pod, everything else being where a plan has it? Knows nothing of minValues,
 reservations and what pools leave to chance (custom labels without listed values).
 """
@@ -14,8 +14,8 @@ from msgspec.structs import replace as replaced
 
 from karpenter_core.api.records import Toleration
 from tests.verifier import _start
-from tests.verifier.alone import machines_for
-from tests.verifier.contents import claim_machines
+from tests.verifier.alone import pool_variants
+from tests.verifier.contents import claim_variants
 from tests.verifier.leftovers import _has_labels, _most_used
 from tests.verifier.places import Place
 from tests.verifier.rules import CAPACITY_TYPE, HOSTNAME, ZONE, hard_spreads, quantities
@@ -38,7 +38,7 @@ class Trial:
     def __init__(self, problem, plan, *, cautious=True):
         self._problem, self._plan = problem, plan
         launched = {
-            number: [m for listed in claim_machines(problem, claim).values() for m in listed]
+            number: [m for listed in claim_variants(problem, claim).values() for m in listed]
             for number, claim in enumerate(plan.claims)
         }
         self._replay, hosts = _start(problem, plan, launched, cautious=cautious)
@@ -48,7 +48,7 @@ class Trial:
         self._kept = []
 
     def names(self, pod, pool):
-        """Return the first constraint that leaves no machine of the pool; None when all do.
+        """Return the first constraint that leaves no variant of the pool; None when all do.
 
         One for each alternative of the pod's required terms: of those the last one counts that can
         be asked for at all.
@@ -59,7 +59,7 @@ class Trial:
         ]
 
     def is_open(self, pod, pool):
-        """Whether a pod that asks for nothing could have a machine of the pool."""
+        """Whether a pod that asks for nothing could have a node of the pool."""
         return not self._refuses(pod, pool, (), None)
 
     def _refuses(self, pod, pool, terms, last):
@@ -72,18 +72,18 @@ class Trial:
         alone = replaced(asked, shape=_relaxed_shape(asked.shape, holds))
         limits = quantities(pool.spec.limits) if holds("limit") else {}
         used = _most_used(self._problem, self._plan, pool)
-        for machine in machines_for(problem, pool, alone):
-            capacity = {**machine.capacity, "nodes": 1}
+        for variant in pool_variants(problem, pool, alone):
+            capacity = {**variant.capacity, "nodes": 1}
             if any(used.get(n, 0) + capacity.get(n, 0) > most for n, most in limits.items()):
                 continue
-            if not self._kept_away(asked, pool, machine, holds):
+            if not self._kept_away(asked, pool, variant, holds):
                 return False
         return True
 
-    def _kept_away(self, pod, pool, machine, holds):
-        """Whether pods that are placed keep one away from a new machine."""
+    def _kept_away(self, pod, pool, variant, holds):
+        """Whether pods that are placed keep one away from a new node."""
         taints = pool.spec.template.spec.taints
-        options = [{**machine.labels, HOSTNAME: "a new node"}]
+        options = [{**variant.labels, HOSTNAME: "a new node"}]
         place = Place(name="a new node", options=options, taints=taints, planned=True)
         if holds("affinity"):
             return not _has_labels(self._problem, pod, place) or any(

@@ -8,9 +8,9 @@ from itertools import chain
 
 from msgspec.structs import replace as replaced
 
-from tests.verifier.alone import machines_for
+from tests.verifier.alone import pool_variants
 from tests.verifier.contents import (
-    claim_machines,
+    claim_variants,
     existing_node,
     reservation_of,
     reservation_supply,
@@ -35,7 +35,7 @@ def untaken(problem, plan, replay):
     for pod in problem.pods:
         if pod.uid not in plan.unschedulable:
             continue
-        if _waits_for_machines(problem, pod) or _waits_for_claims(plan, pod):
+        if _waits_for_launching_nodes(problem, pod) or _waits_for_claims(plan, pod):
             continue
         waits_in = {
             name
@@ -49,7 +49,7 @@ def untaken(problem, plan, replay):
             found = (
                 _reserved(problem, plan, pod, asked, replay, waits_in)
                 if waits_in
-                else _nodes_and_machines(problem, plan, pod, asked[-1], replay)
+                else _nodes_and_variants(problem, plan, pod, asked[-1], replay)
             )
             seen[question] = next(found, None)
         if seen[question] is not None:
@@ -68,17 +68,17 @@ def _as_asked(pod):
     ]
 
 
-def _nodes_and_machines(problem, plan, pod, asked, replay):
+def _nodes_and_variants(problem, plan, pod, asked, replay):
     """Say what would take a pod that asks for less; what others think of it stays as it is."""
     taken = chain(
         _nodes(problem, plan, pod, asked, replay),
-        (name for name, _ in _machines(problem, plan, problem.pools, pod, asked, replay)),
+        (name for name, _ in _variants(problem, plan, problem.pools, pod, asked, replay)),
     )
     yield from (f"{name} would take it" for name in taken)
 
 
 def _reserved(problem, plan, pod, asked, replay, waits_in):
-    """Say why a pod need not have waited for the reserved machines of some pools."""
+    """Say why a pod need not have waited for the reserved capacity of some pools."""
     supply, held = reservation_supply(problem), _held(problem, plan)
     weight = max(pool.spec.weight or 0 for pool in problem.pools if pool.name in waits_in)
     pools = [pool for pool in problem.pools if (pool.spec.weight or 0) >= weight]
@@ -88,16 +88,16 @@ def _reserved(problem, plan, pod, asked, replay, waits_in):
     is_plain = len(asked) == 1 and not _has_wishes(asked[0].shape, problem.pools)
     would_do = False
     for one in asked:
-        for name, machine in _machines(problem, plan, pools, pod, one, replay, reserved=True):
-            reservation = reservation_of(machine.offering)
+        for name, variant in _variants(problem, plan, pools, pod, one, replay, reserved=True):
+            reservation = reservation_of(variant.offering)
             if is_plain and held[reservation] < supply[reservation]:
                 yield f"{name} would take it, nobody else takes {reservation}"
         for pool in (pool for pool in problem.pools if pool.name in waits_in):
-            for machine in machines_for(problem, pool, one):
-                if machine.labels[CAPACITY_TYPE] == "reserved":
-                    would_do |= supply[reservation_of(machine.offering)] > 0
+            for variant in pool_variants(problem, pool, one):
+                if variant.labels[CAPACITY_TYPE] == "reserved":
+                    would_do |= supply[reservation_of(variant.offering)] > 0
     if not would_do:
-        yield from _nodes_and_machines(problem, plan, pod, asked[-1], replay)
+        yield from _nodes_and_variants(problem, plan, pod, asked[-1], replay)
 
 
 def _has_wishes(shape, pools):
@@ -112,9 +112,9 @@ def _held(problem, plan):
     """Count the claims that each reservation is set aside for; the default packing holds one."""
     held = Counter()
     for claim in plan.claims:
-        machines = chain.from_iterable(claim_machines(problem, claim).values())
-        reserved = [m for m in machines if m.labels[CAPACITY_TYPE] == "reserved"]
-        held.update({reservation_of(machine.offering) for machine in reserved})
+        variants = chain.from_iterable(claim_variants(problem, claim).values())
+        reserved = [m for m in variants if m.labels[CAPACITY_TYPE] == "reserved"]
+        held.update({reservation_of(variant.offering) for variant in reserved})
     return held
 
 
@@ -125,7 +125,7 @@ def _nodes(problem, plan, pod, asked, replay):
         if node.closed or any(existing_node(problem, node, pods)):
             continue
         if node.requirements is not None and _asks_hostname(problem, pod):
-            continue  # nobody knows yet what a machine under way will be called
+            continue  # nobody knows yet what a launching node will be called
         place = places[f"node {node.name}"]
         if _has_labels(problem, pod, place) and not any(replay.refusals(pod, place)):
             yield place.name
@@ -137,28 +137,28 @@ def _asks_hostname(problem, pod):
     return HOSTNAME in asked_labels(pod.shape).union(mounted)
 
 
-def _machines(problem, plan, pools, pod, asked, replay, *, reserved=False):
-    """Yield a name and the machine for everything that pools could still launch for a pod."""
+def _variants(problem, plan, pools, pod, asked, replay, *, reserved=False):
+    """Yield a name and the variant for everything that pools could still launch for a pod."""
     for pool in pools:
         if any(r.min_values for r in pool.spec.template.spec.requirements):
             continue
         limited = quantities(pool.spec.limits)
         used = _most_used(problem, plan, pool)
-        for machine in machines_for(_with_daemons_everywhere(problem), pool, asked):
-            capacity = {**machine.capacity, "nodes": 1}
-            if (machine.labels[CAPACITY_TYPE] == "reserved") != reserved or any(
+        for variant in pool_variants(_with_daemons_everywhere(problem), pool, asked):
+            capacity = {**variant.capacity, "nodes": 1}
+            if (variant.labels[CAPACITY_TYPE] == "reserved") != reserved or any(
                 used.get(name, 0) + capacity.get(name, 0) > limit for name, limit in limited.items()
             ):
                 continue
             place = Place(
                 name="a new node",
-                options=[{**machine.labels, HOSTNAME: "a new node"}],
+                options=[{**variant.labels, HOSTNAME: "a new node"}],
                 taints=pool.spec.template.spec.taints,
                 planned=True,
             )
             if _has_labels(problem, pod, place) and not any(replay.refusals(pod, place)):
-                where = [machine.labels[key] for key in (ZONE, CAPACITY_TYPE)]
-                yield f"{machine.instance_type.name} of {pool.name} in {' '.join(where)}", machine
+                where = [variant.labels[key] for key in (ZONE, CAPACITY_TYPE)]
+                yield f"{variant.instance_type.name} of {pool.name} in {' '.join(where)}", variant
 
 
 def _most_used(problem, plan, pool):
@@ -183,8 +183,8 @@ def _with_daemons_everywhere(problem):
     return replace(problem, daemons=tuple(daemons))
 
 
-def _waits_for_machines(problem, pod):
-    """Whether a pod may wait until machines under way say in which domains they are."""
+def _waits_for_launching_nodes(problem, pod):
+    """Whether a pod may wait until launching nodes say in which domains they are."""
     concerned = hard_spreads(pod.shape) or pod.shape.pod_affinity or _repelling_keys(problem, pod)
     return concerned and any(node.requirements is not None for node in problem.nodes)
 

@@ -1,6 +1,6 @@
-"""Where pods are: existing nodes, and planned claims as every node they may become.
+"""Places of pods: existing nodes, and planned claims as every node they may become.
 
-A machine is one way in which a claim can be launched: a listed type, one of its offerings that the
+A launch variant is one way in which a claim can be launched: a listed type, one of its offerings that the
 claim allows, and a value for each label that the type leaves open.
 """
 
@@ -16,7 +16,7 @@ _MOST_OPTIONS = 4096
 
 
 @dataclass(eq=False)
-class Machine:
+class LaunchVariant:
     """One node that a claim may become."""
 
     labels: dict
@@ -33,7 +33,7 @@ class Machine:
 
     @property
     def room(self):
-        """What daemons and pods may use: less what the system keeps, less huge pages."""
+        """Return the resources for daemons and pods, without system reservations and huge pages."""
         overhead = {
             **self.instance_type.overhead.total(),
             **(self.offering.overhead_override or {}),
@@ -46,7 +46,7 @@ class Machine:
         return room
 
 
-def machines(instance_type, labels, wanted):
+def type_variants(instance_type, labels, wanted):
     """List the nodes a type may become under labels and requirements (by key) of a claim."""
     known = {r.key: r for r in instance_type.requirements.values()}
     found = []
@@ -64,14 +64,16 @@ def machines(instance_type, labels, wanted):
             if not r.complement and r.values and key not in fixed and key not in sold
         }
         found += [
-            Machine({**fixed, **dict(zip(choices, values, strict=True))}, offering, instance_type)
+            LaunchVariant(
+                {**fixed, **dict(zip(choices, values, strict=True))}, offering, instance_type
+            )
             for values in product(*choices.values())
         ]
     return found
 
 
 def _offering_allowed(sold, wanted):
-    """An offering is one machine, so what it says of a label is a single value or none at all."""
+    """An offering is one variant, so what it says of a label is a single value or none at all."""
     if wanted is None:
         return True
     if sold.complement or not sold.values:
@@ -81,16 +83,16 @@ def _offering_allowed(sold, wanted):
 
 @dataclass(eq=False)
 class Place:
-    """A node, or what will be one: everything it may look like, and the pods on it so far."""
+    """A node, or what will be one: its possible labels, and the pods on it so far."""
 
     name: str
     options: list
-    """The labels it may have: one dictionary, or one for each machine."""
+    """The labels it may have: one dictionary, or one for each variant."""
     taints: tuple
     pods: list = field(default_factory=list)
     planned: bool = False
     ordered: bool = False
-    """A machine under way, of which not everything is decided."""
+    """A launching node, of which not everything is decided."""
     closed: bool = False
 
     def __post_init__(self):
@@ -146,11 +148,11 @@ def node_options(node):
 
 
 def claim_place(number, claim, listed, taints):
-    """Make a place of a planned claim; `listed` are its machines."""
+    """Make a place of a planned claim; `listed` are its variants."""
     name = f"claim {number} ({claim.pool})"
     return Place(
         name=name,
-        options=[{**machine.labels, HOSTNAME: name} for machine in listed],
+        options=[{**variant.labels, HOSTNAME: name} for variant in listed],
         taints=taints,
         planned=True,
     )

@@ -1,9 +1,9 @@
-"""Replay a plan in its order: each pod must pass the filters that look at other pods.
+"""Replay a plan in its order: each pod must pass the filters that depend on other pods.
 
 Topology spread and pod (anti-)affinity as the Kubernetes scheduler counts them, on the true labels
 of nodes, but for what upstream decides otherwise. Domains that pools could make count as empty
 ones, so no plan fills a zone while another, that is not there yet, would be due (hostnames: the
-minimum is 0); a machine under way makes none. The minimum is taken over the domains that the pod's own selector allows, whatever
+minimum is 0); a launching node makes none. The minimum is taken over the domains that the pod's own selector allows, whatever
 nodeAffinityPolicy says; with nodeTaintsPolicy Honor, of pools that it tolerates. Each required term
 of pod affinity is met for itself, not all by the same pods; and a pod may be the first one also
 when others of its kind run where its own node selector does not let it go.
@@ -32,7 +32,7 @@ class Replay:
     """The cluster as it fills up.
 
     A `cautious` one refuses also what only upstream's way to count forbids: it counts empty nodes
-    that are going, on machines that are not decided yet whatever may count, and as known what is
+    that are going, on nodes that are not decided yet whatever may count, and as known what is
     behind taints that are preferences.
     """
 
@@ -137,8 +137,8 @@ class Replay:
         """Count per domain of the nodes that are there, and say which domains are known by them.
 
         A node takes part when the constraint's policies let it, and when it has the key, whether it
-        has those of the pod's other constraints or not. A claim takes part when all of its machines
-        would, and a machine that was ordered before when it is known which domain it will be in;
+        has those of the pod's other constraints or not. A claim takes part when all of its variants
+        would, and a node that was launched before when it is known which domain it will be in;
         but by that one no domain is known, and by a claim none before it counts a pod.
         """
         counts, known = {}, set()
@@ -250,7 +250,7 @@ class Replay:
                     break
 
     def _inverse(self, pod, place):
-        """Nobody who is there already may object."""
+        """No pod already there may have anti-affinity."""
         for other, neighbour in self._objectors:
             for term in neighbour.shape.pod_anti_affinity:
                 key = term.topology_key

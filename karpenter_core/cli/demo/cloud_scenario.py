@@ -138,10 +138,12 @@ class CloudScenario:
     def _report_interruption(self) -> Sequence[str]:
         if self._deadline is None:
             raise DemoFailedError("nothing was interrupted")
-        left = (self._deadline - self._clock.now()).total_seconds()
-        if left <= 0:
+        seconds_left = (self._deadline - self._clock.now()).total_seconds()
+        if seconds_left <= 0:
             raise DemoFailedError(f"{self._interrupted} was not drained before it was taken")
-        return [f"{self._interrupted}: drained and replaced {left:.0f} s before its deadline"]
+        return [
+            f"{self._interrupted}: drained and replaced {seconds_left:.0f} s before its deadline"
+        ]
 
     # -- images --------------------------------------------------------------------------------
 

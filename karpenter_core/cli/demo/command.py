@@ -279,10 +279,10 @@ async def _run_step(
             f"{step.title}: after {timeout_seconds:.0f} s {cluster_statistics.running} of {cluster_statistics.pods} "
             f"pods run on {cluster_statistics.ready_nodes} ready of {cluster_statistics.nodes} nodes"
         ) from None
-    told = step.report()
+    lines = step.report()
     step_report.seconds = clock.monotonic() - step_report.started
     view.show(step_report, cluster_statistics)
-    for line in told:
+    for line in lines:
         view.say(f"  {line}")
 
 
@@ -306,9 +306,9 @@ async def _clean_up(
             await _until(is_gone, changed)
             await demo_cluster.wait_retired()
         return
-    left = [] if cloud is None else sorted(cloud.list_resources())
+    remaining = [] if cloud is None else sorted(cloud.list_resources())
     view.say(
-        f"{cluster_statistics.nodes} nodes are left{', in the cloud ' if left else ''}{', '.join(left)}; "
+        f"{cluster_statistics.nodes} nodes are left{', in the cloud ' if remaining else ''}{', '.join(remaining)}; "
         "see the controller's log"
     )
 

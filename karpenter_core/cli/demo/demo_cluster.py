@@ -65,9 +65,9 @@ class DemoCluster:
 
     async def retire(self) -> None:
         """Delete pods, pool and NodeClass; the controller takes its nodes and the rest away."""
-        wanted = {"Deployment", "NodePool", self._demo_manifests.node_class.resource.kind}
+        retired_kinds = {"Deployment", "NodePool", self._demo_manifests.node_class.resource.kind}
         for kind, metadata in reversed(self._created):
-            if kind.kind in wanted:
+            if kind.kind in retired_kinds:
                 await self._delete(kind, metadata)
 
     async def wait_retired(self) -> None:

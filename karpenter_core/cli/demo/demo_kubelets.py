@@ -35,9 +35,9 @@ def find_simulated_cloud(provider: str) -> AbstractContextManager[DemoCloud]:
     Raises:
         SettingsError: the provider has none, or lacks what that needs.
     """
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    if provider not in found:
-        names = ", ".join(sorted({SELF_SIMULATED, *found}))
+    points_by_name = {point.name: point for point in entry_points(group=GROUP)}
+    if provider not in points_by_name:
+        names = ", ".join(sorted({SELF_SIMULATED, *points_by_name}))
         if entry_points(group=PROJECT, name=provider):
             raise SettingsError(
                 f"--provider {provider}: its simulated cloud is not installed; install "
@@ -47,7 +47,7 @@ def find_simulated_cloud(provider: str) -> AbstractContextManager[DemoCloud]:
             f"--provider {provider}: there is no simulated cloud of that name; there are: {names}"
         )
     try:
-        return found[provider].load()()
+        return points_by_name[provider].load()()
     except ImportError as error:
         raise SettingsError(
             f"--provider {provider}: the simulated cloud needs more than the provider does "

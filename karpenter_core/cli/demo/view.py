@@ -78,9 +78,9 @@ class _PlainView:
             f"{cluster_statistics.ready_nodes:>3}/{cluster_statistics.nodes} nodes ready   "
             f"{cluster_statistics.price_per_hour:8.2f} {self._currency}/h"
         )
-        told, when = self._last
+        last_line, when = self._last
         now = self._clock.monotonic()
-        if line == told or (now - when < _LINE_SECONDS and not step_report.succeeded):
+        if line == last_line or (now - when < _LINE_SECONDS and not step_report.succeeded):
             return
         self._last = (line, now)
         self._console.print(f"{now - step_report.started:5.1f} s{line}", highlight=False)

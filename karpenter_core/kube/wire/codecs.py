@@ -173,8 +173,8 @@ class _TypedDecoders(Generic[RawT]):
 
     def read_event(self, line: bytes) -> WatchEvent:
         event = self._event.decode(line)
-        found = self._view(event.object)
-        return WatchEvent(type=event.type, object=found, resource_version=str(version_of(found)))
+        view = self._view(event.object)
+        return WatchEvent(type=event.type, object=view, resource_version=str(version_of(view)))
 
 
 @final
@@ -239,13 +239,13 @@ class Codec:
         if event.type == "BOOKMARK":
             return _bookmark(event.object)
         try:
-            found = self._read(event.object)
+            view = self._read(event.object)
         except _UNREADABLE as error:
             invalid = self._invalid(event.object, error)
             return WatchEvent(
                 type=event.type, invalid=invalid, resource_version=invalid.resource_version
             )
-        return WatchEvent(type=event.type, object=found, resource_version=str(version_of(found)))
+        return WatchEvent(type=event.type, object=view, resource_version=str(version_of(view)))
 
     def _read_each(self, body: bytes) -> ListPage:
         try:

@@ -47,12 +47,12 @@ def pod_requests(
     resized = statuses or {}
 
     def of_container(container: RawContainer) -> dict[str, int]:
-        wanted = _requests_of(container)
+        container_requests = _requests_of(container)
         status = resized.get(container.name)
         if status is None or status.resources is None:
-            return wanted
+            return container_requests
         held = _maximum(amounts(status.resources.requests), amounts(status.allocated_resources))
-        return held if resize_infeasible else _maximum(wanted, held)
+        return held if resize_infeasible else _maximum(container_requests, held)
 
     total = _over_containers(spec, of_container, _requests_of)
     if spec.resources is not None:
@@ -92,7 +92,7 @@ def resized_containers(
     """
     if status is None:
         return None
-    found: dict[str, RawContainerStatus] | None = None
+    resized: dict[str, RawContainerStatus] | None = None
     pairs = (
         (status.container_statuses, spec.containers, False),
         (status.init_container_statuses, spec.init_containers, True),
@@ -106,10 +106,10 @@ def resized_containers(
                     continue
                 counts = not only_sidecars or container.restart_policy == "Always"
                 if counts and _differs(entry, container):
-                    found = {} if found is None else found
-                    found[entry.name] = entry
+                    resized = {} if resized is None else resized
+                    resized[entry.name] = entry
                 break
-    return found
+    return resized
 
 
 def amounts(written: Amounts | None) -> dict[str, int]:
@@ -126,10 +126,10 @@ def _amount(name: str, value: Amount) -> int:
 
 
 def _differs(status: RawContainerStatus, container: RawContainer) -> bool:
-    wanted = (container.resources.requests if container.resources else None) or {}
+    container_requests = (container.resources.requests if container.resources else None) or {}
     held = (status.resources.requests if status.resources else None) or {}
     allocated = status.allocated_resources
-    return held != wanted or bool(allocated and allocated != wanted)
+    return held != container_requests or bool(allocated and allocated != container_requests)
 
 
 def _requests_of(container: RawContainer) -> dict[str, int]:

@@ -75,15 +75,15 @@ class PodShapeParts(msgspec.Struct, array_like=True, omit_defaults=True):
 class PodShapes:
     """The interned shapes of one process."""
 
-    __slots__ = ("_encoder", "_known")
+    __slots__ = ("_encoder", "_shapes")
 
     def __init__(self) -> None:
-        self._known: Final[WeakValueDictionary[bytes, PodShape]] = WeakValueDictionary()
+        self._shapes: Final[WeakValueDictionary[bytes, PodShape]] = WeakValueDictionary()
         self._encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
     def __len__(self) -> int:
         """Count the shapes that are in use."""
-        return len(self._known)
+        return len(self._shapes)
 
     def intern(self, parts: PodShapeParts) -> PodShape:
         """Return the one shape made of these parts. The spec's node name must be cleared."""
@@ -92,9 +92,9 @@ class PodShapes:
         if parts.owner_kind == "DaemonSet":
             _forget_target_node(spec.affinity)
         key = self._encoder.encode(parts)
-        shape = self._known.get(key)
+        shape = self._shapes.get(key)
         if shape is None:
-            shape = self._known[key] = _shape(parts)
+            shape = self._shapes[key] = _shape(parts)
         return shape
 
 
@@ -104,14 +104,14 @@ def controlling_owner(owners: Iterable[RawOwner] | None) -> RawOwner | None:
     One that makes a pod a daemon's or a static one wins, whether it controls the pod or not; then
     the one in control, then the first.
     """
-    found = list(owners or ())
-    for owner in found:
+    owner_list = list(owners or ())
+    for owner in owner_list:
         if (owner.api_version, owner.kind) in _OF_THEIR_NODE:
             return owner
-    for owner in found:
+    for owner in owner_list:
         if owner.controller:
             return owner
-    return found[0] if found else None
+    return owner_list[0] if owner_list else None
 
 
 def read_annotations(annotations: dict[str, str] | None) -> dict[str, str]:
@@ -138,8 +138,10 @@ def _forget_target_node(affinity: RawAffinity | None) -> None:
         return
     for term in required.node_selector_terms or ():
         term.match_fields = None
-    kept = [term for term in required.node_selector_terms or () if term.match_expressions]
-    required.node_selector_terms = kept
+    remaining_terms = [
+        term for term in required.node_selector_terms or () if term.match_expressions
+    ]
+    required.node_selector_terms = remaining_terms
 
 
 def _shape(parts: PodShapeParts) -> PodShape:

@@ -25,7 +25,7 @@ def pending_attachments(
     snapshot: Snapshot, node: NodeView, *, staying_pods: Iterable[PodView]
 ) -> tuple[str, ...]:
     """Return the names of the node's VolumeAttachments, except those of pods that stay on it."""
-    kept = {
+    kept_volumes = {
         claim.volume_name
         for pod in staying_pods
         for volume in pod.shape.volumes
@@ -43,7 +43,7 @@ def pending_attachments(
             for attachment in snapshot.volume_attachments.values()
             if attachment.node_name == node.name
             and attachment.volume_name
-            and attachment.volume_name not in kept
+            and attachment.volume_name not in kept_volumes
         )
     )
 

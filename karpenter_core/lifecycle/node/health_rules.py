@@ -89,10 +89,10 @@ def apply_health_rules(
 ) -> tuple[HealthPolicy, ...]:
     """Return a provider's policies with the rules in place of those for the same status."""
     covered = {(rule.condition_type, rule.condition_status) for rule in rules}
-    kept = (it for it in policies if (it.condition_type, it.condition_status) not in covered)
+    uncovered = (it for it in policies if (it.condition_type, it.condition_status) not in covered)
     ours = (
         _Policy(rule.condition_type, rule.condition_status, rule.toleration)
         for rule in rules
         if rule.toleration is not None
     )
-    return (*kept, *ours)
+    return (*uncovered, *ours)

@@ -65,9 +65,9 @@ def liveness_step(
     corrected = with_past_transition_time(claim, waits_for, now)
     if corrected is not claim:
         return LifecycleStep(claim=corrected, requeue_after=limit)
-    left = since + limit - now
-    if left > timedelta():
-        return LifecycleStep(claim=claim, requeue_after=left)
+    remaining = since + limit - now
+    if remaining > timedelta():
+        return LifecycleStep(claim=claim, requeue_after=remaining)
     owner = pool_uid_of(claim)
     failure: dict[str, str] = {}
     if condition is not None and waits_for == LAUNCHED and _was_tried(condition):

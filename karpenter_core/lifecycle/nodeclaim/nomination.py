@@ -68,14 +68,14 @@ def choose_nominations(
         by_shape.setdefault(id(pod.shape), []).append((pod, node))
     nominations: list[tuple[PodView, str]] = []
     for items in by_shape.values():
-        waiting, left, named = _waiting_and_free(snapshot, items)
+        waiting, free_places, named = _waiting_and_free(snapshot, items)
         spread = [
             each for each in items[0][0].shape.topology_spread if each.when_unsatisfiable == _HARD
         ]
         if spread:
-            nominations.extend(_nominate_in_turn(snapshot, waiting, left, named, spread))
+            nominations.extend(_nominate_in_turn(snapshot, waiting, free_places, named, spread))
         else:
-            nominations.extend(_nominate_as_planned(waiting, left))
+            nominations.extend(_nominate_as_planned(waiting, free_places))
     return nominations
 
 
@@ -84,41 +84,41 @@ def _waiting_and_free(
 ) -> tuple[list[tuple[PodView, str]], Counter[str], Counter[str]]:
     """Return waiting pods with their planned nodes, the free places, and nominations, by node."""
     waiting: list[tuple[PodView, str]] = []
-    left: Counter[str] = Counter()
+    planned_places: Counter[str] = Counter()
     named: Counter[str] = Counter()
-    taken: Counter[str] = Counter()
+    bound_places: Counter[str] = Counter()
     for before, node in items:
-        left[node] += 1
+        planned_places[node] += 1
         pod = snapshot.pods.get(before.uid)
         if pod is None:
             continue
         if pod.node_name:
-            taken[pod.node_name] += 1
+            bound_places[pod.node_name] += 1
         elif pod.nominated_node_name in snapshot.nodes:
             named[pod.nominated_node_name] += 1
         elif pod.is_provisionable or pod.is_nominated:
             waiting.append((pod, node))
-    return waiting, left - taken - named, named
+    return waiting, planned_places - bound_places - named, named
 
 
 def _nominate_as_planned(
-    waiting: Iterable[tuple[PodView, str]], left: Counter[str]
+    waiting: Iterable[tuple[PodView, str]], free_places: Counter[str]
 ) -> Iterator[tuple[PodView, str]]:
     """Nominate each pod for its planned node while it has places, the others for the rest."""
     rest: list[PodView] = []
     for pod, node in waiting:
-        if left[node] > 0:
-            left[node] -= 1
+        if free_places[node] > 0:
+            free_places[node] -= 1
             yield pod, node
         else:
             rest.append(pod)
-    yield from zip(rest, sorted(left.elements()), strict=False)
+    yield from zip(rest, sorted(free_places.elements()), strict=False)
 
 
 def _nominate_in_turn(
     snapshot: Snapshot,
     waiting: Iterable[tuple[PodView, str]],
-    left: Counter[str],
+    free_places: Counter[str],
     named: Counter[str],
     spread: Sequence[TopologySpread],
 ) -> Iterator[tuple[PodView, str]]:
@@ -134,7 +134,7 @@ def _nominate_in_turn(
     keys = [each.topology_key for each in spread]
     pods = sorted((pod for pod, _ in waiting), key=_last_status_write)
     nominated = Counter(named)
-    for pod, node in zip(pods, _in_turn(left, keys, snapshot.nodes), strict=False):
+    for pod, node in zip(pods, _in_turn(free_places, keys, snapshot.nodes), strict=False):
         if not max_skew or nominated[node] < max_skew:
             nominated[node] += 1
             yield pod, node
@@ -152,22 +152,22 @@ def _in_turn(
 
     All domains are even in the end, so the one with the most places left is the one behind.
     """
-    left = +places
-    domains = {name: _domains(name, keys, nodes) for name in left}
+    free_places = +places
+    domains = {name: _domains(name, keys, nodes) for name in free_places}
     to_come: Counter[tuple[str, str]] = Counter()
-    for name, count in left.items():
+    for name, count in free_places.items():
         for domain in domains[name]:
             to_come[domain] += count
 
     def rank(name: str) -> tuple[list[int], int, str]:
-        return [-to_come[domain] for domain in domains[name]], -left[name], name
+        return [-to_come[domain] for domain in domains[name]], -free_places[name], name
 
-    while left:
-        name = min(left, key=rank)
+    while free_places:
+        name = min(free_places, key=rank)
         yield name
-        left[name] -= 1
-        if not left[name]:
-            del left[name]
+        free_places[name] -= 1
+        if not free_places[name]:
+            del free_places[name]
         for domain in domains[name]:
             to_come[domain] -= 1
 

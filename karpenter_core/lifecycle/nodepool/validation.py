@@ -113,10 +113,10 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> No
         key = rules.aliases.get(requirement.key, requirement.key)
         problems = _requirement_errors(requirement, key, rules)
         errors += (f"{place}: {text}" for text in problems)
-        known = _KNOWN_VALUES.get(key) or rules.known_values.get(key, frozenset())
-        unknown = _unknown_values(requirement, known)
+        known_values = _KNOWN_VALUES.get(key) or rules.known_values.get(key, frozenset())
+        unknown = _unknown_values(requirement, known_values)
         if unknown:
-            text = _unknown_text(requirement, key, unknown, known)
+            text = _unknown_text(requirement, key, unknown, known_values)
             (errors if _too_few_known(requirement, unknown) else warnings).append(
                 f"{place}: {text}"
             )
@@ -203,25 +203,25 @@ def _value_errors(requirement: RequirementSpec, key: str) -> Iterator[str]:
             yield f"key {key} with operator {operator} must have a single positive integer value"
 
 
-def _unknown_values(requirement: RequirementSpec, known: AbstractSet[str]) -> list[str]:
+def _unknown_values(requirement: RequirementSpec, known_values: AbstractSet[str]) -> list[str]:
     """Return the values that are not in the label's list of valid values."""
-    if not known or requirement.operator != "In":
+    if not known_values or requirement.operator != "In":
         return []
-    return [value for value in requirement.values if value not in known]
+    return [value for value in requirement.values if value not in known_values]
 
 
 def _too_few_known(requirement: RequirementSpec, unknown: Sequence[str]) -> bool:
-    known = len(requirement.values) - len(unknown)
-    return known < max(1, requirement.min_values or 0)
+    known_count = len(requirement.values) - len(unknown)
+    return known_count < max(1, requirement.min_values or 0)
 
 
 def _unknown_text(
-    requirement: RequirementSpec, key: str, unknown: Sequence[str], known: AbstractSet[str]
+    requirement: RequirementSpec, key: str, unknown: Sequence[str], known_values: AbstractSet[str]
 ) -> str:
-    wanted = max(1, requirement.min_values or 0)
+    required_count = max(1, requirement.min_values or 0)
     return (
-        f"unknown values {list(unknown)} for key {key}: known are {sorted(known)}, "
-        f"of which at least {wanted} must be given"
+        f"unknown values {list(unknown)} for key {key}: known are {sorted(known_values)}, "
+        f"of which at least {required_count} must be given"
     )
 
 

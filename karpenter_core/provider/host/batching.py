@@ -150,10 +150,10 @@ class HookBatcher(Generic[Item, Result]):
         maximum = self._limits.maximum.total_seconds()
         while True:
             deadline = min(window.last + idle, window.opened + maximum)
-            left = deadline - self._clock.monotonic()
-            if left <= _RESOLUTION_SECONDS:
+            remaining_seconds = deadline - self._clock.monotonic()
+            if remaining_seconds <= _RESOLUTION_SECONDS:
                 break
-            await self._clock.sleep(left)
+            await self._clock.sleep(remaining_seconds)
         self._send(key, window)
 
     def _end_timer(

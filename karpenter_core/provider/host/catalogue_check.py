@@ -66,14 +66,14 @@ class CatalogueValidator:
         Raises:
             CloudProviderError: names plug-in, instance type, field and value.
         """
-        if any(_are_same(known, instance_types) for known in self._sound):
+        if any(_are_same(checked_types, instance_types) for checked_types in self._sound):
             return
         check_catalogue(instance_types, plugin=plugin)
         self._sound.append(instance_types)
 
 
-def _are_same(known: Sequence[InstanceType], listed: Sequence[InstanceType]) -> bool:
-    return len(known) == len(listed) and all(map(is_, known, listed))
+def _are_same(checked_types: Sequence[InstanceType], listed: Sequence[InstanceType]) -> bool:
+    return len(checked_types) == len(listed) and all(map(is_, checked_types, listed))
 
 
 class _InvalidValue(Exception):  # noqa: N818 - becomes a CloudProviderError, with what it is about
@@ -271,8 +271,10 @@ def _zone_and_capacity_type(offering: Offering) -> tuple[str, str]:
 
 
 def _one_value(requirements: Requirements, key: str) -> str:
-    found = requirements.get(key)
-    values = cast("frozenset[object]", frozenset() if found.complement else found.values)
+    requirement = requirements.get(key)
+    values = cast(
+        "frozenset[object]", frozenset() if requirement.complement else requirement.values
+    )
     if len(values) != 1:
         listed = ", ".join(sorted(map(repr, values))) or "none"
         raise _InvalidValue(f"requirements must have one value of {key}, not {listed}")

@@ -108,7 +108,7 @@ class Providers:
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
         self._catalogues: Final = CatalogueValidator()
-        self._told: Final[dict[tuple[str, str, str], None]] = {}
+        self._reported: Final[dict[tuple[str, str, str], None]] = {}
         """Plug-in, kind and place of what is wrong with a status, the oldest first; logged once."""
         self._instances: Final = {
             name: BatchedInstanceCalls(name, self._dispatcher) for name in plugins.providers
@@ -250,11 +250,11 @@ class Providers:
         return tuple(name for name in names if name not in self.left_out)
 
     async def _declared_tasks(self) -> tuple[PluginTask, ...]:
-        found: list[PluginTask] = []
+        tasks: list[PluginTask] = []
         for name in self._implementers(hooks.DECLARE_TASKS):
             declared = await self._dispatcher.call(hooks.DECLARE_TASKS, name, hooks.NoArguments())
-            found.extend(self._task(name, task) for task in declared)
-        return tuple(found)
+            tasks.extend(self._task(name, task) for task in declared)
+        return tuple(tasks)
 
     def _task(self, plugin: str, task: PeriodicTask) -> PluginTask:
         async def run() -> None:
@@ -308,11 +308,11 @@ class Providers:
 
     def _is_new(self, plugin: str, kind: str, path: str) -> bool:
         """Whether nothing was said of this place in a status yet; it is from now on."""
-        if (plugin, kind, path) in self._told:
+        if (plugin, kind, path) in self._reported:
             return False
-        self._told[plugin, kind, path] = None
-        if len(self._told) > MAX_REPORTED_PROBLEMS:
-            del self._told[next(iter(self._told))]
+        self._reported[plugin, kind, path] = None
+        if len(self._reported) > MAX_REPORTED_PROBLEMS:
+            del self._reported[next(iter(self._reported))]
         return True
 
     async def hash_node_class(self, node_class: NodeClass) -> NodeClassHash | None:
@@ -428,8 +428,8 @@ class Providers:
                     return [error] * len(claims)
 
         starts = range(0, len(node_claims), size)
-        found = [detect(tuple(node_claims[start : start + size])) for start in starts]
-        return tuple(outcome for part in await asyncio.gather(*found) for outcome in part)
+        calls = [detect(tuple(node_claims[start : start + size])) for start in starts]
+        return tuple(outcome for part in await asyncio.gather(*calls) for outcome in part)
 
     async def _detect_drift(
         self, name: str, claims: tuple[NodeClaim, ...], node_class: NodeClass

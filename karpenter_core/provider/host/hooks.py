@@ -108,8 +108,10 @@ class PluralAnswer(Generic[T]):
 
     def _item(self, item: object, where: str) -> T:
         if not isinstance(item, self.types):
-            wanted = " or ".join(t.__name__ for t in self.types)
-            raise CloudProviderError(f"{where} must return {wanted} for each item, not {item!r}")
+            type_names = " or ".join(t.__name__ for t in self.types)
+            raise CloudProviderError(
+                f"{where} must return {type_names} for each item, not {item!r}"
+            )
         return item
 
 

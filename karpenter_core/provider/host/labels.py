@@ -23,7 +23,7 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
     restricted: set[str] = set()
     aliases: dict[str, str] = {}
     values: dict[str, dict[str, str]] = {}
-    known: dict[str, frozenset[str]] = {}
+    values_by_key: dict[str, frozenset[str]] = {}
     topology_keys: set[str] = set()
     provisioners: set[str] = set()
     said: dict[tuple[str, str], str] = {}
@@ -33,7 +33,7 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
         topology_keys |= labels.unsupported_topology_keys
         provisioners |= labels.unsupported_provisioners
         for key, possible in labels.known_values.items():
-            known[key] = known.get(key, frozenset()) | possible
+            values_by_key[key] = values_by_key.get(key, frozenset()) | possible
         for alias, key in labels.aliases.items():
             _agree(aliases, alias, key, ("", alias), name, said)
         for key, spellings in labels.value_aliases.items():
@@ -44,21 +44,21 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
         restricted_domains=frozenset(restricted),
         aliases=aliases,
         value_aliases=values,
-        known_values=known,
+        known_values=values_by_key,
         unsupported_topology_keys=frozenset(topology_keys),
         unsupported_provisioners=frozenset(provisioners),
     )
 
 
 def _agree(
-    known: dict[str, str],
+    meaning_by_alias: dict[str, str],
     alias: str,
     meaning: str,
     spelling: tuple[str, str],
     name: str,
     said: dict[tuple[str, str], str],
 ) -> None:
-    first = known.setdefault(alias, meaning)
+    first = meaning_by_alias.setdefault(alias, meaning)
     if first != meaning:
         where = f'value "{alias}" of label {spelling[0]}' if spelling[0] else f'label "{alias}"'
         raise PluginError(

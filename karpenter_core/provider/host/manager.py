@@ -118,9 +118,9 @@ class Plugins:
     def item_call_mode(self, hook: str, name: str) -> ItemCallMode | None:
         """Return how a plug-in's hook is called for one item; None when it takes many at once."""
         chosen = self._sources[name].plugin
-        for found in getattr(self._pm.hook, hook).get_hookimpls():
-            if found.plugin is chosen:
-                return item_call_mode(found.function)
+        for implementation in getattr(self._pm.hook, hook).get_hookimpls():
+            if implementation.plugin is chosen:
+                return item_call_mode(implementation.function)
         return None
 
     def implementers(self, hook: str) -> tuple[str, ...]:
@@ -146,13 +146,13 @@ class Plugins:
             PluginError: two plug-ins declare a flag or variable differently.
         """
         result: dict[str, tuple[SettingSpec, ...]] = {}
-        taken: dict[str, tuple[str, SettingSpec]] = {}
+        owner_by_word: dict[str, tuple[str, SettingSpec]] = {}
         for name in self.implementers(ADD_SETTINGS.name):
             result[name] = self._ask(ADD_SETTINGS, name, NoArguments()) or ()
             for spec in result[name]:
                 for word in (spec.flag, spec.env):
-                    other, known = taken.setdefault(word, (name, spec))
-                    if _setting_shape(known) != _setting_shape(spec):
+                    other, declared = owner_by_word.setdefault(word, (name, spec))
+                    if _setting_shape(declared) != _setting_shape(spec):
                         raise PluginError(
                             f'setting "{word}" is declared by {self._sources[other]} '
                             f"and, differently, by {self._sources[name]}"
@@ -225,8 +225,10 @@ def load_plugins(
     Raises:
         PluginError: a plug-in cannot be used, or two of them clash.
     """
-    found = importlib.metadata.entry_points(group=PROJECT) if entry_points is None else entry_points
-    sources = [*_installed(found, selected)]
+    points = (
+        importlib.metadata.entry_points(group=PROJECT) if entry_points is None else entry_points
+    )
+    sources = [*_installed(points, selected)]
     for name, plugin in (extra or {}).items():
         sources.append(_PluginSource(name=name, origin="given by the program", plugin=plugin))
     _check_names(sources)
@@ -241,16 +243,18 @@ def load_plugins(
 
 
 def _installed(
-    found: Iterable[importlib.metadata.EntryPoint], selected: Iterable[str] | None
+    entry_points: Iterable[importlib.metadata.EntryPoint], selected: Iterable[str] | None
 ) -> Iterable[_PluginSource]:
-    points = sorted(found, key=lambda point: (point.name, _origin(point)))
+    points = sorted(entry_points, key=lambda point: (point.name, _origin(point)))
     if selected is not None:
-        wanted = set(selected)
-        unknown = sorted(wanted - {point.name for point in points})
+        selected_names = set(selected)
+        unknown = sorted(selected_names - {point.name for point in points})
         if unknown:
-            known = ", ".join(sorted({point.name for point in points})) or "none"
-            raise PluginError(f'plug-in "{unknown[0]}" is not installed (installed: {known})')
-        points = [point for point in points if point.name in wanted]
+            installed_names = ", ".join(sorted({point.name for point in points})) or "none"
+            raise PluginError(
+                f'plug-in "{unknown[0]}" is not installed (installed: {installed_names})'
+            )
+        points = [point for point in points if point.name in selected_names]
     for point in points:
         yield _PluginSource(name=point.name, origin=_origin(point), plugin=_load(point))
 
@@ -272,9 +276,9 @@ def _origin(point: importlib.metadata.EntryPoint) -> str:
 
 
 def _check_names(sources: Iterable[_PluginSource]) -> None:
-    known: dict[str, _PluginSource] = {}
+    source_by_name: dict[str, _PluginSource] = {}
     for source in sources:
-        first = known.setdefault(source.name, source)
+        first = source_by_name.setdefault(source.name, source)
         if first is not source:
             raise PluginError(
                 f'two plug-ins are named "{source.name}": {first.origin} and {source.origin}'
@@ -314,9 +318,9 @@ def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
         )
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
-    known = {hook.name for hook in HOOKS}
-    for hook in sorted(set(info.batch_limits) - known):
-        meant = did_you_mean(hook, known)
+    hook_names = {hook.name for hook in HOOKS}
+    for hook in sorted(set(info.batch_limits) - hook_names):
+        meant = did_you_mean(hook, hook_names)
         raise PluginError(f'{source}: batch_limits name the unknown hook "{hook}"{meant}')
 
 

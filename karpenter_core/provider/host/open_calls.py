@@ -155,20 +155,20 @@ class OpenCalls(Generic[Item, Result]):
         self, entries: Sequence[OpenItem[Item, Result]], outcomes: Sequence[Result]
     ) -> None:
         for entry, outcome in zip(entries, outcomes, strict=True):
-            wanted = entry.waiters > 0 and not entry.answer.done()
+            has_waiters = entry.waiters > 0 and not entry.answer.done()
             del self._open[entry.identity]
             if not entry.answer.done():
                 entry.answer.set_result(outcome)
-            if not wanted:
+            if not has_waiters:
                 self._report_late(entry.item, outcome)
 
     def _fail(self, entries: Sequence[OpenItem[Item, Result]], error: BaseException) -> None:
         """Give every item the same error."""
         for entry in entries:
-            wanted = entry.waiters > 0 and not entry.answer.done()
+            has_waiters = entry.waiters > 0 and not entry.answer.done()
             del self._open[entry.identity]
             _refuse(entry, error)
-            if not wanted:
+            if not has_waiters:
                 self._report_late(entry.item, error)
 
     def _report_late(self, item: Item, outcome: Result | BaseException) -> None:

@@ -40,16 +40,16 @@ def status_problems(
     if not status:
         return ()
     model = type(node_class.status)
-    known = node_class.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    status_now = node_class.status.model_dump(mode="json", by_alias=True, exclude_none=True)
     given = {key: value for key, value in status.items() if value is not None}
     try:
-        read = model.model_validate({**known, **given})
+        read = model.model_validate({**status_now, **given})
     except ValidationError as error:
         return (_described(error),)
-    taken = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    read_fields = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
     aliases = {field.alias or name for name, field in model.model_fields.items()}
     removed = {key: None for key in status.keys() - given.keys() if key in aliases}
-    return tuple(_unknown(status, {**taken, **removed}, "status", aliases))
+    return tuple(_unknown(status, {**read_fields, **removed}, "status", aliases))
 
 
 def _described(error: ValidationError) -> StatusProblem:
@@ -60,11 +60,11 @@ def _described(error: ValidationError) -> StatusProblem:
 
 
 def _unknown(
-    given: object, taken: object, where: str, aliases: set[str] | None = None
+    given: object, read_fields: object, where: str, aliases: set[str] | None = None
 ) -> Iterator[StatusProblem]:
     """Compare what was given with what the model made of it, down to the leaves."""
-    if isinstance(given, Mapping) and isinstance(taken, Mapping):
-        read = cast("Mapping[str, object]", taken)
+    if isinstance(given, Mapping) and isinstance(read_fields, Mapping):
+        read = cast("Mapping[str, object]", read_fields)
         for key, value in cast("Mapping[str, object]", given).items():
             if key in read:
                 yield from _unknown(value, read[key], f"{where}.{key}")
@@ -72,7 +72,13 @@ def _unknown(
                 meant = did_you_mean(key, aliases if aliases is not None else read)
                 message = f'{where} has no field "{key}"{meant}'
                 yield StatusProblem(path=f"{where}.{key}", message=message)
-    elif isinstance(given, Sequence) and isinstance(taken, Sequence) and not isinstance(given, str):
-        items = zip(cast("Sequence[object]", given), cast("Sequence[object]", taken), strict=False)
+    elif (
+        isinstance(given, Sequence)
+        and isinstance(read_fields, Sequence)
+        and not isinstance(given, str)
+    ):
+        items = zip(
+            cast("Sequence[object]", given), cast("Sequence[object]", read_fields), strict=False
+        )
         for number, (item, other) in enumerate(items):
             yield from _unknown(item, other, f"{where}[{number}]")

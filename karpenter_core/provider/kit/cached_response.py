@@ -124,14 +124,14 @@ class CachedResponse(Generic[T]):
     def _keep(self, value: T) -> _CachedValue[T]:
         now = self._clock.monotonic()
         with self._lock:
-            known = self._cached
-            if known is None:
+            cached = self._cached
+            if cached is None:
                 held = _CachedValue(value, 1, now)
-            elif known.value == value:
+            elif cached.value == value:
                 # The objects that are known stay: what was built of them is not built anew.
-                held = known._replace(fetched_at=now)
+                held = cached._replace(fetched_at=now)
             else:
-                held = _CachedValue(value, known.revision + 1, now)
+                held = _CachedValue(value, cached.revision + 1, now)
             self._cached = held
         self._disk.write(self._encode(value), now=self._clock.now())
         return held

@@ -168,20 +168,22 @@ class ClaimTags:
         waiting: list[str] = []
         claims: dict[str, ClaimRef] = {}
         for name in sorted(instances):
-            told = self.claims_of(instances[name])
-            claims |= {claim.uid: claim for claim in told if claim.uid}
+            tagged_claims = self.claims_of(instances[name])
+            claims |= {claim.uid: claim for claim in tagged_claims if claim.uid}
             own = instances[name].get(self.own_key, "")
             if name in known:
                 dealt[name] = known[name]
             elif own:
-                named = next((claim for claim in told if claim.name == own), None)
+                named = next((claim for claim in tagged_claims if claim.name == own), None)
                 if named is None or named.uid not in settled:
                     dealt[name] = named or ClaimRef(name=own, uid="")
             else:
                 waiting.append(name)
-        taken = {claim.uid for claim in dealt.values()}
-        left = [claims[uid] for uid in sorted(claims) if uid not in taken and uid not in settled]
-        dealt.update(zip(waiting, left, strict=False))
+        assigned_uids = {claim.uid for claim in dealt.values()}
+        unassigned_claims = [
+            claims[uid] for uid in sorted(claims) if uid not in assigned_uids and uid not in settled
+        ]
+        dealt.update(zip(waiting, unassigned_claims, strict=False))
         return {name: dealt[name] for name in sorted(dealt)}
 
     def call_of(self, name: str, tags: Mapping[str, str]) -> tuple[str, ...]:
@@ -236,8 +238,8 @@ def _read(
     return tuple(sorted((claim for claim in claims if claim is not None), key=_by_uid))
 
 
-def _uids(known: Mapping[str, ClaimRef]) -> frozenset[str]:
-    return frozenset(claim.uid for claim in known.values() if claim.uid)
+def _uids(owners: Mapping[str, ClaimRef]) -> frozenset[str]:
+    return frozenset(claim.uid for claim in owners.values() if claim.uid)
 
 
 def _by_uid(claim: ClaimRef) -> tuple[str, str]:

@@ -95,7 +95,7 @@ def compatible_types(
     `is_open` knows what has been sold out since the catalogue was listed; `well_known` are the
     labels that a type may leave undefined.
     """
-    found: list[CompatibleType] = []
+    types: list[CompatibleType] = []
     for it in instance_types:
         if not it.requirements.intersects(requirements):
             continue
@@ -105,19 +105,19 @@ def compatible_types(
             if is_open(it, offering)
         )
         if offerings:
-            found.append(
+            types.append(
                 CompatibleType(
                     instance_type=it, allocatable_offerings=_by_allocatable(it, offerings)
                 )
             )
-    return tuple(found)
+    return tuple(types)
 
 
 def fitting_candidates(
     types: Iterable[CompatibleType], requests: Resources
 ) -> tuple[LaunchCandidate, ...]:
     """Return the types that hold the requests, in the machines that do."""
-    found: list[LaunchCandidate] = []
+    fitting: list[LaunchCandidate] = []
     for compatible in types:
         offerings = tuple(
             offering
@@ -126,10 +126,10 @@ def fitting_candidates(
             for offering in group.offerings
         )
         if offerings:
-            found.append(
+            fitting.append(
                 LaunchCandidate(instance_type=compatible.instance_type, offerings=offerings)
             )
-    return tuple(found)
+    return tuple(fitting)
 
 
 def with_fullest_reservations(

@@ -55,10 +55,10 @@ class LearnedMemory:
             return False
         key = (instance_type, images)
         with self._lock:
-            known = self._current(key, now)
-            if known is not None and memory_bytes > known.memory_bytes:
+            learned = self._current(key, now)
+            if learned is not None and memory_bytes > learned.memory_bytes:
                 return False
-            changed = known is None or memory_bytes < known.memory_bytes
+            changed = learned is None or memory_bytes < learned.memory_bytes
             self._seen[key] = _MemoryReading(memory_bytes, now)
             # The same amount again only lengthens the life: once a day is often enough on disk.
             is_due = changed or now - self._written > timedelta(days=1)

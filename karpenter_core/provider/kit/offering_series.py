@@ -155,8 +155,8 @@ class _Gauges(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the gauges as they are now."""
         with self._lock:
-            told = tuple(self._series)
-        return _families([series.table() for series in told])
+            recorded_series = tuple(self._series)
+        return _families([series.table() for series in recorded_series])
 
 
 def _families(tables: Sequence[OfferingTable]) -> tuple[SeriesFamily, ...]:

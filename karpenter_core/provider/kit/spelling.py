@@ -38,18 +38,18 @@ def _letters(word: str) -> str:
 
 def hook_problems(plugin: object) -> Iterator[str]:
     """Say what is wrong with the names of a plug-in's hooks and of their arguments."""
-    known = {name for name in dir(hookspecs) if name.startswith(f"{PROJECT}_")}
+    hook_names = {name for name in dir(hookspecs) if name.startswith(f"{PROJECT}_")}
     for name in dir(plugin):
-        found = getattr(plugin, name, None) if name.startswith(f"{PROJECT}_") else None
-        if not callable(found):
+        implementation = getattr(plugin, name, None) if name.startswith(f"{PROJECT}_") else None
+        if not callable(implementation):
             continue
-        if name in known:
-            yield from _argument_problems(name, found)
-        elif hasattr(found, _MARK):
-            alike = get_close_matches(name, known, n=1)
+        if name in hook_names:
+            yield from _argument_problems(name, implementation)
+        elif hasattr(implementation, _MARK):
+            alike = get_close_matches(name, hook_names, n=1)
             meant = f'; did you mean "{alike[0]}"?' if alike else ""
             yield f'unknown hook "{name}"{meant}'
-        elif alike := get_close_matches(name, known, n=1, cutoff=_ALIKE):
+        elif alike := get_close_matches(name, hook_names, n=1, cutoff=_ALIKE):
             yield f'{name} is not a hook; did you mean "{alike[0]}", with @hookimpl above it?'
 
 

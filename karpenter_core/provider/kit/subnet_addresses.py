@@ -153,9 +153,9 @@ class SubnetAddresses:
                 account = fresh[subnet.id]
                 if account is not None:
                     readings[subnet.id] = account.reading
-                    kept = each[subnet.id] * instances
-                    account.expected = account.left - kept
-                    account.under_way += kept
+                    held_addresses = each[subnet.id] * instances
+                    account.expected = account.left - held_addresses
+                    account.under_way += held_addresses
             return AddressHold(
                 subnets=chosen, addresses_each=each, instances=instances, readings=readings
             )

@@ -187,8 +187,10 @@ class UnavailableOfferings:
         longest = self._longest_life
         if longest is None:
             return self._life
-        for known in [each for each, (_, end) in self._earlier.items() if now - end > longest]:
-            del self._earlier[known]
+        for expired_key in [
+            each for each, (_, end) in self._earlier.items() if now - end > longest
+        ]:
+            del self._earlier[expired_key]
         earlier = self._earlier.get(offering)
         if earlier is None:
             life = self._life

@@ -117,10 +117,10 @@ class CompiledCatalogue:
 
     def matching_one(self, requirement: Requirement) -> int:
         """Return the rows that one requirement allows."""
-        known = self._matches.get(requirement)
-        if known is None:
-            known = self._matches[requirement] = self._match(requirement)
-        return known
+        matches = self._matches.get(requirement)
+        if matches is None:
+            matches = self._matches[requirement] = self._match(requirement)
+        return matches
 
     def _match(self, requirement: Requirement) -> int:
         values = self._values.get(requirement.key)
@@ -143,15 +143,15 @@ class CompiledCatalogue:
 
     def guaranteeing(self, requirement: Requirement) -> int:
         """Return the rows that meet one requirement with every value they may take."""
-        known = self._ensured.get(requirement)
-        if known is None:
+        type_bits = self._ensured.get(requirement)
+        if type_bits is None:
             ensuring = (
                 row
                 for row, described in enumerate(self.instance_types)
                 if described.requirements.get(requirement.key).guarantees(requirement)
             )
-            known = self._ensured[requirement] = bits_of(ensuring)
-        return known
+            type_bits = self._ensured[requirement] = bits_of(ensuring)
+        return type_bits
 
     def defines(self, key: str) -> bool:
         """Whether some type defines a label."""
@@ -197,12 +197,12 @@ class CompiledCatalogue:
     def instance_shapes(self, market: OfferingMatrix) -> InstanceShapes:
         """Return the shapes of an offering matrix; cached, since passes ask for the same ones."""
         content = market.content
-        known = self._shapes.get(content)
-        if known is None:
+        shapes = self._shapes.get(content)
+        if shapes is None:
             if len(self._shapes) >= _MAX_OFFERING_MATRICES:
                 self._shapes.clear()
-            known = self._shapes[content] = find_instance_shapes(market)
-        return known
+            shapes = self._shapes[content] = find_instance_shapes(market)
+        return shapes
 
     def mask(self, bits: int) -> Mask:
         """Return a set of rows as a mask: rows."""
@@ -223,13 +223,13 @@ def _price_table(
     left out.
     """
     numbers: dict[Requirements, int] = {}
-    found: list[OfferingGroup] = []
+    groups: list[OfferingGroup] = []
     sold: list[tuple[int, int, float]] = []
     for column, row in enumerate(rows):
         for offering in row.offerings:
-            number = numbers.setdefault(offering.requirements, len(found))
-            if number == len(found):
-                found.append(
+            number = numbers.setdefault(offering.requirements, len(groups))
+            if number == len(groups):
+                groups.append(
                     OfferingGroup(
                         requirements=offering.requirements,
                         zone=offering.zone,
@@ -239,13 +239,13 @@ def _price_table(
             rate = rates.get(offering.price.currency)
             if rate is not None:
                 sold.append((number, column, round(offering.price.amount * rate, 12)))
-    order = sorted(range(len(found)), key=lambda number: _group_order(found[number]))
+    order = sorted(range(len(groups)), key=lambda number: _group_order(groups[number]))
     line_of = {number: line for line, number in enumerate(order)}
-    prices = np.full((len(found), len(rows)), inf, dtype=np.float64)
+    prices = np.full((len(groups), len(rows)), inf, dtype=np.float64)
     for number, column, price in sold:
         line = line_of[number]
         prices[line, column] = min(prices[line, column], price)
-    return tuple(found[number] for number in order), prices
+    return tuple(groups[number] for number in order), prices
 
 
 def _reserved(
@@ -261,8 +261,8 @@ def _reserved(
         for offering in instance_type.offerings:
             if offering.capacity_type == RESERVED:
                 count = offering.reservation_capacity
-                known = reserved.get(offering.requirements, count)
-                reserved[offering.requirements] = min(known, count)
+                count_before = reserved.get(offering.requirements, count)
+                reserved[offering.requirements] = min(count_before, count)
             else:
                 plain[offering.requirements] = None
     labels = (label for requirements in plain for label in requirements.values())
@@ -311,13 +311,13 @@ class CatalogueCache:
     ) -> CompiledCatalogue:
         """Return the catalogue of a pool as columns."""
         rates: _Rates = (currency, tuple(sorted(exchange_rates.items())))
-        known = self._compiled.get(pool)
+        cached = self._compiled.get(pool)
         if (
-            known is not None
-            and known[1] == rates
-            and (known[0] is catalogue or known[0].version == catalogue.version)
+            cached is not None
+            and cached[1] == rates
+            and (cached[0] is catalogue or cached[0].version == catalogue.version)
         ):
-            return known[2]
+            return cached[2]
         compiled = next(
             (
                 compiled

@@ -112,12 +112,12 @@ class ClaimSignature:
     def frontier(self) -> Amounts:
         """Resources x some rows: the amounts of those among `rows` that no other row contains."""
         scale = np.maximum(self.largest[:, None], 1)
-        left = self.free[:, np.argsort(-(self.free / scale).sum(axis=0), kind="stable")]
+        undominated = self.free[:, np.argsort(-(self.free / scale).sum(axis=0), kind="stable")]
         kept: list[Amounts] = []
-        while left.shape[1]:
-            top = left[:, :1]
+        while undominated.shape[1]:
+            top = undominated[:, :1]
             kept.append(top)
-            left = left[:, ~(left <= top).all(axis=0)]
+            undominated = undominated[:, ~(undominated <= top).all(axis=0)]
         return np.concatenate(kept, axis=1)
 
     @cached_property
@@ -226,7 +226,7 @@ class ClaimSignature:
             return self._fit_count_with_min_values(used, request)
         most, amounts = 0, used.tolist()
         for row in self._frontier_rows:
-            spare = [there - taken for there, taken in zip(row, amounts, strict=True)]
+            spare = [there - used_amount for there, used_amount in zip(row, amounts, strict=True)]
             if min(spare) >= 0:
                 most = max(most, min([spare[line] // amount for line, amount in requested_lines]))
         return most
@@ -237,11 +237,11 @@ class ClaimSignature:
 
     @staticmethod
     def _fit_counts(rows: Amounts, used: Amounts, request: Amounts) -> Counts:
-        asked = request.nonzero()[0]
+        lines = request.nonzero()[0]
         most = np.zeros(used.shape[1], dtype=np.int64)
         for row in rows.T:
             spare = row[:, None] - used
-            room = np.minimum.reduce(spare[asked] // request[asked, None], axis=0)
+            room = np.minimum.reduce(spare[lines] // request[lines, None], axis=0)
             room[np.minimum.reduce(spare, axis=0) < 0] = 0
             np.maximum(most, room, out=most)
         return most

@@ -36,18 +36,20 @@ def find_class_topologies(
 ) -> tuple[tuple[ClassTopology, ...], ...]:
     """Return the topology groups of each class at each of its relaxation steps."""
     numbers = {axis.key: axis.number for axis in axes}
-    known: dict[object, ClassTopology] = {}
-    found: list[tuple[ClassTopology, ...]] = []
+    topology_by_key: dict[object, ClassTopology] = {}
+    topologies: list[tuple[ClassTopology, ...]] = []
     for pod_class in classes:
         of_class: list[ClassTopology] = []
         for relaxation_step in pod_class.relaxation_steps:
             key = (relaxation_step.bound, relaxation_step.strict, pod_class.counted)
-            topology = known.get(key)
+            topology = topology_by_key.get(key)
             if topology is None:
-                topology = known[key] = _class_topology(pod_class, relaxation_step, axes, numbers)
+                topology = topology_by_key[key] = _class_topology(
+                    pod_class, relaxation_step, axes, numbers
+                )
             of_class.append(topology)
-        found.append(tuple(of_class))
-    return tuple(found)
+        topologies.append(tuple(of_class))
+    return tuple(topologies)
 
 
 def _class_topology(
@@ -74,5 +76,5 @@ def _class_topology(
 def _allowed(strict: Requirements, axis: TopologyAxis) -> tuple[bool, ...] | None:
     if axis.key not in strict:
         return None
-    asked = strict.get(axis.key)
-    return tuple(asked.has(name) for name in axis.names)
+    requirement = strict.get(axis.key)
+    return tuple(requirement.has(name) for name in axis.names)

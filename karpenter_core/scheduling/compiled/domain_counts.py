@@ -67,11 +67,11 @@ def count_steps(
 
     Pods that are themselves to be placed in this pass are left out: they will move.
     """
-    known = tuple(known_domains(axis, nodes, signatures, node_signatures) for axis in axes)
-    zonal = tuple(np.zeros(table.shape, dtype=np.int64) for table in known)
+    known_by_axis = tuple(known_domains(axis, nodes, signatures, node_signatures) for axis in axes)
+    zonal = tuple(np.zeros(table.shape, dtype=np.int64) for table in known_by_axis)
     possible_counts: dict[tuple[int, int], Counts] = {}
     if not groups.all:
-        return InitialCounts(known_domains=known, zonal=zonal, host={})
+        return InitialCounts(known_domains=known_by_axis, zonal=zonal, host={})
     numbers: list[int] = node_signatures.tolist()
     tally = _RunningPodCounter(groups, {pod.uid for pod in problem.pods})
     for column, (node, signature) in enumerate(zip(nodes, numbers, strict=True)):
@@ -88,7 +88,7 @@ def count_steps(
                 axis = axis_of[group.key]
                 certain = list(domains_of(group, axis, signature, signatures))
                 zonal[axis][group.row, certain] += count
-                known[axis][group.row, certain] |= signature in is_there
+                known_by_axis[axis][group.row, certain] |= signature in is_there
                 if group.kind is TopologyKind.AFFINITY and not certain:
                     row = possible_counts.setdefault(
                         (axis, group.row), np.zeros(len(axes[axis].names), dtype=np.int64)
@@ -100,7 +100,7 @@ def count_steps(
         if counts
     }
     return InitialCounts(
-        known_domains=known, zonal=zonal, host=host, possible_counts=possible_counts
+        known_domains=known_by_axis, zonal=zonal, host=host, possible_counts=possible_counts
     )
 
 
@@ -168,13 +168,13 @@ class _RunningPodCounter:
         groups = counting_groups(self._groups, shape)
         if is_terminating:  # spreads do not count it any more, anti-affinity still does
             groups = tuple(group for group in groups if group.kind is TopologyKind.INVERSE)
-        known = self._of_groups.get(groups)
-        if known is None:
-            known = self._of_groups[groups] = _GroupPodCounts(
+        pod_counts = self._of_groups.get(groups)
+        if pod_counts is None:
+            pod_counts = self._of_groups[groups] = _GroupPodCounts(
                 zonal=tuple(group for group in groups if not group.is_host),
                 host=tuple(self.host.setdefault(g.index, {}) for g in groups if g.is_host),
             )
-        return known
+        return pod_counts
 
 
 def counts_on_node(

@@ -82,19 +82,19 @@ def find_instance_shapes(offering_matrix: OfferingMatrix) -> InstanceShapes:
         flexibility = np.count_nonzero(counted, axis=1)
         row = _cheapest_rows(vector_of, prices, len(robust))
         offered = np.where((row >= 0) & (room >= 0).all(axis=0), robust, np.inf)
-        kept = np.flatnonzero(
+        shape_rows = np.flatnonzero(
             _undominated(
                 larger, offered, np.minimum(flexibility, offering_matrix.flexibility_floor)
             )
         )
-        kept = kept[np.lexsort((row[kept], robust[kept]))]
+        shape_rows = shape_rows[np.lexsort((row[shape_rows], robust[shape_rows]))]
         parts.append(
             (
-                row[kept],
-                np.full(len(kept), domain, dtype=np.intp),
-                cheapest[kept],
-                robust[kept],
-                flexibility[kept].astype(np.intp),
+                row[shape_rows],
+                np.full(len(shape_rows), domain, dtype=np.intp),
+                cheapest[shape_rows],
+                robust[shape_rows],
+                flexibility[shape_rows].astype(np.intp),
             )
         )
     row, domain, price, robust_price, flexible = (
@@ -124,8 +124,8 @@ def _distinct(room: Amounts) -> tuple[Amounts, Columns]:
 def _at_least(small: Amounts, large: Amounts) -> Mask:
     """Return which columns of `large` contain which of `small`: small x large."""
     contains = np.ones((small.shape[1], large.shape[1]), dtype=np.bool_)
-    for asked, there in zip(small, large, strict=True):
-        contains &= there >= asked[:, None]
+    for required, there in zip(small, large, strict=True):
+        contains &= there >= required[:, None]
     return contains
 
 
@@ -145,5 +145,5 @@ def _undominated(larger: Mask, prices: Prices, enough: TypeCounts) -> Mask:
         # Ranks in narrow numbers: comparing them all is four times as fast.
         ranks = np.searchsorted(np.sort(values), values).astype(np.int32)
         beaten &= ranks >= ranks[:, None]
-    kept: Mask = np.count_nonzero(beaten, axis=1) == 1  # but for the vector itself
-    return kept & np.isfinite(prices)
+    is_undominated: Mask = np.count_nonzero(beaten, axis=1) == 1  # but for the vector itself
+    return is_undominated & np.isfinite(prices)

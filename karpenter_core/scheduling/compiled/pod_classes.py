@@ -142,17 +142,17 @@ def classify_pods_steps(
             key = keys[id(shape)] = reader.key(shape, constraints_reader[id(shape)])
         own = volumes.get(pod.uid) if volumes else None
         whole = key if own is None else (key, own.alternatives, attachments.signature(own))
-        found = classes.get(whole)
-        if found is None:
-            found = classes[whole] = reader.make(
+        pod_class_found = classes.get(whole)
+        if pod_class_found is None:
+            pod_class_found = classes[whole] = reader.make(
                 shape, constraints_reader[id(shape)], own or _NO_VOLUMES, attachments
             )
-        found.members.append(pod)
+        pod_class_found.members.append(pod)
         if number % PODS_PER_STEP == 0:
             yield 2
-    for found in classes.values():
-        if len(found.members) > 1:
-            found.members.sort(key=pod_order)
+    for pod_class_found in classes.values():
+        if len(pod_class_found.members) > 1:
+            pod_class_found.members.sort(key=pod_order)
     ordered = sorted(classes.values(), key=lambda pod_class: pod_class.queue_order)
     return tuple(ordered), PodClassIndex(reader, classes, attachments)
 
@@ -178,9 +178,9 @@ class PodClassIndex:
         None when there is no such class; then the pass has to be compiled again, since the pod may
         bring topology groups that were not counted.
         """
-        known = len(self.groups.all)
+        group_count = len(self.groups.all)
         constraints = self._reader.constraints_reader.read(shape)
-        if len(self.groups.all) != known:
+        if len(self.groups.all) != group_count:
             return None
         key: object = self._reader.key(shape, constraints)
         if volumes is not None:
@@ -233,12 +233,12 @@ class _PodClassReader:
         selecting = self.groups.selecting(shape)
         avoided_by = tuple([group for group in selecting if group.kind is TopologyKind.INVERSE])
         key = (constraints.number, avoided_by, _ports(shape), volumes.alternatives)
-        known = self._relaxation_steps.get(key)
-        if known is None:
-            known = self._relaxation_steps[key] = self._make_relaxation_steps(
+        cached_steps = self._relaxation_steps.get(key)
+        if cached_steps is None:
+            cached_steps = self._relaxation_steps[key] = self._make_relaxation_steps(
                 shape, constraints, volumes, avoided_by
             )
-        relaxation_steps, last = known
+        relaxation_steps, last = cached_steps
         return PodClass(
             shape=shape,
             requests={
@@ -299,16 +299,16 @@ class _PodClassReader:
                 )
             )
         key = (alternatives, step.tolerations, ports, step.present)
-        known = self._asks.get(key)
-        if known is None:
-            known = self._asks[key] = NodeConstraints(
+        node_constraints = self._asks.get(key)
+        if node_constraints is None:
+            node_constraints = self._asks[key] = NodeConstraints(
                 index=len(self._asks),
                 alternatives=alternatives,
                 tolerations=step.tolerations,
                 host_ports=ports,
                 present=step.present,
             )
-        return known
+        return node_constraints
 
 
 def _ports(shape: PodShape) -> tuple[HostPort, ...]:

@@ -79,11 +79,11 @@ class PodConstraintsReader:
             shape.labels if any(s.match_label_keys for s in shape.topology_spread) else None,
         )
         text = _ENCODER.encode(constraints)  # a tenth of the time that hashing them takes
-        known = self._drafts.get(text)
-        if known is None:
-            known = self._drafts[text] = self._read(shape)
-            known.number = self._numbers.setdefault(_identity(shape, known), len(self._numbers))
-        return known
+        cached = self._drafts.get(text)
+        if cached is None:
+            cached = self._drafts[text] = self._read(shape)
+            cached.number = self._numbers.setdefault(_identity(shape, cached), len(self._numbers))
+        return cached
 
     def _read(self, shape: PodShape) -> PodConstraints:
         blocked = self._invalid(shape)

@@ -230,18 +230,18 @@ class CompiledPool:
         Offerings of one type may have different capacities, and the provider chooses the offering
         that a claim gets.
         """
-        known = self._counted.get(resource)
-        if known is None:
-            known = self.catalogue.capacity(resource)
+        counted = self._counted.get(resource)
+        if counted is None:
+            counted = self.catalogue.capacity(resource)
             if self.catalogue.has_twins:
                 rows = rows_of(self.bits, self.catalogue.size)
                 types = self.catalogue.type_numbers[rows]
                 largest = np.zeros(self.catalogue.size, dtype=np.int64)
-                np.maximum.at(largest, types, known[rows])
-                known = known.copy()
-                known[rows] = largest[types]
-            self._counted[resource] = known
-        return known
+                np.maximum.at(largest, types, counted[rows])
+                counted = counted.copy()
+                counted[rows] = largest[types]
+            self._counted[resource] = counted
+        return counted
 
     @cached_property
     def largest(self) -> Mapping[str, int]:

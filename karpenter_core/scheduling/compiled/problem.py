@@ -100,21 +100,21 @@ class CompiledProblem:
 
     def placement_task(self, index: int, relaxation_step: int) -> PlacementTask:
         """Return the task of placing a class at one relaxation step."""
-        known = self._tasks.get((index, relaxation_step))
-        if known is None:
+        task = self._tasks.get((index, relaxation_step))
+        if task is None:
             pod_class, request = self.classes[index], self.requests[:, index]
             amounts: list[int] = request.tolist()
-            asked = tuple([pair for pair in enumerate(amounts) if pair[1]])
-            known = self._tasks[index, relaxation_step] = PlacementTask(
+            requested = tuple([pair for pair in enumerate(amounts) if pair[1]])
+            task = self._tasks[index, relaxation_step] = PlacementTask(
                 index=index,
                 pod_class=pod_class,
                 relaxation_step=pod_class.relaxation_steps[relaxation_step],
                 topology=self.topologies[index][relaxation_step],
                 request=request,
-                requested_lines=asked,
-                lines=[line for line, _ in asked],
+                requested_lines=requested,
+                lines=[line for line, _ in requested],
             )
-        return known
+        return task
 
 
 def compile_steps(
@@ -200,21 +200,21 @@ class ExistingNodeReader:
             for pod_class in classes
             for relaxation_step in pod_class.relaxation_steps
         }
-        asked = {
+        required_keys = {
             key
             for node_constraints in asks
             for labels in node_constraints.alternatives
             for key in labels
         }
-        self._asked: Final = tuple(sorted(asked.union(topology_keys)))
+        self._required_keys: Final = tuple(sorted(required_keys.union(topology_keys)))
         self._aliases: Final = {**ALIASES, **problem.aliases}
-        self._names: Final = frozenset(self._asked).union(
-            alias for alias, key in self._aliases.items() if key in self._asked
+        self._names: Final = frozenset(self._required_keys).union(
+            alias for alias, key in self._aliases.items() if key in self._required_keys
         )
         """The labels to look at, as they may stand on a node."""
         self._well_known: Final = WELL_KNOWN | problem.well_known
         self._resources: Final = tuple((name, is_attach_resource(name)) for name in resources)
-        self._known: Final = dict[object, NodeSignature]()
+        self._node_signatures: Final = dict[object, NodeSignature]()
 
     def free(self, node: ExistingNode) -> list[int]:
         """Return how much of each resource pods may still use; -1 where no pod may be added.
@@ -239,7 +239,7 @@ class ExistingNodeReader:
         if node.requirements is not None:
             return NodeSignature(
                 requirements=Requirements(
-                    r for r in node.requirements.values() if r.key in self._asked
+                    r for r in node.requirements.values() if r.key in self._required_keys
                 ),
                 taints=node.taints,
                 host_ports=host_ports,
@@ -248,16 +248,17 @@ class ExistingNodeReader:
         labels = tuple([pair for pair in node.labels.items() if pair[0] in self._names])
         name = node.name if HOSTNAME in self._names else ""
         key = (labels, name, node.taints, host_ports)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = NodeSignature(
+        node_signature = self._node_signatures.get(key)
+        if node_signature is None:
+            node_signature = self._node_signatures[key] = NodeSignature(
                 requirements=self._requirements(node), taints=node.taints, host_ports=host_ports
             )
-        return known
+        return node_signature
 
     def _requirements(self, node: ExistingNode) -> Requirements:
         labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}
         labels = {HOSTNAME: node.name, **labels}
         return Requirements.from_labels(
-            {key: labels[key] for key in self._asked if key in labels}, aliases=self._aliases
+            {key: labels[key] for key in self._required_keys if key in labels},
+            aliases=self._aliases,
         )

@@ -92,15 +92,15 @@ def read_relaxation_steps(
         if strict is None:
             continue
         wished_labels = read[id(wishes.nodes[0])] if wishes.nodes else []
-        asked = _all_of((*strict.values(), *wished_labels)) if wishes.nodes else strict
-        if asked is None:
+        requirements = _all_of((*strict.values(), *wished_labels)) if wishes.nodes else strict
+        if requirements is None:
             continue
         tolerations = shape.tolerations
         if wishes.softened:
             tolerations = (*tolerations, PREFERENCE_TOLERATION)
         steps.append(
             RelaxationStep(
-                requirements=asked,
+                requirements=requirements,
                 strict=strict,
                 tolerations=tolerations,
                 spreads=wishes.spreads,
@@ -109,7 +109,7 @@ def read_relaxation_steps(
                 present=frozenset(
                     r.key
                     for r in (*term, *wished_labels)
-                    if _requires_label(r) and not _requires_label(asked.get(r.key))
+                    if _requires_label(r) and not _requires_label(requirements.get(r.key))
                 ),
             )
         )
@@ -178,10 +178,10 @@ def _relaxations(wishes: _PodPreferences, *, softens: bool) -> Iterator[_PodPref
 
 def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
     """Drop the first constraint that may be broken; the last one takes its place (as upstream)."""
-    left = list(spreads)
-    place = next(n for n, s in enumerate(left) if s.when_unsatisfiable != "DoNotSchedule")
-    left[place] = left[-1]
-    return tuple(left[:-1])
+    remaining = list(spreads)
+    place = next(n for n, s in enumerate(remaining) if s.when_unsatisfiable != "DoNotSchedule")
+    remaining[place] = remaining[-1]
+    return tuple(remaining[:-1])
 
 
 def _read(term: NodeSelectorTerm, aliases: Mapping[str, str]) -> list[Requirement]:

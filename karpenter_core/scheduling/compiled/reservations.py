@@ -55,17 +55,17 @@ class AvailableReservations:
 def find_available_reservations(catalogues: Iterable[CompiledCatalogue]) -> AvailableReservations:
     """Return the reservations of pools, each with the least capacity that any pool reports."""
     distinct = tuple(dict.fromkeys(catalogues))
-    found = AvailableReservations(
+    available = AvailableReservations(
         shared=frozenset({ZONE, CAPACITY_TYPE}).union(*(c.plain_labels for c in distinct))
     )
     capacity: dict[Reservation, int] = {}
     for catalogue in distinct:
         for requirements, count in catalogue.reserved.items():
-            reservation = found.reservation_of(requirements)
+            reservation = available.reservation_of(requirements)
             capacity[reservation] = min(capacity.get(reservation, count), count)
     return AvailableReservations(
         capacity={name: capacity[name] for name in sorted(capacity) if capacity[name] > 0},
-        shared=found.shared,
+        shared=available.shared,
     )
 
 
@@ -77,7 +77,7 @@ class ReservationManager:
     """
 
     def __init__(self, capacity: Mapping[Reservation, int]) -> None:
-        self._left: Final = dict(capacity)
+        self._remaining: Final = dict(capacity)
         self._held: Final = dict[int, set[Reservation]]()
 
     def remaining(self, reservation: Reservation) -> int:
@@ -86,7 +86,7 @@ class ReservationManager:
         Raises:
             KeyError: no such reservation.
         """
-        return self._left[reservation]
+        return self._remaining[reservation]
 
     def held(self, holder: int) -> frozenset[Reservation]:
         """Return what a holder has."""
@@ -98,8 +98,8 @@ class ReservationManager:
         Raises:
             KeyError: no such reservation.
         """
-        left = self._left[reservation]
-        return left > 0 or reservation in self._held.get(holder, ())
+        remaining = self._remaining[reservation]
+        return remaining > 0 or reservation in self._held.get(holder, ())
 
     def reserve(self, holder: int, *reservations: Reservation) -> None:
         """Hold an instance of each; one that the holder has already is not taken twice.
@@ -114,7 +114,7 @@ class ReservationManager:
             held = self._held.setdefault(holder, set())
             if reservation not in held:
                 held.add(reservation)
-                self._left[reservation] -= 1
+                self._remaining[reservation] -= 1
 
     def release(self, holder: int, *reservations: Reservation) -> None:
         """Give instances back; reservations that the holder does not have stay unchanged."""
@@ -122,4 +122,4 @@ class ReservationManager:
         for reservation in reservations:
             if reservation in held:
                 held.remove(reservation)
-                self._left[reservation] += 1
+                self._remaining[reservation] += 1

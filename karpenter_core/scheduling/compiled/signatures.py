@@ -190,16 +190,16 @@ class SignatureTable:
         if not signature.pool.reservations:
             return NO_MATCH if reservations else number
         key = (number, reservations, only)
-        known = self._holdings.get(key)
-        if known is None:
+        narrowed = self._holdings.get(key)
+        if narrowed is None:
             requirements = signature.requirements
             if only or not reservations:
                 operator = "In" if reservations else "NotIn"
                 kind = Requirement.of(CAPACITY_TYPE, operator, (RESERVED,))
                 requirements = requirements.add(kind)
-            known = self._narrowed_to(signature, requirements, held=reservations)
-            self._holdings[key] = known
-        return known
+            narrowed = self._narrowed_to(signature, requirements, held=reservations)
+            self._holdings[key] = narrowed
+        return narrowed
 
     def relaxed(self, number: int, counts: dict[str, int]) -> int:
         """Return the signature with `minValues` lowered to the counts that are available."""
@@ -238,14 +238,16 @@ class SignatureTable:
         First the one that meets none, if one requirement for each alternative can express that.
         """
         claim = self.claim(number)
-        wanted = [claim.requirements.merge(one) for one in alternatives]
+        requirement_sets = [claim.requirements.merge(one) for one in alternatives]
         opposites = [_opposite(one) for one in alternatives]
         if all(opposites):
-            wanted.insert(0, claim.requirements.add(*(one for one in opposites if one is not None)))
+            requirement_sets.insert(
+                0, claim.requirements.add(*(one for one in opposites if one is not None))
+            )
         pool = claim.pool
         narrowed = [
             self._narrowed_to(claim, requirements)
-            for requirements in wanted
+            for requirements in requirement_sets
             if claim.requirements.compatible(requirements, allow_undefined=pool.well_known)
         ]
         return tuple(choice for choice in narrowed if choice != NO_MATCH)
@@ -257,10 +259,10 @@ class SignatureTable:
 
     def domain(self, axis: int, number: int) -> int:
         """Return the domain of a node: a number on the axis, UNDECIDED_DOMAIN or NO_DOMAIN."""
-        known = self._domains[axis].get(number)
-        if known is None:
-            known = self._domains[axis][number] = self._domain(self._axes[axis], number)
-        return known
+        domain = self._domains[axis].get(number)
+        if domain is None:
+            domain = self._domains[axis][number] = self._domain(self._axes[axis], number)
+        return domain
 
     def _domain(self, axis: TopologyAxis, number: int) -> int:
         claim = self._claims.get(number)
@@ -271,10 +273,10 @@ class SignatureTable:
             return NO_DOMAIN  # pods may refer to the label, but the node never gets it
         if axis.key not in claim.requirements:
             return UNDECIDED_DOMAIN
-        asked = claim.requirements.get(axis.key)
-        if asked.complement or len(asked.values) > 1:
+        requirement = claim.requirements.get(axis.key)
+        if requirement.complement or len(requirement.values) > 1:
             return UNDECIDED_DOMAIN
-        return axis.index.get(next(iter(asked.values), ""), NO_DOMAIN)
+        return axis.index.get(next(iter(requirement.values), ""), NO_DOMAIN)
 
     def possible(self, axis: int, number: int) -> tuple[int, ...]:
         """Return every domain a node may turn out to be in; for one that is known, that one."""
@@ -290,8 +292,10 @@ class SignatureTable:
             requirements = node.requirements
         else:
             defined, requirements = domain == UNDECIDED_DOMAIN, claim.requirements
-        asked = requirements.get(on.key)
-        return tuple(d for d, name in enumerate(on.names) if asked.has(name)) if defined else ()
+        requirement = requirements.get(on.key)
+        return (
+            tuple(d for d, name in enumerate(on.names) if requirement.has(name)) if defined else ()
+        )
 
     def pinned(self, number: int, pins: tuple[DomainPin, ...]) -> int:
         """Return the signature of a node pinned to certain domains; NO_MATCH if it cannot be."""
@@ -354,25 +358,29 @@ class SignatureTable:
 
     def _among(self, number: int, pin: DomainPin) -> int:
         claim, on = self._claims[number], self._axes[pin.axis]
-        wanted = Requirement(
+        domain_requirement = Requirement(
             key=on.key, complement=False, values=frozenset(on.names[d] for d in pin.domains)
         )
-        if not claim.requirements.get(on.key).admits(wanted):
+        if not claim.requirements.get(on.key).admits(domain_requirement):
             return NO_MATCH
-        return self._narrowed_to(claim, claim.requirements.add(wanted))
+        return self._narrowed_to(claim, claim.requirements.add(domain_requirement))
 
     def _fixed(self, number: int, axis: int, domain: int) -> int:
         key = (number, axis, domain)
-        known = self._fixings.get(key)
-        if known is None:
+        fixed_signature = self._fixings.get(key)
+        if fixed_signature is None:
             claim, on = self._claims[number], self._axes[axis]
-            wanted = Requirement(key=on.key, complement=False, values=frozenset({on.names[domain]}))
-            if not claim.requirements.get(on.key).admits(wanted):
-                known = NO_MATCH
+            domain_requirement = Requirement(
+                key=on.key, complement=False, values=frozenset({on.names[domain]})
+            )
+            if not claim.requirements.get(on.key).admits(domain_requirement):
+                fixed_signature = NO_MATCH
             else:
-                known = self._narrowed_to(claim, claim.requirements.add(wanted))
-            self._fixings[key] = known
-        return known
+                fixed_signature = self._narrowed_to(
+                    claim, claim.requirements.add(domain_requirement)
+                )
+            self._fixings[key] = fixed_signature
+        return fixed_signature
 
     def join(
         self, number: int, node_constraints: NodeConstraints, pins: tuple[DomainPin, ...] = ()
@@ -391,16 +399,18 @@ class SignatureTable:
     ) -> int:
         """Return the signature by one alternative of the constraints; NO_MATCH when none."""
         key = (number, node_constraints.index, alternative)
-        known = self._meetings.get(key)
-        if known is None:
+        joined = self._meetings.get(key)
+        if joined is None:
             claim = self._claims.get(number)
             requirements = node_constraints.alternatives[alternative]
             if claim is not None:
-                known = self._join_claim(number, claim, node_constraints, requirements)
+                joined = self._join_claim(number, claim, node_constraints, requirements)
             else:
-                known = self._join_node(number, self._nodes[number], node_constraints, requirements)
-            self._meetings[key] = known
-        return known
+                joined = self._join_node(
+                    number, self._nodes[number], node_constraints, requirements
+                )
+            self._meetings[key] = joined
+        return joined
 
     def _join_node(
         self,
@@ -424,7 +434,7 @@ class SignatureTable:
         number: int,
         signature: ClaimSignature,
         node_constraints: NodeConstraints,
-        asked: Requirements,
+        node_requirements: Requirements,
     ) -> int:
         pool = signature.pool
         if first_untolerated(pool.taints, node_constraints.tolerations) is not None:
@@ -433,13 +443,13 @@ class SignatureTable:
             return NO_MATCH
         # The template counts too: "not in" of an earlier pod does not define a custom label.
         if not all(
-            known.compatible(asked, allow_undefined=pool.well_known)
-            for known in (pool.requirements, signature.requirements)
+            own_requirements.compatible(node_requirements, allow_undefined=pool.well_known)
+            for own_requirements in (pool.requirements, signature.requirements)
         ):
             return NO_MATCH
         if not all(pool.may_have(key) for key in node_constraints.present):
             return NO_MATCH
-        requirements = signature.requirements.merge(asked)
+        requirements = signature.requirements.merge(node_requirements)
         if requirements == signature.requirements and not node_constraints.host_ports:
             return number
         return self._narrowed_to(signature, requirements, node_constraints.host_ports)
@@ -469,10 +479,16 @@ class SignatureTable:
 
 def _opposite(requirements: Requirements) -> Requirement | None:
     """Return what is met exactly where requirements are not; None: no one requirement is."""
-    asked = tuple(requirements.values())
-    if len(asked) != 1 or asked[0].gte is not None or asked[0].lte is not None:
+    all_requirements = tuple(requirements.values())
+    if (
+        len(all_requirements) != 1
+        or all_requirements[0].gte is not None
+        or all_requirements[0].lte is not None
+    ):
         return None
-    return replace(asked[0], complement=not asked[0].complement, min_values=None)
+    return replace(
+        all_requirements[0], complement=not all_requirements[0].complement, min_values=None
+    )
 
 
 def _union(first: tuple[HostPort, ...], second: tuple[HostPort, ...]) -> tuple[HostPort, ...]:

@@ -166,12 +166,14 @@ class TopologyGroups:
         looked_at = self._label_keys
         labels = tuple(sorted([pair for pair in shape.labels.items() if pair[0] in looked_at]))
         key = (shape.namespace, labels)
-        known = self._selected.get(key)
-        if known is None:
+        selecting_groups = self._selected.get(key)
+        if selecting_groups is None:
             candidates = [g for pair in labels for g in self._by_pair.get(pair, ())]
-            found = (g for g in (*candidates, *self._others) if g.selects(shape))
-            known = self._selected[key] = tuple(sorted(found, key=lambda group: group.index))
-        return known
+            matching = (g for g in (*candidates, *self._others) if g.selects(shape))
+            selecting_groups = self._selected[key] = tuple(
+                sorted(matching, key=lambda group: group.index)
+            )
+        return selecting_groups
 
     @cached_property
     def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
@@ -221,9 +223,9 @@ class TopologyGroups:
     ) -> TopologyGroup:
         key = self._aliases.get(key, key)
         identity = (kind, key, namespaces, selector, max_skew, min_domains, node_filter)
-        known = self._interned.get(identity)
-        if known is not None:
-            return known
+        interned = self._interned.get(identity)
+        if interned is not None:
+            return interned
         of_key = self.keys.setdefault(key, [])
         group = self._interned[identity] = TopologyGroup(
             index=len(self.all),

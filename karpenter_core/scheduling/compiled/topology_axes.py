@@ -45,7 +45,7 @@ def find_topology_axes(
     keys = sorted(key for key, of_key in groups.keys.items() if not of_key[0].is_host)
     if not keys:
         return ()
-    asked = {
+    requirement_sets = {
         alternative
         for pod_class in classes
         for relaxation_step in pod_class.relaxation_steps
@@ -55,7 +55,7 @@ def find_topology_axes(
     for number, key in enumerate(keys):
         made = [_reachable_values(pool, key) for pool in pools]
         names = {name for values in made for name in values}
-        for requirements in asked:
+        for requirements in requirement_sets:
             if key in requirements and not requirements.get(key).complement:
                 names |= requirements.get(key).values
         names |= {value for node in nodes if (value := _label(node, key, aliases))}
@@ -79,10 +79,10 @@ def find_topology_axes(
 
 def _reachable_values(pool: CompiledPool, key: str) -> frozenset[str]:
     """Return the values of a label that a pool's nodes may have (spec 14.2)."""
-    asked = pool.requirements.get(key)
-    values = {value for value in pool.catalogue.values_of(key) if asked.has(value)}
-    if not asked.complement and not pool.catalogue.defines(key):
-        values |= asked.values
+    pool_requirement = pool.requirements.get(key)
+    values = {value for value in pool.catalogue.values_of(key) if pool_requirement.has(value)}
+    if not pool_requirement.complement and not pool.catalogue.defines(key):
+        values |= pool_requirement.values
     return frozenset(values)
 
 

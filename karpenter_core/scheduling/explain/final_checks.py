@@ -25,9 +25,9 @@ def final_rejection(
     explanation: PoolExplanation, options: tuple[ClaimOption, ...]
 ) -> PoolRejection:
     """Return why a pod cannot use instances that are large enough and available."""
-    claims, taken = _claims(explanation, options)
+    claims, reservations = _claims(explanation, options)
     if not claims:
-        return taken_reservations(taken)
+        return taken_reservations(reservations)
     rejection = None
     if explanation.compiled.options.min_values is MinValuesPolicy.STRICT:
         rejection = _few_values(explanation, options, claims)
@@ -42,22 +42,22 @@ def _claims(
     explanation: PoolExplanation, options: tuple[ClaimOption, ...]
 ) -> tuple[tuple[int, ...], Iterable[Reservation]]:
     """Return the claims that reservations allow, and the reservations that are all taken."""
-    signatures, taken = explanation.compiled.signatures, dict["Reservation", None]()
+    signatures, reservations = explanation.compiled.signatures, dict["Reservation", None]()
     claims: list[int] = []
     for option in options:
         number = explanation.claim(option)
         choices = explanation.engine.holdings.choices(number, explanation.request)
         claim = signatures.claim(number)
-        wanted = claim.reservations(claim.fitting(explanation.request))
-        found = [choice.signature for choice in choices.reserved]
+        claim_reservations = claim.reservations(claim.fitting(explanation.request))
+        signature_choices = [choice.signature for choice in choices.reserved]
         if choices.plain != NO_MATCH:
             plain = signatures.claim(choices.plain)
             if plain.fitting(explanation.request).any():
-                found.append(choices.plain)
-        if not found:
-            taken.update(dict.fromkeys(sorted(wanted)))
-        claims += found
-    return tuple(claims), taken
+                signature_choices.append(choices.plain)
+        if not signature_choices:
+            reservations.update(dict.fromkeys(sorted(claim_reservations)))
+        claims += signature_choices
+    return tuple(claims), reservations
 
 
 def taken_reservations(reservations: Iterable[Reservation], *, pool: str = "") -> PoolRejection:

@@ -109,18 +109,18 @@ class PoolExplanation:
 
     def domains(self, options: Iterable[ClaimOption], axis: TopologyAxis) -> tuple[int, ...]:
         """Return the domains of an axis that a claim could be in."""
-        known, found = self.explained_pool.domains, set[int]()
+        cached_domains, domain_numbers = self.explained_pool.domains, set[int]()
         for option in options:
-            domains = known.get((option, axis.number))
+            domains = cached_domains.get((option, axis.number))
             if domains is None:
                 number = self.claim(option)
-                domains = known[option, axis.number] = tuple(
+                domains = cached_domains[option, axis.number] = tuple(
                     domain
                     for domain in self.compiled.signatures.possible(axis.number, number)
                     if self._in_domains(option, axis, (domain,)) is not None
                 )
-            found.update(domains)
-        return tuple(sorted(found))
+            domain_numbers.update(domains)
+        return tuple(sorted(domain_numbers))
 
     def claim(self, option: ClaimOption) -> int:
         """Return the signature of a new claim that is an option."""
@@ -133,8 +133,8 @@ class PoolExplanation:
     ) -> tuple[ClaimOption, ...]:
         """Return what is left of options when a claim has to be in one of some domains."""
         chosen = tuple(domains)
-        left = (self._in_domains(option, axis, chosen) for option in options)
-        return tuple(option for option in left if option is not None)
+        narrowed_options = (self._in_domains(option, axis, chosen) for option in options)
+        return tuple(option for option in narrowed_options if option is not None)
 
     def _in_domains(
         self, option: ClaimOption, axis: TopologyAxis, domains: tuple[int, ...]
@@ -146,8 +146,8 @@ class PoolExplanation:
             return None
         if signatures.domain(axis.number, number) != UNDECIDED_DOMAIN:
             return option
-        wanted = Requirement(key=axis.key, complement=False, values=names)
-        requirements = option.requirements.add(wanted)
+        domain_requirement = Requirement(key=axis.key, complement=False, values=names)
+        requirements = option.requirements.add(domain_requirement)
         bits = option.bits & self.pool.catalogue.matching(requirements)
         return ClaimOption(requirements, bits) if bits else None
 
@@ -177,7 +177,7 @@ def fitting(free: Amounts, request: Amounts) -> Mask:
 
 def listed(items: Iterable[str], most: int = _MAX_LISTED) -> str:
     """Write a list for people; a long one is cut."""
-    known = list(items)
-    shown = ", ".join(known[:most])
-    more = len(known) - most
+    texts = list(items)
+    shown = ", ".join(texts[:most])
+    more = len(texts) - most
     return f"{shown} and {more} more" if more > 0 else shown

@@ -91,9 +91,9 @@ def untolerated_taint(explanation: PoolExplanation) -> PoolRejection | None:
 
 def unmet_requirements(explanation: PoolExplanation) -> PoolRejection | None:
     """Return a rejection naming required labels that no node of the pool has."""
-    pool, asked = explanation.pool, explanation.relaxation_step.requirements
+    pool, pod_requirements = explanation.pool, explanation.relaxation_step.requirements
     refused = pool.requirements.incompatibility(
-        asked, allow_undefined=pool.well_known, well_known=pool.well_known
+        pod_requirements, allow_undefined=pool.well_known, well_known=pool.well_known
     )
     terms = len(explanation.pod_class.shape.required_node_terms)
     last = f" (last of {terms} node affinity terms; no other found a place)" if terms > 1 else ""
@@ -115,7 +115,7 @@ def unmet_requirements(explanation: PoolExplanation) -> PoolRejection | None:
         return None
     catalogue, usable = pool.catalogue, explanation.explained_pool.usable_bits
     met = np.zeros(catalogue.size, dtype=np.int64)
-    for key in sorted(asked):
+    for key in sorted(pod_requirements):
         met += catalogue.mask(catalogue.matching_one(start.requirements.get(key)))
     row = int(np.where(catalogue.mask(usable), met, -1).argmax())
     conflict = catalogue.instance_types[row].requirements.intersection_failure(start.requirements)
@@ -153,17 +153,17 @@ def narrow_by_ports(
     ports = explanation.relaxation_step.node_constraints.host_ports
     if not ports:
         return options
-    left = explanation.within(explanation.pool.rows_without_port(ports), options)
-    if left:
-        return left
-    taken = [
+    options_left = explanation.within(explanation.pool.rows_without_port(ports), options)
+    if options_left:
+        return options_left
+    conflicts = [
         f"{port_text(port)} is taken by daemon {daemon.name}"
         for daemon, _ in explanation.pool.daemons
         if (port := first_port_conflict(ports, daemon.shape.host_ports)) is not None
     ]
     return PoolRejection(
         constraint=PoolConstraint.PORT,
-        detail="; ".join(taken),
+        detail="; ".join(conflicts),
         closest=explanation.cheapest(options),
         remedy="use another host port, or keep the DaemonSet off some nodes",
     )
@@ -177,23 +177,26 @@ def narrow_by_volumes(
     if not volumes:
         return options
     pool, bits = explanation.pool, explanation.union(options)
-    left: list[ClaimOption] = []
-    for asked in explanation.relaxation_step.node_constraints.alternatives:
-        if pool.requirements.compatible(asked, allow_undefined=pool.well_known):
-            merged = pool.requirements.merge(asked)
+    options_left: list[ClaimOption] = []
+    for alternative in explanation.relaxation_step.node_constraints.alternatives:
+        if pool.requirements.compatible(alternative, allow_undefined=pool.well_known):
+            merged = pool.requirements.merge(alternative)
             if reached := bits & pool.catalogue.matching(merged):
-                left.append(ClaimOption(merged, reached))
-    if left:
+                options_left.append(ClaimOption(merged, reached))
+    if options_left:
         if all(len(place) for place in volumes):
             explanation.remarks.append(f"its volumes need {_places(volumes)}")
-        return tuple(left)
-    kept = [
+        return tuple(options_left)
+    conflicting_keys = [
         key
         for place in volumes
         for key in sorted(place)
         if key in explanation.relaxation_step.requirements
     ]
-    own = [str(explanation.relaxation_step.requirements.get(key)) for key in dict.fromkeys(kept)]
+    own = [
+        str(explanation.relaxation_step.requirements.get(key))
+        for key in dict.fromkeys(conflicting_keys)
+    ]
     detail = f"its volumes need {_places(volumes)}, which no machine of the nodepool can have"
     if own:
         detail += f" (the pod itself asks for {listed(own)})"
@@ -235,11 +238,11 @@ def narrow_by_limits(
         )
     if not pool.limited or pool.has_ample_limits(remaining, 1):
         return options
-    left = explanation.within(pool.rows_within_limits(remaining), options)
-    if left:
-        if explanation.union(left) != explanation.union(options):
+    options_left = explanation.within(pool.rows_within_limits(remaining), options)
+    if options_left:
+        if explanation.union(options_left) != explanation.union(options):
             explanation.remarks.append("limits of the nodepool rule out other instance types")
-        return left
+        return options_left
     rows = np.flatnonzero(catalogue.mask(explanation.union(options)))
     over = np.stack(
         [pool.counted_against_limits(name)[rows] - remaining[name] for name in pool.limited]
@@ -280,9 +283,9 @@ def narrow_by_min_values(
         return options
     catalogue = explanation.pool.catalogue
     reached = [catalogue.min_values_reached(one.bits, one.requirements) for one in options]
-    left = tuple(one for one, missing in zip(options, reached, strict=True) if not missing)
-    if left:
-        return left
+    options_left = tuple(one for one, missing in zip(options, reached, strict=True) if not missing)
+    if options_left:
+        return options_left
     return min_values_missed(reached[0], remarks=explanation.remarks)
 
 
@@ -308,13 +311,13 @@ def narrow_by_stock(
 ) -> NarrowingResult:
     """Keep the rows with an available and allowed offering."""
     pool = explanation.pool
-    left = tuple(
+    options_left = tuple(
         ClaimOption(option.requirements, bits)
         for option in options
         if (bits := option.bits & pool.offered(option.requirements))
     )
-    if left:
-        return left
+    if options_left:
+        return options_left
     reserved = frozenset(pool.reservations.values())
     if any(option.bits & pool.offered(option.requirements, reserved) for option in options):
         closest = explanation.cheapest(options)
@@ -381,13 +384,13 @@ def narrow_by_free_capacity(
 def _shortfall(explanation: PoolExplanation, free: Amounts, row: int) -> str:
     parts: list[str] = []
     for line, name in enumerate(explanation.compiled.resources):
-        asked, there = int(explanation.request[line]), int(free[line, row])
-        if asked > there:
+        requested, there = int(explanation.request[line]), int(free[line, row])
+        if requested > there:
             has = (
                 f"{explanation.pool.catalogue.names[row]} has {format_amount(name, max(there, 0))}"
             )
-            parts.append(f"{name}: {format_amount(name, asked)} asked, {has}")
-            if name == CPU and asked >= _MILLION_CORES:
+            parts.append(f"{name}: {format_amount(name, requested)} asked, {has}")
+            if name == CPU and requested >= _MILLION_CORES:
                 parts[-1] += " (CPU request >= 1 Million, m vs M typo?)"
     return "; ".join(parts)
 

@@ -114,9 +114,9 @@ class CoveringProgram:
         highs.run()
         if highs.getModelStatus() != HighsModelStatus.kOptimal:
             return None
-        found = highs.getSolution()
-        amounts = np.maximum(np.array(found.col_value, dtype=np.float64), 0.0)
-        duals = np.maximum(np.array(found.row_dual, dtype=np.float64), 0.0)
+        solution = highs.getSolution()
+        amounts = np.maximum(np.array(solution.col_value, dtype=np.float64), 0.0)
+        duals = np.maximum(np.array(solution.row_dual, dtype=np.float64), 0.0)
         return CoveringSolution(
             amounts=amounts,
             duals=duals * self._cost_scale / self._row_scale,
@@ -140,10 +140,10 @@ def safe_bound(
     solver may miss that by its tolerance and are shrunk until they do. A column with an upper
     bound may be worth more: the surplus is taken off for as many as there are.
     """
-    worth = duals @ coefficients
+    dual_values = duals @ coefficients
     free = np.isinf(upper)
-    over = free & (worth > costs + 1e-12 * max(float(costs.max(initial=0.0)), 1e-12))
-    shrink = float((costs[over] / worth[over]).min(initial=1.0))
-    surplus = np.maximum(shrink * worth - costs, 0.0)[~free]
+    over = free & (dual_values > costs + 1e-12 * max(float(costs.max(initial=0.0)), 1e-12))
+    shrink = float((costs[over] / dual_values[over]).min(initial=1.0))
+    surplus = np.maximum(shrink * dual_values - costs, 0.0)[~free]
     bound = shrink * float(duals @ demand) - float(surplus @ upper[~free])
     return max(bound, 0.0) * (1.0 - _ROUNDING)

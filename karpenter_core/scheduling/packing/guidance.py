@@ -120,19 +120,21 @@ def _rows(problem: GuidanceProblem, usable: Mask, capacity: Amounts) -> tuple[Fl
 
     They are the coefficients (rules x S), what each asks for, and which of all G x (R + 1) they are.
     """
-    left = np.maximum(capacity[None, :, :] - problem.load[:, :, None], 0).astype(np.float64)
+    remaining_capacity = np.maximum(capacity[None, :, :] - problem.load[:, :, None], 0).astype(
+        np.float64
+    )
     one = np.ones((len(usable), 1, capacity.shape[1]), dtype=np.float64)
-    per_node = np.concatenate((left, one), axis=1)
-    asked = np.concatenate((problem.demand, problem.nodes[:, None]), axis=1)
-    asked = asked.astype(np.float64).ravel()
-    is_used = asked > 0
-    table = (usable[:, None, :] * per_node).reshape(len(asked), -1)
-    return table[is_used], asked[is_used], is_used
+    per_node = np.concatenate((remaining_capacity, one), axis=1)
+    demand_rows = np.concatenate((problem.demand, problem.nodes[:, None]), axis=1)
+    demand_rows = demand_rows.astype(np.float64).ravel()
+    is_used = demand_rows > 0
+    table = (usable[:, None, :] * per_node).reshape(len(demand_rows), -1)
+    return table[is_used], demand_rows[is_used], is_used
 
 
 def _unit_price(capacity: Amounts, usable: Mask, counts: FloatCounts, duals: Worths) -> Worths:
     """Weigh the duals of all shares by where the mix has its capacity: R."""
     bought = capacity * counts
     total = bought.sum(axis=1)
-    worth = (bought * (usable.T @ duals).T).sum(axis=1)
-    return np.divide(worth, total, out=np.zeros_like(worth), where=total > 0)
+    dual_values = (bought * (usable.T @ duals).T).sum(axis=1)
+    return np.divide(dual_values, total, out=np.zeros_like(dual_values), where=total > 0)

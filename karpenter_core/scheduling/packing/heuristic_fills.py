@@ -105,14 +105,14 @@ class HeuristicFills:
         count = len(density)
         shapes = np.arange(count, dtype=np.intp) % self.shapes
         free = [line[shapes] for line in self._capacity]
-        wanted = np.where(worth > 0, left, 0.0)
+        demand = np.where(worth > 0, left, 0.0)
         content = np.zeros((count, self.sizes))
         every = np.arange(count)
         for turn, sizes in enumerate(order, start=1):
-            taken = np.minimum(self._fitting(sizes, free), wanted[sizes])
+            placed = np.minimum(self._fitting(sizes, free), demand[sizes])
             for line in self._lines:
-                free[line] -= taken * self._request[line][sizes]
-            content[every, sizes] = taken
+                free[line] -= placed * self._request[line][sizes]
+            content[every, sizes] = placed
             if turn % _LOOPS_PER_STEP == 0 or turn == len(order):
                 yield work_units(12 * _LOOPS_PER_STEP, 12 * _LOOPS_PER_STEP * count)
         return content.T, shapes
@@ -138,12 +138,12 @@ class HeuristicFills:
             every = np.arange(len(numbers))
             fit = np.minimum(self._fitting(chosen, free), waiting[every, chosen])
             fit[score[every, chosen] <= 0] = 0.0
-            taken = np.where(fit > 0, np.maximum(np.floor(fit * step), 1.0), 0.0)
-            content[numbers, chosen] += taken
-            waiting[every, chosen] -= taken
+            placed = np.where(fit > 0, np.maximum(np.floor(fit * step), 1.0), 0.0)
+            content[numbers, chosen] += placed
+            waiting[every, chosen] -= placed
             for line in self._lines:
-                free[line] -= taken * self._request[line][chosen]
-            goes_on = taken > 0
+                free[line] -= placed * self._request[line][chosen]
+            goes_on = placed > 0
             if not goes_on.all():
                 numbers, waiting = numbers[goes_on], waiting[goes_on]
                 free = [line[goes_on] for line in free]

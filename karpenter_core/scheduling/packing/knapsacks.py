@@ -96,16 +96,16 @@ class KnapsackSolver:
         alone = np.diag(each.max(axis=1, initial=0.0))
         alone = alone[np.isfinite(alone).all(axis=1)]
         first, second = self._pairs
-        asked = self._request
+        request = self._request
         pair = np.stack(
             (
-                values[first] * asked[1, second] - values[second] * asked[1, first],
-                values[second] * asked[0, first] - values[first] * asked[0, second],
+                values[first] * request[1, second] - values[second] * request[1, first],
+                values[second] * request[0, first] - values[first] * request[0, second],
             ),
             axis=1,
         ) / self._determinant[:, None]  # fmt: skip
         good = np.flatnonzero((pair >= 0).all(axis=1))
-        pays = (pair[good] @ asked >= values * (1 - _SURELY)).all(axis=1)
+        pays = (pair[good] @ request >= values * (1 - _SURELY)).all(axis=1)
         good = good[pays]
         return np.concatenate((one[None], alone, pair[good])) * (1 + 2 * _SURELY)
 
@@ -149,9 +149,9 @@ class KnapsackSolver:
         Only sizes that are worth what they pay are in it: the two nearest to the room in how much
         they ask of one resource for the other, or the one.
         """
-        capacity, asked = self._capacity[:, shape], self._request
-        tight = np.flatnonzero((values > 0) & (values >= prices @ asked * (1 - _TIGHT)))
-        slant = asked[0, tight] * capacity[1] - asked[1, tight] * capacity[0]
+        capacity, request = self._capacity[:, shape], self._request
+        tight = np.flatnonzero((values > 0) & (values >= prices @ request * (1 - _TIGHT)))
+        slant = request[0, tight] * capacity[1] - request[1, tight] * capacity[0]
         basis = [
             int(side[np.abs(slant[np.isin(tight, side)]).argmin()])
             for side in (tight[slant >= 0], tight[slant < 0])
@@ -159,9 +159,9 @@ class KnapsackSolver:
         ]
         content = np.zeros(len(values))
         if len(basis) > 1:
-            content[basis] = np.maximum(np.linalg.solve(asked[:, basis], capacity), 0.0)
+            content[basis] = np.maximum(np.linalg.solve(request[:, basis], capacity), 0.0)
         elif basis:
-            limits = asked[:, basis[0]]
+            limits = request[:, basis[0]]
             content[basis] = (capacity[limits > 0] / limits[limits > 0]).min()
         return content if content.any() else None
 
@@ -172,16 +172,16 @@ class KnapsackSolver:
         content = np.zeros(len(values))
         row, cell = int(self._place[0][shape]), int(self._place[1][shape])
         sizes = np.flatnonzero((values > 0) & self.is_exact_for)
-        down, across, worth = self._size[0][sizes], self._size[1][sizes], values[sizes]
+        down, across, size_values = self._size[0][sizes], self._size[1][sizes], values[sizes]
         while table[row, cell] > 0:
             enough = table[row, cell] * (1 - _SURELY)
             fits = (down <= row) & (across <= cell)
-            rest = table[row - down[fits], cell - across[fits]] + worth[fits]
+            rest = table[row - down[fits], cell - across[fits]] + size_values[fits]
             best = int(rest.argmax()) if len(rest) else -1
             if best >= 0 and rest[best] >= enough:
-                taken = int(np.flatnonzero(fits)[best])
-                content[sizes[taken]] += 1
-                row, cell = row - int(down[taken]), cell - int(across[taken])
+                chosen = int(np.flatnonzero(fits)[best])
+                content[sizes[chosen]] += 1
+                row, cell = row - int(down[chosen]), cell - int(across[chosen])
             elif row and table[row - 1, cell] >= enough:
                 row -= 1
             else:

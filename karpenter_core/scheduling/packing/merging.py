@@ -49,21 +49,23 @@ class _PatternMerger:
     def with_itself(self, pattern: NodePattern) -> list[NodePattern]:
         """Put several nodes of one pattern on one."""
         parts: list[NodePattern] = []
-        left = pattern
-        while left.nodes > 1:
-            shape, times = self._largest(left)
+        remaining = pattern
+        while remaining.nodes > 1:
+            shape, times = self._largest(remaining)
             if times < 2:  # noqa: PLR2004
                 break
-            whole, rest = divmod(left.nodes, times)
-            parts.append(NodePattern(shape=shape, content=left.content * times, nodes=whole))
-            left = replace(left, nodes=rest)
-        return [*parts, left] if left.nodes else parts
+            whole, rest = divmod(remaining.nodes, times)
+            parts.append(NodePattern(shape=shape, content=remaining.content * times, nodes=whole))
+            remaining = replace(remaining, nodes=rest)
+        return [*parts, remaining] if remaining.nodes else parts
 
     def _largest(self, pattern: NodePattern) -> tuple[int, int]:
         """Return a shape that holds a content most often at its price, and how often that is."""
         need = self.problem.request @ pattern.content
-        asked = need > 0
-        times = np.minimum.reduce(self.problem.capacity[asked] // need[asked, None], axis=0)
+        is_requested = need > 0
+        times = np.minimum.reduce(
+            self.problem.capacity[is_requested] // need[is_requested, None], axis=0
+        )
         np.minimum(times, pattern.nodes, out=times)
         each = self.problem.price / np.maximum(times, 1)
         good = np.flatnonzero((times >= 1) & (each <= self.problem.price[pattern.shape] * _TRIFLE))
@@ -89,13 +91,13 @@ class _PatternMerger:
             if not nodes:
                 break
             content = parts[first].content + parts[second].content
-            left = [
+            remaining = [
                 replace(parts[number], nodes=parts[number].nodes - nodes)
                 for number in (first, second)
                 if parts[number].nodes > nodes
             ]
             kept = [part for number, part in enumerate(parts) if number not in (first, second)]
-            parts = [*kept, *left, NodePattern(shape=shape, content=content, nodes=nodes)]
+            parts = [*kept, *remaining, NodePattern(shape=shape, content=content, nodes=nodes)]
         return [*parts, *rest]
 
     def _pair(self, parts: Sequence[NodePattern]) -> tuple[int, int, int] | None:

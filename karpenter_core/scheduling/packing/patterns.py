@@ -183,7 +183,7 @@ class _PatternPlanner:
         self._price: Final = price
         self._fills: Final = HeuristicFills(self._request, self._capacity, self._request @ count)
         placeable = (self._fills.most >= 1).any(axis=1)
-        self._left = np.where(placeable, count, 0).astype(np.float64)
+        self._unplaced = np.where(placeable, count, 0).astype(np.float64)
         self.unplaceable: Final = np.where(placeable, 0, count)
         self._budget = budget
         self._contents = np.zeros((len(count), 0))
@@ -211,11 +211,11 @@ class _PatternPlanner:
         for work in self._levels():
             self._budget -= work
             yield work
-        return not self._left.any()
+        return not self._unplaced.any()
 
     def _levels(self) -> Generator[int, None, None]:
         level = 0
-        while self._left.any():
+        while self._unplaced.any():
             self._start_columns()
             fractions = yield from self._generate(level)
             if fractions is None:
@@ -228,16 +228,16 @@ class _PatternPlanner:
 
     def _start_columns(self) -> None:
         """Cut the patterns in use to what is left; add for each size one of its own."""
-        alone = np.minimum(self._fills.most, self._left[:, None])
+        alone = np.minimum(self._fills.most, self._unplaced[:, None])
         each = np.divide(
             np.broadcast_to(self._price, alone.shape), alone,
             out=np.full(alone.shape, np.inf), where=alone >= 1,
         )  # fmt: skip
-        rows = np.flatnonzero(self._left > 0)
+        rows = np.flatnonzero(self._unplaced > 0)
         best = each[rows].argmin(axis=1)
-        own = np.zeros((len(self._left), len(rows)))
+        own = np.zeros((len(self._unplaced), len(rows)))
         own[rows, np.arange(len(rows))] = alone[rows, best]
-        cut = np.minimum(self._contents, self._left[:, None])
+        cut = np.minimum(self._contents, self._unplaced[:, None])
         self._contents, self._shapes = _distinct(
             np.concatenate((own, cut), axis=1), np.concatenate((best, self._shapes))
         )
@@ -246,10 +246,10 @@ class _PatternPlanner:
         self, level: int
     ) -> Generator[int, None, tuple[FloatCounts, Worths, float] | None]:
         """Solve with more and more patterns; returns their numbers, the duals and the cost."""
-        rows = np.flatnonzero(self._left > 0)
+        rows = np.flatnonzero(self._unplaced > 0)
         later = min(level, 1)
         program = CoveringProgram(
-            self._contents[rows], self._left[rows], self._price[self._shapes],
+            self._contents[rows], self._unplaced[rows], self._price[self._shapes],
             np.full(len(self._shapes), np.inf),
         )  # fmt: skip
         mean: Worths | None = None
@@ -261,38 +261,44 @@ class _PatternPlanner:
             yield work_units(
                 _CALLS_PER_SOLVE, _ELEMENTS_PER_PIVOT * solution.iterations * len(self._shapes)
             )
-            worth = np.zeros(len(self._left))
-            worth[rows] = solution.duals
+            size_values = np.zeros(len(self._unplaced))
+            size_values[rows] = solution.duals
             stalled = stalled + 1 if solution.cost > best * (1 - _PROGRESS[later]) else 0
             best = min(best, solution.cost)
             if self._budget <= 0:
                 break
-            mean = worth if mean is None else _SMOOTHING * mean + (1 - _SMOOTHING) * worth
+            mean = (
+                size_values if mean is None else _SMOOTHING * mean + (1 - _SMOOTHING) * size_values
+            )
             contents, shapes = self._none
             if stalled < _PATIENCE[later]:
-                contents, shapes = yield from self._better(worth, mean, steps[0])
+                contents, shapes = yield from self._better(size_values, mean, steps[0])
             while not len(shapes) and len(steps) > 1:
-                steps, mean, stalled = steps[1:], worth, 0
-                contents, shapes = yield from self._better(worth, mean, steps[0])
+                steps, mean, stalled = steps[1:], size_values, 0
+                contents, shapes = yield from self._better(size_values, mean, steps[0])
             if not len(shapes):
                 break
             program.add(contents[rows], self._price[shapes], np.full(len(shapes), np.inf))
             self._contents = np.concatenate((self._contents, contents), axis=1)
             self._shapes = np.concatenate((self._shapes, shapes))
-        return solution.amounts, worth, solution.cost
+        return solution.amounts, size_values, solution.cost
 
     def _better(
-        self, worth: Worths, mean: Worths, step: float
+        self, size_values: Worths, mean: Worths, step: float
     ) -> Generator[int, None, tuple[FloatCounts, Columns]]:
         """Look for patterns that are worth more than they cost."""
-        contents, shapes = yield from self._fills.ordered(worth, self._left)
-        gain = (worth @ contents - self._price[shapes]).reshape(-1, self._fills.shapes).max(axis=0)
+        contents, shapes = yield from self._fills.ordered(size_values, self._unplaced)
+        gain = (
+            (size_values @ contents - self._price[shapes])
+            .reshape(-1, self._fills.shapes)
+            .max(axis=0)
+        )
         few = min(_BALANCED_SHAPES, max(8, _BALANCED_ELEMENTS // self._fills.sizes))
         chosen = np.argsort(-gain / np.maximum(self._price, _TINY), kind="stable")[:few]
-        more = yield from self._fills.balanced(mean, self._left, chosen, step=step)
+        more = yield from self._fills.balanced(mean, self._unplaced, chosen, step=step)
         contents = np.concatenate((contents, more), axis=1)
         shapes = np.concatenate((shapes, chosen))
-        gain = worth @ contents - self._price[shapes]
+        gain = size_values @ contents - self._price[shapes]
         good = np.flatnonzero(gain > _GAIN * self._price[shapes])
         relative = gain[good] / np.maximum(self._price[shapes[good]], _TINY)
         good = good[np.argsort(-relative, kind="stable")][:_COLUMNS_PER_ROUND]
@@ -300,7 +306,7 @@ class _PatternPlanner:
 
     # -- from fractions to nodes -----------------------------------------------------------------
 
-    def _buy(self, amounts: FloatCounts, worth: Worths, cost: float) -> None:
+    def _buy(self, amounts: FloatCounts, size_values: Worths, cost: float) -> None:
         """Buy the whole nodes of a program; some of the others when these are few."""
         if self._buy_the_rest(cost):
             return
@@ -317,8 +323,8 @@ class _PatternPlanner:
         for number in np.argsort(whole - amounts, kind="stable"):
             if extra <= 0:
                 break
-            content = np.minimum(self._contents[:, number], self._left)
-            is_worth_it = worth @ content >= _STILL_WORTH * self._price[self._shapes[number]]
+            content = np.minimum(self._contents[:, number], self._unplaced)
+            is_worth_it = size_values @ content >= _STILL_WORTH * self._price[self._shapes[number]]
             is_fraction = amounts[number] - whole[number] > _NONE
             if (is_fraction and is_worth_it) or len(self._bought) == before:
                 self._take(int(number), 1)
@@ -326,25 +332,25 @@ class _PatternPlanner:
 
     def _take(self, number: int, nodes: int) -> None:
         """Buy nodes of a pattern, as many as there is content for; one with what there is."""
-        content = np.minimum(self._contents[:, number], self._left)
+        content = np.minimum(self._contents[:, number], self._unplaced)
         held = content > 0
         if nodes and held.any():
-            nodes = min(nodes, int((self._left[held] // content[held]).min()))
+            nodes = min(nodes, int((self._unplaced[held] // content[held]).min()))
             self._add(content, nodes)
 
     def _buy_the_rest(self, cost: float) -> bool:
         """Put everything on one node if that is (nearly) as cheap as the program hopes."""
-        shape = self._cheapest(self._left)
+        shape = self._cheapest(self._unplaced)
         if shape is None or self._price[shape] > _AT_ONCE * cost:
             return False
-        self._add(self._left.copy(), 1)
+        self._add(self._unplaced.copy(), 1)
         return True
 
     def _add(self, content: FloatCounts, nodes: int) -> None:
         shape = self._cheapest(content)
         assert shape is not None  # a pattern fits its own shape  # noqa: S101
         self._bought.append((shape, content, nodes))
-        self._left -= content * nodes
+        self._unplaced -= content * nodes
 
     def _cheapest(self, content: FloatCounts) -> int | None:
         """Return the cheapest shape that holds a content."""

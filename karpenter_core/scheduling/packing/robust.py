@@ -44,17 +44,17 @@ def nth_cheapest(counted: Mask, prices: Prices, ranks: Sequence[int]) -> list[Pr
     """
     order = np.argsort(prices, kind="stable")
     ranked, ordered = prices[order], counted[:, order]
-    found: list[Prices] = []
+    prices_by_rank: list[Prices] = []
     for rank in ranks:
         if rank == 1:
             position = ordered.argmax(axis=1)
         else:
             few = np.uint16 if len(order) < 1 << 16 else np.uint32  # narrow ones are faster
             reached = np.cumsum(ordered, axis=1, dtype=few)
-            wanted = np.minimum(reached[:, -1], rank).astype(few)
-            position = (reached >= wanted[:, None]).argmax(axis=1)
-        found.append(np.where(ordered.any(axis=1), ranked[position], np.inf))
-    return found
+            nth_rank = np.minimum(reached[:, -1], rank).astype(few)
+            position = (reached >= nth_rank[:, None]).argmax(axis=1)
+        prices_by_rank.append(np.where(ordered.any(axis=1), ranked[position], np.inf))
+    return prices_by_rank
 
 
 def robust_prices(cheapest: Prices, nth: Prices, *, weight: float) -> Prices:

@@ -88,7 +88,7 @@ class _BoundSearch:
         self._knapsacks: Final = KnapsackSolver(problem.request, problem.capacity)
         self._parts: Final = _parts(problem.request) * self._knapsacks.is_exact_for
         demand = np.append(self._parts @ problem.count, float(problem.nodes))
-        self._asked: Final = demand
+        self._demand: Final = demand
         self._program: CoveringProgram | None = None
         self.bound = 0.0
 
@@ -111,7 +111,7 @@ class _BoundSearch:
         columns = np.vstack((self._parts @ contents, np.ones(contents.shape[1])))
         upper = np.full(len(prices), np.inf)
         if self._program is None:
-            self._program = CoveringProgram(columns, self._asked, prices, upper)
+            self._program = CoveringProgram(columns, self._demand, prices, upper)
         else:
             self._program.add(columns, prices, upper)
 
@@ -131,18 +131,18 @@ class _BoundSearch:
         highest = float(paid.max(initial=0.0))
         if not 0 < highest < np.inf:
             return False
-        bound = float(tried @ self._asked) / highest
+        bound = float(tried @ self._demand) / highest
         self.bound = max(self.bound, bound)
-        found: list[FloatCounts] = []
+        contents: list[FloatCounts] = []
         prices: list[float] = []
         for shape in np.argsort(-paid, kind="stable")[:_COLUMNS_PER_ROUND].tolist():
             content = value_bounds.content(shape) if paid[shape] > 1 + _GAIN else None
             if content is not None:
-                found.append(content)
+                contents.append(content)
                 prices.append(float(self._problem.price[shape]))
-        if found:
-            self._add(np.stack(found, axis=1), np.array(prices))
-        return bool(found)
+        if contents:
+            self._add(np.stack(contents, axis=1), np.array(prices))
+        return bool(contents)
 
 
 def _parts(request: Amounts) -> Floats:

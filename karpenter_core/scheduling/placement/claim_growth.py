@@ -79,8 +79,8 @@ class ClaimGrower:
             shapes = signatures.claim(signature).instance_shapes
             limit = shapes.capacity[:, shape]
             spare = limit[:, None] - nodes.used[:, columns]
-            asked = task.request[task.lines, None]
-            fit_counts = np.minimum.reduce(spare[task.lines] // asked, axis=0)
+            requested = task.request[task.lines, None]
+            fit_counts = np.minimum.reduce(spare[task.lines] // requested, axis=0)
             fit_counts[(spare < 0).any(axis=0)] = 0
             if caps is not None:
                 np.minimum(fit_counts, caps[columns], out=fit_counts)
@@ -106,11 +106,11 @@ class ClaimGrower:
         steps: list[tuple[float, int, int, int]] = []
         for signature, row in sorted(set(zip(numbers.tolist(), rows.tolist(), strict=True))):
             market = self._market(signature, row)
-            worth = weights @ np.minimum(market.gained, rest)
-            good = ((worth > 0) & market.costs_more).nonzero()[0]
+            gained_value = weights @ np.minimum(market.gained, rest)
+            good = ((gained_value > 0) & market.costs_more).nonzero()[0]
             if not len(good):
                 continue
-            scores = market.extra[good] / worth[good]
+            scores = market.extra[good] / gained_value[good]
             cheap = scores < most
             steps += [
                 (score, signature, row, shape)
@@ -119,8 +119,8 @@ class ClaimGrower:
         return sorted(steps)
 
     def _market(self, signature: int, row: int) -> _GrowthOptions:
-        known = self._markets.get((signature, row))
-        if known is None:
+        growth_options = self._markets.get((signature, row))
+        if growth_options is None:
             claim = self._state.compiled.signatures.claim(signature)
             shapes = claim.instance_shapes
             place = np.flatnonzero(claim.rows == row)
@@ -130,6 +130,6 @@ class ClaimGrower:
                 now = shapes.robust_price[(shapes.capacity >= room).all(axis=0)].min()
                 extra = shapes.robust_price - now
             gained = shapes.capacity - (room if len(place) else shapes.capacity)
-            known = _GrowthOptions(gained=gained, extra=extra, costs_more=extra > 0)
-            self._markets[signature, row] = known
-        return known
+            growth_options = _GrowthOptions(gained=gained, extra=extra, costs_more=extra > 0)
+            self._markets[signature, row] = growth_options
+        return growth_options

@@ -120,17 +120,19 @@ class ClaimOpener:
         reserved capacity is requested and none is left. At most `cap` pods go on each; `together`:
         prefer a row that holds as many of them as one can.
         """
-        wanted = _OpeningRequest(task=task, left=left, pins=pins, cap=cap, together=together)
+        opening_request = _OpeningRequest(
+            task=task, left=left, pins=pins, cap=cap, together=together
+        )
         for numbers in self._ranks:
             best: ClaimOpening | None = None
             waiting: ReservationDeferral | None = None
             for number in numbers:
-                found = self._of_pool(number, wanted)
-                if isinstance(found, ReservationDeferral):
-                    waiting = waiting or found
-                elif found is not None and (best is None or _order(found) < _order(best)):
-                    best = found
-                if found is not None and self._measure is RowMeasure.NONE:
+                opening = self._of_pool(number, opening_request)
+                if isinstance(opening, ReservationDeferral):
+                    waiting = waiting or opening
+                elif opening is not None and (best is None or _order(opening) < _order(best)):
+                    best = opening
+                if opening is not None and self._measure is RowMeasure.NONE:
                     break
             if waiting is not None and (best is None or not best.reservations):
                 self._state.deferred[task.index] = waiting
@@ -140,7 +142,7 @@ class ClaimOpener:
         return None
 
     def _of_pool(
-        self, number: int, wanted: _OpeningRequest
+        self, number: int, opening_request: _OpeningRequest
     ) -> ClaimOpening | ReservationDeferral | None:
         signatures = self._compiled.signatures
         pool, remaining = self._compiled.pools[number], self._state.remaining[number]
@@ -148,18 +150,18 @@ class ClaimOpener:
         if signature == NO_MATCH or remaining.get(NODES, 1) <= 0:
             return None
         waiting: ReservationDeferral | None = None
-        for alternative in range(len(wanted.task.node_constraints.alternatives)):
-            asked = signatures.join_alternative(
-                signature, wanted.task.node_constraints, alternative
+        for alternative in range(len(opening_request.task.node_constraints.alternatives)):
+            joined = signatures.join_alternative(
+                signature, opening_request.task.node_constraints, alternative
             )
-            if asked == NO_MATCH:
+            if joined == NO_MATCH:
                 continue
-            within = signatures.within(asked, wanted.pins)
+            within = signatures.within(joined, opening_request.pins)
             if within != NO_MATCH and pool.limited and not pool.has_ample_limits(remaining, 1):
                 within = signatures.narrowed(within, pool.rows_within_limits(remaining))
             if within == NO_MATCH:
                 continue
-            opening = self._of_signature(number, within, wanted)
+            opening = self._of_signature(number, within, opening_request)
             if isinstance(opening, ReservationDeferral):
                 waiting = waiting or opening
                 continue
@@ -168,45 +170,49 @@ class ClaimOpener:
             count = min(opening.count, remaining.get(NODES, opening.count))
             for name in pool.limited:
                 count = min(count, _repetitions(pool, name, remaining[name], opening))
-            return replace(opening, count=count, asked=asked)
+            return replace(opening, count=count, asked=joined)
         return waiting
 
     def _of_signature(
-        self, number: int, signature: int, wanted: _OpeningRequest
+        self, number: int, signature: int, opening_request: _OpeningRequest
     ) -> ClaimOpening | ReservationDeferral | None:
         """Open claims that hold reservations if they can, others if not."""
         holdings = self._state.holdings
-        choices = holdings.choices(signature, wanted.task.request)
+        choices = holdings.choices(signature, opening_request.task.request)
         if choices.taken:
             return ReservationDeferral(pool=number, taken=choices.taken)
         best: ClaimOpening | None = None
         for choice in choices.reserved:
-            opening = self._new(number, choice.signature, wanted)
+            opening = self._new(number, choice.signature, opening_request)
             if opening is not None and (best is None or opening.score < best.score):
                 count = min(opening.count, holdings.available(choice.reservations))
                 best = replace(opening, count=count, reservations=choice.reservations)
         if best is None and choices.plain != NO_MATCH:
-            best = self._new(number, choices.plain, wanted)
+            best = self._new(number, choices.plain, opening_request)
         return best
 
-    def _new(self, number: int, signature: int, wanted: _OpeningRequest) -> ClaimOpening | None:
+    def _new(
+        self, number: int, signature: int, opening_request: _OpeningRequest
+    ) -> ClaimOpening | None:
         """Open claims that are measured by a row, or open to all."""
         opening = None
         if self._measure is not RowMeasure.NONE:
-            opening = self._measured(number, signature, wanted)
+            opening = self._measured(number, signature, opening_request)
         if opening is None:
-            opening = self._open(number, signature, wanted)
+            opening = self._open(number, signature, opening_request)
         return opening
 
-    def _open(self, number: int, signature: int, wanted: _OpeningRequest) -> ClaimOpening | None:
+    def _open(
+        self, number: int, signature: int, opening_request: _OpeningRequest
+    ) -> ClaimOpening | None:
         """Open claims that may become any of their rows."""
-        signatures, request = self._compiled.signatures, wanted.task.request
+        signatures, request = self._compiled.signatures, opening_request.task.request
         claim = signatures.claim(signature)
         fitting = claim.fitting(request)
         if not fitting.any():
             return None
-        asked = signature
-        signature = self._settled_for_min_values(asked, wanted, claim.rows[fitting])
+        joined = signature
+        signature = self._settled_for_min_values(joined, opening_request, claim.rows[fitting])
         if signature == NO_MATCH:
             return None
         claim = signatures.claim(signature)
@@ -218,18 +224,18 @@ class ClaimOpener:
             signature = signatures.relaxed(signature, missing)
             claim = signatures.claim(signature)
         nothing = np.zeros((len(request), 1), dtype=np.int64)
-        pods = min(int(claim.fit_counts(nothing, request)[0]), wanted.cap)
-        if wanted.task.node_constraints.host_ports:
+        pods = min(int(claim.fit_counts(nothing, request)[0]), opening_request.cap)
+        if opening_request.task.node_constraints.host_ports:
             pods = min(pods, 1)
         if pods <= 0:
             return None
         fee = self._compiled.options.node_fee_per_hour
         return ClaimOpening(
             pool=number,
-            count=-(-wanted.left // pods),
+            count=-(-opening_request.left // pods),
             pods=pods,
             signature=signature,
-            asked=asked,
+            asked=joined,
             limit=claim.largest,
             row=NO_ROW,
             charge=_charge(claim, claim.rows[fitting]),
@@ -237,29 +243,30 @@ class ClaimOpener:
         )
 
     def _settled_for_min_values(
-        self, signature: int, wanted: _OpeningRequest, rows: Columns
+        self, signature: int, opening_request: _OpeningRequest, rows: Columns
     ) -> int:
         """Settle where claims are, by the cheapest of some rows that has `minValues` beside it.
 
         By the cheapest of all where none has.
         """
-        signatures, request = self._compiled.signatures, wanted.task.request
+        signatures, request = self._compiled.signatures, opening_request.task.request
         if signatures.claim(signature).has_min_values:
             settled = (
-                signatures.pinned_to_cheapest(signature, wanted.pins, row) for row in rows.tolist()
+                signatures.pinned_to_cheapest(signature, opening_request.pins, row)
+                for row in rows.tolist()
             )
             for number in dict.fromkeys(settled):
                 if number != NO_MATCH:
                     claim = signatures.claim(number)
                     if not claim.min_values_missing(claim.fitting(request)):
                         return number
-        return signatures.pinned_to_cheapest(signature, wanted.pins, int(rows[0]))
+        return signatures.pinned_to_cheapest(signature, opening_request.pins, int(rows[0]))
 
     def _measured(
-        self, number: int, signature: int, wanted: _OpeningRequest
+        self, number: int, signature: int, opening_request: _OpeningRequest
     ) -> ClaimOpening | None:
         """Open claims measured by the row whose capacity is cheapest."""
-        task, left, cap = wanted.task, wanted.left, wanted.cap
+        task, left, cap = opening_request.task, opening_request.left, opening_request.cap
         signatures, request = self._compiled.signatures, task.request
         claim, pool = signatures.claim(signature), self._compiled.pools[number]
         if claim.has_min_values and not pool.has_ample_limits(self._state.remaining[number], left):
@@ -272,21 +279,21 @@ class ClaimOpener:
         if not len(candidates):
             return None
         held = np.minimum(pods[candidates], left)
-        if wanted.together:
+        if opening_request.together:
             most = held == held.max()
             candidates, held = candidates[most], held[most]
         if self._measure is RowMeasure.PODS:
-            worth = held.astype(np.float64)
+            held_value = held.astype(np.float64)
         else:
             rest = np.maximum(self._state.remaining_demand(), request * left)
-            worth = self._state.weights @ np.minimum(free[:, candidates], rest[:, None])
+            held_value = self._state.weights @ np.minimum(free[:, candidates], rest[:, None])
         fee = self._compiled.options.node_fee_per_hour
-        score = (shapes.robust_price[candidates] + fee) / np.maximum(worth, _TINY)
+        score = (shapes.robust_price[candidates] + fee) / np.maximum(held_value, _TINY)
         good = (score <= np.minimum.reduce(score) * _NEARLY_EQUAL).nonzero()[0]
         chosen = good[np.lexsort((good, score[good], -held[good]))[0]]
         best = int(shapes.row[candidates[chosen]])
         row, per_claim = int(claim.rows[best]), int(pods[candidates[chosen]])
-        settled = signatures.pinned_to_cheapest(signature, wanted.pins, row)
+        settled = signatures.pinned_to_cheapest(signature, opening_request.pins, row)
         if settled == NO_MATCH:
             return None
         if claim.has_min_values and not signatures.claim(settled).admissible_mask[row]:
@@ -338,8 +345,8 @@ class ClaimOpener:
             return False
         signatures = self._compiled.signatures
         for alternative in range(len(task.node_constraints.alternatives)):
-            asked = signatures.join_alternative(signature, task.node_constraints, alternative)
-            within = NO_MATCH if asked == NO_MATCH else signatures.within(asked, pins)
+            joined = signatures.join_alternative(signature, task.node_constraints, alternative)
+            within = NO_MATCH if joined == NO_MATCH else signatures.within(joined, pins)
             if within != NO_MATCH:
                 choices = self._state.holdings.choices(within, task.request)
                 if choices.reserved or choices.taken:

@@ -38,19 +38,21 @@ def pending_pods_by_zone(
     labels; a pod that may choose the zone for others like it counts as flexible.
     """
     counts = TopologyCounts(compiled)
-    found: dict[str, int] = {}
-    known: dict[tuple[ClassTopology, ...], str] = {}
+    pods_by_zone: dict[str, int] = {}
+    zone_by_topologies: dict[tuple[ClassTopology, ...], str] = {}
     for pod_class, topology in zip(compiled.classes, compiled.topologies, strict=True):
         waiting = sum([pod.phase == "Pending" for pod in pod_class.members])
         if waiting:
             volumes = problem.volumes.get(pod_class.members[0].uid)
-            zone = None if volumes else known.get(topology)
+            zone = None if volumes else zone_by_topologies.get(topology)
             if zone is None:
                 zone = _zone(pod_class, topology, volumes, counts, compiled)
                 if not volumes:
-                    known[topology] = zone  # classes that share ties ask the same of zones
-            found[zone] = found.get(zone, 0) + waiting
-    return dict(sorted(found.items()))
+                    zone_by_topologies[topology] = (
+                        zone  # classes that share ties ask the same of zones
+                    )
+            pods_by_zone[zone] = pods_by_zone.get(zone, 0) + waiting
+    return dict(sorted(pods_by_zone.items()))
 
 
 def _zone(
@@ -62,17 +64,17 @@ def _zone(
 ) -> str:
     if not pod_class.relaxation_steps:
         return NONE
-    asked = pod_class.relaxation_steps[0].strict.get(ZONE)
+    zone_requirement = pod_class.relaxation_steps[0].strict.get(ZONE)
     mounted = None if volumes is None else _zones_of_volumes(volumes)
     around = _zones_by_topology(pod_class, topology[0], counts, compiled)
-    told = asked.values if asked.operator == "In" else None
+    required_zones = zone_requirement.values if zone_requirement.operator == "In" else None
     zones: frozenset[str] | None = None
-    for tied in (told, mounted, around):
+    for tied in (required_zones, mounted, around):
         if tied is not None:
             zones = tied if zones is None else zones & tied
     if zones is None:
         return FLEXIBLE
-    fitting = sorted(zone for zone in zones if asked.has(zone))
+    fitting = sorted(zone for zone in zones if zone_requirement.has(zone))
     if len(fitting) == 1:
         return fitting[0]
     return FLEXIBLE if fitting else NONE
@@ -82,10 +84,10 @@ def _zones_of_volumes(volumes: PodVolumes) -> frozenset[str] | None:
     """Return the zones that some alternative names; None when one of them names none."""
     zones: set[str] = set()
     for alternative in volumes.alternatives:
-        asked = alternative.get(ZONE)
-        if asked.operator != "In":
+        zone_requirement = alternative.get(ZONE)
+        if zone_requirement.operator != "In":
             return None
-        zones |= asked.values
+        zones |= zone_requirement.values
     return frozenset(zones) if volumes.alternatives else None
 
 

@@ -94,9 +94,9 @@ class PlacementEngine:
             self.unreached.discard(index)
             count = self._state.waiting.item(index)
             if count:
-                left = yield from self._place_class(index, count)
-                if left:
-                    self.left[index] = left
+                remaining = yield from self._place_class(index, count)
+                if remaining:
+                    self.left[index] = remaining
                 self._state.waiting[index] = 0
             yield 1 + self.nodes.count // 1000
 
@@ -118,9 +118,9 @@ class PlacementEngine:
                 return
             decide_counted_claims(self._state, waiting)
             for index in waiting:
-                left = yield from self._place_class(index, self.left[index])
-                if left:
-                    self.left[index] = left
+                remaining = yield from self._place_class(index, self.left[index])
+                if remaining:
+                    self.left[index] = remaining
                 else:
                     del self.left[index]
                 yield 1
@@ -137,28 +137,28 @@ class PlacementEngine:
             task = self.compiled.placement_task(index, 0)
             if not self.holdings.may_use_reservations(task.node_constraints, task.request):
                 continue
-            left = self._state.waiting.item(index)
-            placed = yield from self._put_class(replace(task, reserved_only=True), left)
+            remaining = self._state.waiting.item(index)
+            placed = yield from self._put_class(replace(task, reserved_only=True), remaining)
             self._state.waiting[index] -= placed
             yield 1
 
-    def _place_class(self, index: int, left: int) -> Generator[int, None, int]:
+    def _place_class(self, index: int, remaining: int) -> Generator[int, None, int]:
         """Place pods of a class, one relaxation step after the other; return how many are left."""
         pod_class = self.compiled.classes[index]
         if pod_class.blocked is not None:
-            return left
+            return remaining
         self.deferred.pop(index, None)
         for relaxation_step in range(len(pod_class.relaxation_steps)):
-            left -= yield from self._put_class(
-                self.compiled.placement_task(index, relaxation_step), left
+            remaining -= yield from self._put_class(
+                self.compiled.placement_task(index, relaxation_step), remaining
             )
-            if not left or index in self.deferred:
+            if not remaining or index in self.deferred:
                 break
             yield 1
-        return left
+        return remaining
 
-    def _put_class(self, task: PlacementTask, left: int) -> Generator[int, None, int]:
+    def _put_class(self, task: PlacementTask, remaining: int) -> Generator[int, None, int]:
         """Place pods of a class at one relaxation step; return how many found a place."""
         if task.topology.zonal:
-            return (yield from spread_steps(self._placer, task, left))
-        return (yield from self._placer.place_steps(task, left, self._state.pins(task)))
+            return (yield from spread_steps(self._placer, task, remaining))
+        return (yield from self._placer.place_steps(task, remaining, self._state.pins(task)))

@@ -60,8 +60,8 @@ def place_free_group_steps(placer: PodPlacer, group: Sequence[int]) -> Generator
             counts[index] -= state.fill(compiled.placement_task(index, 0), int(counts[index]))
             yield 1
     waiting = [index for index in group if counts[index]]
-    left = int(counts[waiting].sum()) if waiting else 0
-    if left <= _FEW_PODS:
+    waiting_pods = int(counts[waiting].sum()) if waiting else 0
+    if waiting_pods <= _FEW_PODS:
         return
     tasks = (
         compiled.placement_task(index, 0) for index in waiting
@@ -82,7 +82,7 @@ def place_free_group_steps(placer: PodPlacer, group: Sequence[int]) -> Generator
         capacity=claim.instance_shapes.capacity,
         price=claim.instance_shapes.robust_price + compiled.options.node_fee_per_hour,
     )
-    bought = yield from pattern_steps(problem, budget=min(left, _MAX_UNITS))
+    bought = yield from pattern_steps(problem, budget=min(waiting_pods, _MAX_UNITS))
     patterns = () if bought is None else merge_patterns(problem, bought.patterns)
     yield 10
     nodes = sum(pattern.nodes for pattern in patterns)
@@ -116,10 +116,14 @@ def _distribute(state: PlanState, members: Sequence[int], columns: list[int], po
 
 def _possible_opening(placer: PodPlacer, task: PlacementTask) -> ClaimOpening | None:
     """Return the opening for a class, if any number of it is possible."""
-    found = placer.opener.find(task, 1, placer.state.pins(task), 1)
-    if found is None or found.reservations or placer.state.compiled.pools[found.pool].reservations:
+    opening = placer.opener.find(task, 1, placer.state.pins(task), 1)
+    if (
+        opening is None
+        or opening.reservations
+        or placer.state.compiled.pools[opening.pool].reservations
+    ):
         return None
-    return None if placer.state.compiled.signatures.claim(found.asked).has_min_values else found
+    return None if placer.state.compiled.signatures.claim(opening.asked).has_min_values else opening
 
 
 def _open(

@@ -250,8 +250,8 @@ class NodeFit:
             np.minimum(fit_counts, 1, out=fit_counts)
         if joined.checks:
             self._correct(task, columns, joined, fit_counts)
-            kept = fit_counts > 0
-            columns, fit_counts = columns[kept], fit_counts[kept]
+            has_place = fit_counts > 0
+            columns, fit_counts = columns[has_place], fit_counts[has_place]
         return columns, fit_counts
 
     def _correct(

@@ -45,13 +45,13 @@ class OpenNodes:
         self._signature = np.full(size, NO_ROW, dtype=np.int64)
         self._signature[:existing] = signatures
         self._row = np.full(size, NO_ROW, dtype=np.int64)
-        self._worth = np.zeros(size, dtype=np.float64)
+        self._free_value = np.zeros(size, dtype=np.float64)
         self._weights: Final = weights
-        self._worth_of: Final = dict[int, float]()
+        self._pod_values: Final = dict[int, float]()
         """What a pod of each class takes, weighed."""
         self.signatures_in_use: Final = list(dict.fromkeys(signatures.tolist()))
         """Every signature some node has or had, in the order of coming up."""
-        self._known: Final = set(self.signatures_in_use)
+        self._known_signatures: Final = set(self.signatures_in_use)
         self.log: Final = list[tuple[int, list[int], list[int]]]()
         """What was placed, in order: class, columns, pods put on each."""
 
@@ -78,7 +78,7 @@ class OpenNodes:
     @property
     def free_value(self) -> Floats:
         """nodes: what is left on each planned claim, weighed; nothing without weights."""
-        return self._worth[: self.count]
+        return self._free_value[: self.count]
 
     @property
     def size(self) -> int:
@@ -94,7 +94,7 @@ class OpenNodes:
         self._free[:, start:end] = limit[:, None]
         self._used[:, start:end] = 0
         if self._weights is not None:
-            self._worth[start:end] = self._weights @ limit
+            self._free_value[start:end] = self._weights @ limit
         self._signature[start:end] = signature
         self._use(signature)
         self._row[start:end] = row
@@ -105,29 +105,29 @@ class OpenNodes:
     ) -> None:
         """Put pods of one class on nodes; `request` is by resource."""
         self.log.append((pod_class, columns, counts))
-        worth = self._weighed(pod_class, request)
+        pod_value = self._weighed(pod_class, request)
         if len(columns) == 1:  # the usual case, at a third of the time
             column, count = columns[0], counts[0]
             amount = request if count == 1 else request * count
             self._free[:, column] -= amount
             self._used[:, column] += amount
-            if worth is not None:
-                self._worth[column] -= worth * count
+            if pod_value is not None:
+                self._free_value[column] -= pod_value * count
             return
         given = np.array(counts)
         amounts = request[:, None] * given[None, :]
         self._free[:, columns] -= amounts
         self._used[:, columns] += amounts
-        if worth is not None:
-            self._worth[columns] -= worth * given
+        if pod_value is not None:
+            self._free_value[columns] -= pod_value * given
 
     def _weighed(self, pod_class: int, request: Amounts) -> float | None:
         if self._weights is None:
             return None
-        worth = self._worth_of.get(pod_class)
-        if worth is None:
-            worth = self._worth_of[pod_class] = float(self._weights @ request)
-        return worth
+        pod_value = self._pod_values.get(pod_class)
+        if pod_value is None:
+            pod_value = self._pod_values[pod_class] = float(self._weights @ request)
+        return pod_value
 
     def set_signature(
         self, columns: Columns | list[int], signature: int, limit: Amounts | None
@@ -146,7 +146,7 @@ class OpenNodes:
     def _measure(self, columns: Columns | list[int], limit: Amounts) -> None:
         self._free[:, columns] = limit[:, None] - self._used[:, columns]
         if self._weights is not None:
-            self._worth[columns] = self._weights @ self._free[:, columns]
+            self._free_value[columns] = self._weights @ self._free[:, columns]
 
     def close(self, columns: list[int]) -> None:
         """Close claims without pods: nothing fits there any more, nor do they grow."""
@@ -158,13 +158,13 @@ class OpenNodes:
         self._free[line, columns] -= amount
 
     def _use(self, signature: int) -> None:
-        if signature not in self._known:
-            self._known.add(signature)
+        if signature not in self._known_signatures:
+            self._known_signatures.add(signature)
             self.signatures_in_use.append(signature)
 
     def _grow(self, needed: int) -> None:
         size = max(needed, 2 * self._signature.shape[0])
         self._free, self._used = grown(self._free, size), grown(self._used, size)
         self._signature = grown(self._signature, size, NO_ROW)
-        self._worth = grown(self._worth, size)
+        self._free_value = grown(self._free_value, size)
         self._row = grown(self._row, size, NO_ROW)

@@ -46,44 +46,46 @@ class PodPlacer:
         return placed
 
     def _place_together_steps(
-        self, task: PlacementTask, left: int, pins: tuple[DomainPin, ...], caps: HostCaps
+        self, task: PlacementTask, remaining: int, pins: tuple[DomainPin, ...], caps: HostCaps
     ) -> Generator[int, None, int]:
         """Put pods that want to be on one node, and are the first there, where most of them go."""
         joined = self.state.node_fit.joined_signatures(task.node_constraints, pins)
         columns, fit_counts = self.state.node_fit.all_fitting(task, joined, caps)
-        enough = columns[fit_counts >= left]
+        enough = columns[fit_counts >= remaining]
         if len(enough):
-            self.state.place_on(task, [int(enough[0])], [left], joined)
-            return left
+            self.state.place_on(task, [int(enough[0])], [remaining], joined)
+            return remaining
         best = int(fit_counts.argmax()) if len(columns) else -1
         most = int(fit_counts[best]) if best >= 0 else 0
-        opening = self.opener.find(task, left, pins, caps.new, together=True)
-        if opening is not None and min(opening.pods, left) > most:
+        opening = self.opener.find(task, remaining, pins, caps.new, together=True)
+        if opening is not None and min(opening.pods, remaining) > most:
             yield 1
-            return self._execute(task, opening, min(opening.pods, left), pins, count=1)
+            return self._execute(task, opening, min(opening.pods, remaining), pins, count=1)
         if not most:
             return 0
         self.state.place_on(task, [int(columns[best])], [most], joined)
         return most
 
     def _open_steps(
-        self, task: PlacementTask, left: int, pins: tuple[DomainPin, ...], cap: int
+        self, task: PlacementTask, remaining: int, pins: tuple[DomainPin, ...], cap: int
     ) -> Generator[int, None, int]:
         """Open claims for pods; return how many went there."""
         placed = 0
-        while placed < left:
-            opening = self.opener.find(task, left - placed, pins, cap)
-            grown = self._grow(task, left - placed, pins, opening.score if opening else inf)
+        while placed < remaining:
+            opening = self.opener.find(task, remaining - placed, pins, cap)
+            grown = self._grow(task, remaining - placed, pins, opening.score if opening else inf)
             if not grown and opening is None:
                 break
             placed += grown
-            if opening is not None and placed < left and not grown:
-                placed += self._execute(task, opening, left - placed, pins, count=opening.count)
+            if opening is not None and placed < remaining and not grown:
+                placed += self._execute(
+                    task, opening, remaining - placed, pins, count=opening.count
+                )
             yield 1
         return placed
 
     def _grow(
-        self, task: PlacementTask, left: int, pins: tuple[DomainPin, ...], most: float
+        self, task: PlacementTask, remaining: int, pins: tuple[DomainPin, ...], most: float
     ) -> int:
         """Enlarge planned claims for pods, for less than `most` for what it is worth."""
         nodes = self.state.nodes
@@ -100,7 +102,7 @@ class PodPlacer:
         growth = self._grower.find(task, columns, met, caps.open, most) if len(columns) else None
         if growth is None:
             return 0
-        counts = distribute(growth.fit_counts, left)
+        counts = distribute(growth.fit_counts, remaining)
         chosen: list[int] = growth.columns[: len(counts)].tolist()
         nodes.set_row(chosen, growth.row, growth.limit)
         self.state.place_on(task, chosen, counts, joined)
@@ -110,12 +112,12 @@ class PodPlacer:
         self,
         task: PlacementTask,
         opening: ClaimOpening,
-        left: int,
+        remaining: int,
         pins: tuple[DomainPin, ...],
         *,
         count: int,
     ) -> int:
-        count = min(count, -(-left // opening.pods))
+        count = min(count, -(-remaining // opening.pods))
         columns = self.state.nodes.open(
             count, signature=opening.signature, limit=opening.limit, row=opening.row
         )
@@ -123,7 +125,7 @@ class PodPlacer:
         if self.state.profile.late:
             self.state.remember_domains(columns, opening, pins)
         counts = [opening.pods] * count
-        counts[-1] = min(opening.pods, left - opening.pods * (count - 1))
+        counts[-1] = min(opening.pods, remaining - opening.pods * (count - 1))
         self.state.nodes.place(task.index, columns, counts, task.request)
         self.state.holdings.release_unusable(columns)
         self.state.count(task, columns, counts)

@@ -108,15 +108,17 @@ class ReservationHoldings:
         claim = self._signatures.claim(signature)
         if not claim.pool.reservations:
             return ReservationChoices(plain=signature)
-        wanted = sorted(claim.reservations(claim.fitting(request)))
+        claim_reservations = sorted(claim.reservations(claim.fitting(request)))
         plain = self._signatures.holding(signature, NO_RESERVATIONS)
-        if not wanted:
+        if not claim_reservations:
             return ReservationChoices(plain=plain)
-        there = [reservation for reservation in wanted if self.available((reservation,))]
+        there = [
+            reservation for reservation in claim_reservations if self.available((reservation,))
+        ]
         if not there:
             if not self._is_strict:
                 return ReservationChoices(plain=plain)
-            return ReservationChoices(plain=NO_MATCH, taken=tuple(wanted))
+            return ReservationChoices(plain=NO_MATCH, taken=tuple(claim_reservations))
         sets = [frozenset(there)] if self._pessimistic else [frozenset({one}) for one in there]
         only = self._is_strict or not self._pessimistic or claim.has_min_values
         choices = (
@@ -152,14 +154,14 @@ class ReservationHoldings:
     def _shrink(self, column: int) -> None:
         number, held = int(self._nodes.signature[column]), self._manager.held(column)
         claim = self._signatures.claim(number)
-        kept = claim.reservations(claim.fitting(self._nodes.used[:, column]))
-        if kept == held:
+        still_held = claim.reservations(claim.fitting(self._nodes.used[:, column]))
+        if still_held == held:
             return
-        self._manager.release(column, *(held - kept))
+        self._manager.release(column, *(held - still_held))
         may_drop = self._shrinking[column]
-        if not kept or (len(kept) == 1 and not may_drop):
+        if not still_held or (len(still_held) == 1 and not may_drop):
             del self._shrinking[column]
-        self._set_signature(column, self._signatures.holding(number, kept, only=not may_drop))
+        self._set_signature(column, self._signatures.holding(number, still_held, only=not may_drop))
 
     def finalize(self) -> None:
         """Decide for the claims that still hold something and may do without: they are reserved."""

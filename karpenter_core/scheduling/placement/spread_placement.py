@@ -65,7 +65,9 @@ def spread_steps(placer: PodPlacer, task: PlacementTask, left: int) -> Generator
     return placed
 
 
-def _existing_steps(placer: PodPlacer, task: PlacementTask, left: int) -> Generator[int, None, int]:
+def _existing_steps(
+    placer: PodPlacer, task: PlacementTask, remaining: int
+) -> Generator[int, None, int]:
     """Put pods on nodes that are there, each on the first that takes it; return how many.
 
     On each as many as its domains take just then.
@@ -86,13 +88,13 @@ def _existing_steps(placer: PodPlacer, task: PlacementTask, left: int) -> Genera
         domain_of = {number: signatures.domain(axis, number) for number in set(numbers)}
         domains[axis] = np.array([max(domain_of[number], -1) for number in numbers], dtype=np.intp)
     placed = 0
-    while placed < left:
+    while placed < remaining:
         most = fit_counts
         for axis, domain in domains.items():
             caps = placer.state.counts.domain_caps(task.topology, axis).caps
             most = np.minimum(most, np.array([*caps, 0])[domain])  # none where there is no domain
         first = int((most > 0).argmax())
-        count = min(left - placed, int(most[first]))
+        count = min(remaining - placed, int(most[first]))
         if count <= 0:
             break
         placer.state.place_on(task, [int(columns[first])], [count], joined)
@@ -111,7 +113,7 @@ def _pin(axis: int, caps: DomainCaps) -> DomainPin:
 def _along_axis_steps(
     placer: PodPlacer,
     task: PlacementTask,
-    left: int,
+    remaining: int,
     axis: int,
     caps: dict[int, DomainCaps],
     full: set[tuple[int, ...]],
@@ -128,10 +130,12 @@ def _along_axis_steps(
         return 0
     levels = _levels(placer.state, axis, here.growing).copy()  # as it is before any are put there
     tops = [here.caps[d] for d in domains]
-    at_once = sum(tops) < left and _is_endless(placer, task, left, axis, here, domains, fixed)
+    at_once = sum(tops) < remaining and _is_endless(
+        placer, task, remaining, axis, here, domains, fixed
+    )
     if at_once:
         tops = [NO_CAP] * len(domains)
-    quotas = fill_levels([levels[d] for d in domains], tops, left)
+    quotas = fill_levels([levels[d] for d in domains], tops, remaining)
     start, total = len(placer.state.nodes.log), 0
     ends: list[int] = []
     for _, domain, quota in sorted(
@@ -168,7 +172,7 @@ def _levels(state: PlanState, axis: int, growing: Sequence[TopologyGroup]) -> li
 def _is_endless(
     placer: PodPlacer,
     task: PlacementTask,
-    left: int,
+    remaining: int,
     axis: int,
     caps: DomainCaps,
     domains: Sequence[int],
@@ -189,7 +193,7 @@ def _is_endless(
         return False
     return all(
         placer.surely_opens(
-            task, left, placer.state.pins(task, (DomainPin(axis, (domain,)), *fixed))
+            task, remaining, placer.state.pins(task, (DomainPin(axis, (domain,)), *fixed))
         )
         for domain in domains
     )
@@ -198,7 +202,7 @@ def _is_endless(
 def _one_by_one(
     placer: PodPlacer,
     task: PlacementTask,
-    left: int,
+    remaining: int,
     growing: Sequence[int],
     caps: dict[int, DomainCaps],
     full: set[tuple[int, ...]],
@@ -208,7 +212,7 @@ def _one_by_one(
     Where no level is to be kept, all domains are one choice: the pod goes where there is room, or
     where nodes are cheapest.
     """
-    del left
+    del remaining
     is_open = {axis for axis in growing if _stays_open(placer.state, caps[axis])}
     fixed = tuple(_pin(a, caps[a]) for a in caps if a not in growing or a in is_open)
     choices: list[list[int]] = []
@@ -237,26 +241,26 @@ def fill_levels(levels: Sequence[int], tops: Sequence[int], amount: int) -> list
     `tops` are what each place takes at most; ties go to the earlier place.
     """
     shares = [0] * len(levels)
-    left = min(amount, sum(tops))
-    if left <= _ONE_BY_ONE:
+    remaining = min(amount, sum(tops))
+    if remaining <= _ONE_BY_ONE:
         filled = list(levels)
-        for _ in range(left):
+        for _ in range(remaining):
             lowest = min([filled[n] for n, top in enumerate(tops) if shares[n] < top])
             place = next(n for n, top in enumerate(tops) if filled[n] == lowest and shares[n] < top)
             shares[place] += 1
             filled[place] += 1
         return shares
-    while left:
+    while remaining:
         open_places = [n for n in range(len(levels)) if shares[n] < tops[n]]
         lowest = min(levels[n] + shares[n] for n in open_places)
         bottom = [n for n in open_places if levels[n] + shares[n] == lowest]
         above = [levels[n] + shares[n] for n in open_places if levels[n] + shares[n] > lowest]
-        rise = min((*above, lowest + left)) - lowest
-        rise = min(rise, *(tops[n] - shares[n] for n in bottom), max(left // len(bottom), 1))
+        rise = min((*above, lowest + remaining)) - lowest
+        rise = min(rise, *(tops[n] - shares[n] for n in bottom), max(remaining // len(bottom), 1))
         for n in bottom:
-            step = min(rise, left)
+            step = min(rise, remaining)
             shares[n] += step
-            left -= step
+            remaining -= step
     return shares
 
 

@@ -101,16 +101,16 @@ class TopologyCounts:
 
     def domain_counts(self, group: TopologyGroup) -> DomainCounts:
         """Return what a group over domains counts."""
-        known = self._tallies.get(group.index)
-        if known is None:
+        counts = self._tallies.get(group.index)
+        if counts is None:
             axis, row, first = self._numbers[group.key], group.row, self._first
             possible_counts = first.possible_counts.get((axis, row))
-            known = self._tallies[group.index] = DomainCounts(
+            counts = self._tallies[group.index] = DomainCounts(
                 first.zonal[axis][row].tolist(),
                 first.known_domains[axis][row].tolist(),
                 None if possible_counts is None else possible_counts.tolist(),
             )
-        return known
+        return counts
 
     def host_caps(self, topology: ClassTopology, count: int) -> HostCaps:
         """Return the caps of host name groups on the `count` open nodes and on new ones."""
@@ -238,11 +238,11 @@ class TopologyCounts:
 
     def _counts_on(self, group: TopologyGroup, signature: int, *, lenient: bool = False) -> bool:
         key = (group.index, signature, lenient)
-        known = self._filters.get(key)
-        if known is None:
-            known = counts_on_node(group, signature, self._signatures, lenient=lenient)
-            self._filters[key] = known
-        return known
+        is_counted = self._filters.get(key)
+        if is_counted is None:
+            is_counted = counts_on_node(group, signature, self._signatures, lenient=lenient)
+            self._filters[key] = is_counted
+        return is_counted
 
     def _certainty(self, group: TopologyGroup, column: int, nodes: OpenNodes) -> tuple[bool, bool]:
         """Say of a node whether a group counts its pods, and whether it may come to."""

@@ -67,10 +67,10 @@ class CostBound:
             return self.cost_per_hour
         indices = np.array(sorted(self.demands))
         lines = self._scarcest(indices)
-        asked = compiled.requests[lines][:, indices]
-        of_class = [tuple(size) for size in asked.T.tolist()]
+        class_requests = compiled.requests[lines][:, indices]
+        of_class = [tuple(size) for size in class_requests.T.tolist()]
         number_of = {size: number for number, size in enumerate(sorted(set(of_class)))}
-        if len(number_of) > _MAX_SIZES or not asked.any(axis=1).all():
+        if len(number_of) > _MAX_SIZES or not class_requests.any(axis=1).all():
             return self.cost_per_hour
         sizes = np.array(list(number_of)).T
         size_of = np.array([number_of[size] for size in of_class])
@@ -84,10 +84,10 @@ class CostBound:
                 np.add.at(contents[number[index]], columns, placed)
             if done % _ENTRIES_PER_STEP == 0:
                 yield 2
-        kept = sizes.any(axis=0)
+        is_requested = sizes.any(axis=0)
         problem = WholePodsProblem(
-            request=sizes[:, kept],
-            count=count[kept],
+            request=sizes[:, is_requested],
+            count=count[is_requested],
             capacity=np.concatenate(
                 [pool_shapes.shapes.capacity[lines] for pool_shapes in self.pool_shapes], axis=1
             ),
@@ -95,7 +95,7 @@ class CostBound:
             nodes=minimum_nodes(compiled, self.demands, surely=True),
         )
         yield 1
-        contents = contents[kept, :: -(-nodes.count // _MAX_CONTENTS) or 1]
+        contents = contents[is_requested, :: -(-nodes.count // _MAX_CONTENTS) or 1]
         closer = yield from whole_pods_steps(problem, contents, rounds=rounds)
         return max(self.cost_per_hour, closer)
 
@@ -103,8 +103,8 @@ class CostBound:
         """Return the two resources whose demand is worth most."""
         counts = np.array([self.demands[index] for index in indices.tolist()])
         demand = self.compiled.requests[:, indices] @ counts
-        worth = self.guidance.unit_price * demand
-        return sorted(np.lexsort((-demand, -worth))[:2].tolist())
+        demand_value = self.guidance.unit_price * demand
+        return sorted(np.lexsort((-demand, -demand_value))[:2].tolist())
 
 
 def find_cost_bound(compiled: CompiledProblem, first_fit: PlacementEngine) -> CostBound | None:
@@ -112,9 +112,9 @@ def find_cost_bound(compiled: CompiledProblem, first_fit: PlacementEngine) -> Co
 
     All pools count, whatever their weight; nodes that are there are used up first.
     """
-    left = first_fit.left
+    pending_by_class = first_fit.left
     counts = {
-        index: len(pod_class.members) - left.get(index, 0)
+        index: len(pod_class.members) - pending_by_class.get(index, 0)
         for index, pod_class in enumerate(compiled.classes)
     }
     demands = {index: count for index, count in counts.items() if count}

@@ -93,19 +93,21 @@ def finish_steps(engine: PlacementEngine) -> Generator[int, None, FinishedPlan]:
     """Right-size and price the planned claims of a filled table."""
     nodes, signatures = engine.nodes, engine.compiled.signatures
     plan = FinishedPlan(engine=engine, left=dict(engine.left))
-    known: dict[tuple[int, bytes], SizedClaim | None] = {}
+    sized_claims: dict[tuple[int, bytes], SizedClaim | None] = {}
     is_filled: Mask = np.any(nodes.used[:, nodes.existing :], axis=0)
     filled = np.flatnonzero(is_filled) + nodes.existing
     for column in filled.tolist():
         signature, used = int(nodes.signature[column]), nodes.used[:, column]
         key = (signature, used.tobytes())
-        if key not in known:
-            known[key] = _sized_claim(signatures.claim(signature), used.copy(), engine.compiled)
-            if len(known) % _CLAIMS_PER_STEP == 0:
+        if key not in sized_claims:
+            sized_claims[key] = _sized_claim(
+                signatures.claim(signature), used.copy(), engine.compiled
+            )
+            if len(sized_claims) % _CLAIMS_PER_STEP == 0:
                 yield _CLAIMS_PER_STEP // 16
         if column % _COLUMNS_PER_STEP == 0:
             yield 1
-        sized_claim = known[key]
+        sized_claim = sized_claims[key]
         if sized_claim is None:
             plan.dropped.add(column)
         else:
@@ -163,13 +165,13 @@ def place_steps(plan: FinishedPlan) -> Generator[int, None, PlanPlacement]:
     """Give the places of each class to its members, oldest first, in the order of placing."""
     placement = PlanPlacement()
     classes = plan.engine.compiled.classes
-    taken = [0] * len(classes)
+    next_member = [0] * len(classes)
     done = 0
     for index, columns, counts in plan.engine.nodes.log:
         members = classes[index].members
         for column, count in zip(columns, counts, strict=True):
-            start = taken[index]
-            taken[index] = end = start + count
+            start = next_member[index]
+            next_member[index] = end = start + count
             if column in plan.dropped:
                 placement.left.setdefault(index, []).extend(members[start:end])
             else:
@@ -179,8 +181,8 @@ def place_steps(plan: FinishedPlan) -> Generator[int, None, PlanPlacement]:
             if done % _COLUMNS_PER_STEP == 0:
                 yield 1
     for index, pod_class in enumerate(classes):
-        if taken[index] < len(pod_class.members) and index not in plan.engine.unreached:
-            placement.left.setdefault(index, []).extend(pod_class.members[taken[index] :])
+        if next_member[index] < len(pod_class.members) and index not in plan.engine.unreached:
+            placement.left.setdefault(index, []).extend(pod_class.members[next_member[index] :])
     return placement
 
 

@@ -136,8 +136,10 @@ def _counted(
 def _profiles(compiled: CompiledProblem, mix: PurchaseMix | None) -> Iterator[PlanProfile]:
     """Yield the value plans to make, from the one that promises most."""
     weights = None if mix is None else mix.weights
-    worth = np.zeros(len(compiled.classes)) if weights is None else weights @ compiled.requests
-    order = _constrained_first(compiled, worth)
+    class_values = (
+        np.zeros(len(compiled.classes)) if weights is None else weights @ compiled.requests
+    )
+    order = _constrained_first(compiled, class_values)
     grown = PlanProfile(
         measure=RowMeasure.PODS if mix is None else RowMeasure.DEMAND,
         fullest_first=True,
@@ -177,10 +179,10 @@ def constraint_tier(relaxation_steps: Iterable[ClassTopology]) -> int:
     return 3
 
 
-def _constrained_first(compiled: CompiledProblem, worth: Worths) -> tuple[int, ...]:
-    """Order classes by their tiers; among equals the costliest (`worth`: classes) first."""
+def _constrained_first(compiled: CompiledProblem, class_values: Worths) -> tuple[int, ...]:
+    """Order classes by their tiers; among equals the costliest (`class_values`) first."""
 
     def key(index: int) -> tuple[int, float]:
-        return constraint_tier(compiled.topologies[index]), -round(float(worth[index]), 15)
+        return constraint_tier(compiled.topologies[index]), -round(float(class_values[index]), 15)
 
     return tuple(sorted(range(len(compiled.classes)), key=key))

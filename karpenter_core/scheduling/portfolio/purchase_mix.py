@@ -145,9 +145,9 @@ def find_purchase_mix(compiled: CompiledProblem, first_fit: PlacementEngine) -> 
         load[1:] = _load(compiled, demands, int(problem.nodes[0]))
         guidance = solve_guidance(replace(problem, load=load), bounded=False) or guidance
     total = problem.demand[0]
-    worth = float((guidance.unit_price * total).sum())
+    demand_value = float((guidance.unit_price * total).sum())
     used = np.count_nonzero(total)
-    blind = np.where(total > 0, _BLIND_SHARE * worth / used / np.maximum(total, 1), 0.0)
+    blind = np.where(total > 0, _BLIND_SHARE * demand_value / used / np.maximum(total, 1), 0.0)
     return PurchaseMix(
         compiled=compiled,
         pool_shapes=all_pool_shapes,
@@ -319,8 +319,8 @@ def _measured(compiled: CompiledProblem, pool_shapes: PoolShapes, *, surely: boo
     claims = [compiled.signatures.claim(signature) for signature in pool_shapes.signatures]
     prices = np.stack([claim.prices_and_groups[0] for claim in claims])
     beaten = shapes.price[:, None] <= prices[shapes.domain]
-    for there, asked in zip(shapes.capacity, compiled.pool_free[pool_shapes.pool], strict=True):
-        beaten &= there[:, None] >= asked
+    for there, required in zip(shapes.capacity, compiled.pool_free[pool_shapes.pool], strict=True):
+        beaten &= there[:, None] >= required
     return beaten
 
 
@@ -375,8 +375,8 @@ def _zonal(
         ):
             places.setdefault(relaxation_step.strict.get(ZONE), []).append(place)
     shares: dict[int, Amounts] = {}
-    for asked, those in places.items():
-        zones = [zone for zone in sorted(usable) if asked.has(axis.names[zone])]
+    for zone_requirement, those in places.items():
+        zones = [zone for zone in sorted(usable) if zone_requirement.has(axis.names[zone])]
         for zone in zones:
             part = (amounts[:, those] // len(zones)).sum(axis=1)
             shares[zone] = shares[zone] + part if zone in shares else part

@@ -110,14 +110,14 @@ class BaseState:
             self._put(node, frozenset(movable.get(node.name, ())))
 
     def _lay_out_cells(self) -> bytes:
-        known: list[Mask] = []
+        known_by_axis: list[Mask] = []
         total = 0
         for axis in self.compiled.axes:
             self.offsets.append(total)
             total += len(axis.groups) * len(axis.names)
             nothing = np.empty(0, dtype=np.int64)
-            known.append(known_domains(axis, (), self.compiled.signatures, nothing).ravel())
-        return np.concatenate(known).tobytes() if known else b""
+            known_by_axis.append(known_domains(axis, (), self.compiled.signatures, nothing).ravel())
+        return np.concatenate(known_by_axis).tobytes() if known_by_axis else b""
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -173,11 +173,11 @@ class BaseState:
         return self._class_of[pod.uid]
 
     def _groups(self, shape: PodShape) -> tuple[TopologyGroup, ...]:
-        known = self._groups_of.get(id(shape))
-        if known is None:
+        cached = self._groups_of.get(id(shape))
+        if cached is None:
             counting = counting_groups(self.compiled.index.groups, shape)
-            known = self._groups_of[id(shape)] = (shape, counting)
-        return known[1]
+            cached = self._groups_of[id(shape)] = (shape, counting)
+        return cached[1]
 
     # -- counts --------------------------------------------------------------------------------
 
@@ -204,33 +204,33 @@ class BaseState:
     def effects_of(self, number: int, signature: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return what each pod of a class adds to: host name groups, and cells."""
         key = (number, signature)
-        known = self._effects.get(key)
-        if known is None:
-            found = [(g, self.cells_of(g, signature)) for g in self.plans[number].counted]
-            known = self._effects[key] = (
-                tuple(g.index for g, cells in found if g.is_host and cells is not None),
-                tuple(cell for _, cells in found for cell in cells or ()),
+        effects = self._effects.get(key)
+        if effects is None:
+            counting_cells = [(g, self.cells_of(g, signature)) for g in self.plans[number].counted]
+            effects = self._effects[key] = (
+                tuple(g.index for g, cells in counting_cells if g.is_host and cells is not None),
+                tuple(cell for _, cells in counting_cells for cell in cells or ()),
             )
-        return known
+        return effects
 
     def made_from(self, start: int, size: int) -> tuple[bool, ...]:
         """Return which domains pools make, for the group whose cells start there."""
-        known = self._made_from.get((start, size))
-        if known is None:
-            known = tuple(bool(it) for it in self.made[start : start + size])
-            self._made_from[start, size] = known
-        return known
+        made_flags = self._made_from.get((start, size))
+        if made_flags is None:
+            made_flags = tuple(bool(it) for it in self.made[start : start + size])
+            self._made_from[start, size] = made_flags
+        return made_flags
 
     def can_open(self, number: int, axis: int, domain: int) -> bool:
         """Whether a pool makes nodes for a class in a domain, whatever the rest of a pass takes."""
         key = (number, axis, domain)
-        known = self._can_open.get(key)
-        if known is None:
-            known = self._can_open[key] = any(
+        is_possible = self._can_open.get(key)
+        if is_possible is None:
+            is_possible = self._can_open[key] = any(
                 self._can_make(pool, number, DomainPin(axis, (domain,)))
                 for pool in range(len(self.compiled.pools))
             )
-        return known
+        return is_possible
 
     def _can_make(self, pool: int, number: int, pin: DomainPin) -> bool:
         compiled, signature = self.compiled, self.compiled.pool_signatures[pool]
@@ -294,10 +294,10 @@ class BaseState:
             return ()
         if place.node.closed:
             return tuple(cell for cell in place.staying.cells if not self.made[cell])
-        known = self._witnessed.get(place.signature)
-        if known is None:
-            known = self._witnessed[place.signature] = self._find_witnessed(place.signature)
-        return known
+        witnessed = self._witnessed.get(place.signature)
+        if witnessed is None:
+            witnessed = self._witnessed[place.signature] = self._find_witnessed(place.signature)
+        return witnessed
 
     def _find_witnessed(self, signature: int) -> tuple[int, ...]:
         cells: list[int] = []

@@ -112,28 +112,28 @@ class FirstFitPlacement:
         On those of a list only, and `within` domains (as bits) of other axes. With `tops`, what
         each domain takes by each of the zonal rules: on the first node alone, as many as these let.
         """
-        overlay, places, number, asked = (
+        overlay, places, number, requested = (
             self._overlay,
             self._base.base_nodes,
             plan.number,
             plan.asked,
         )
-        closed, taken = self._closed, overlay.free
+        closed, changed_free = self._closed, overlay.free
         slots = overlay.open.fitting_slots(key)
-        placed, left = 0, len(pods)
+        placed, remaining = 0, len(pods)
         # Most nodes that were filled lack CPU or memory: looked at before anything is called.
         (line_a, amount_a), (line_b, amount_b) = plan.closest
         for slot in slots:
             if slot in closed or (within and not self._is_within(slot, within)):
                 continue
-            free = taken.get(slot)
+            free = changed_free.get(slot)
             if free is None:
                 free = places[slot].free
-                room = 1 if left == 1 else self._fit_count(plan, slot, free, left)
+                room = 1 if remaining == 1 else self._fit_count(plan, slot, free, remaining)
             elif free[line_a] < amount_a or free[line_b] < amount_b:
                 continue
             else:
-                room = self._fit_count(plan, slot, free, left)
+                room = self._fit_count(plan, slot, free, remaining)
                 if not room:
                     continue
             if tops is not None:
@@ -141,17 +141,17 @@ class FirstFitPlacement:
                 self._take(plan, slot, free, pods[:room])
                 return room
             after = free.copy()
-            for line, amount in asked:
+            for line, amount in requested:
                 after[line] -= amount * room
             overlay.put(slot, number, room, after)
             if self._least:
                 self._close(slot, after)
-            if room == left:
+            if room == remaining:
                 self.moves.append((number, slot, pods[placed:] if placed else pods))
                 return placed + room
             self.moves.append((number, slot, pods[placed : placed + room]))
             placed += room
-            left -= room
+            remaining -= room
         return placed
 
     def _close(self, slot: int, free: list[int]) -> None:
@@ -254,14 +254,14 @@ class FirstFitPlacement:
         """Return how many pods surely find no place on any node, even if no others take any."""
         number, pods = work
         plan = self._base.plans[number]
-        left = len(pods)
+        remaining = len(pods)
         if not plan.is_plain or plan.has_wishes:
             return 0
-        for _, _, room in self._fitting_nodes(plan, plan.anywhere, left):
-            left -= room
-            if left <= 0:
+        for _, _, room in self._fitting_nodes(plan, plan.anywhere, remaining):
+            remaining -= room
+            if remaining <= 0:
                 return 0
-        return left
+        return remaining
 
     def _fit_count(self, plan: ClassPlacementPlan, slot: int, free: list[int], most: int) -> int:
         """Return how many more pods a node takes, none to `max_count`."""
@@ -313,21 +313,23 @@ class FirstFitPlacement:
         """Spread pods evenly over domains that all count; return how many found a place."""
         overlay, ranks = self._overlay, self._base.fitting_nodes.ranks
         counts = overlay.counts(level.start, level.size)
-        left = len(pods)
+        remaining = len(pods)
         fronts: dict[int, tuple[int, list[int], int] | None] = {}
         fitting_nodes: dict[int, Iterator[tuple[int, list[int], int]]] = {}
-        while left:
+        while remaining:
             lowest = min(counts) if level.size >= level.min_domains else 0
             highest = lowest + level.max_skew
             domains = [domain for domain, count in enumerate(counts) if count < highest]
-            if left == len(pods) == 1:
+            if remaining == len(pods) == 1:
                 bits = sum([1 << domain for domain in domains])
                 return self._put(plan, pods, (plan.number, level.axis, bits)) if bits else 0
             first, chosen = len(ranks), -1
             for domain in domains:
                 if domain not in fronts:
                     if domain not in fitting_nodes:
-                        fitting_nodes[domain] = self._fitting_nodes(plan, level.keys[domain], left)
+                        fitting_nodes[domain] = self._fitting_nodes(
+                            plan, level.keys[domain], remaining
+                        )
                     fronts[domain] = next(fitting_nodes[domain], None)
                 front = fronts[domain]
                 if front is not None and ranks[front[0]] < first:
@@ -336,26 +338,26 @@ class FirstFitPlacement:
             if front is None:
                 break
             slot, free, room = front
-            count = min(room, left, highest - counts[chosen])
-            placed = len(pods) - left
+            count = min(room, remaining, highest - counts[chosen])
+            placed = len(pods) - remaining
             after = self._take(plan, slot, free, pods[placed : placed + count])
             counts[chosen] += count
-            left -= count
+            remaining -= count
             if room > count:
                 fronts[chosen] = (slot, after, room - count)
             else:
                 del fronts[chosen]
-        return len(pods) - left
+        return len(pods) - remaining
 
     def _fitting_nodes(
         self, plan: ClassPlacementPlan, key: FittingNodesKey, most: int
     ) -> Iterator[tuple[int, list[int], int]]:
         """Yield the nodes of a list that take pods: slot, free resources, number of pods."""
         overlay, places, closed = self._overlay, self._base.base_nodes, self._closed
-        taken = overlay.free
+        changed_free = overlay.free
         (line_a, amount_a), (line_b, amount_b) = plan.closest
         for slot in overlay.open.fitting_slots(key):
-            free = taken.get(slot) or places[slot].free
+            free = changed_free.get(slot) or places[slot].free
             if free[line_a] < amount_a or free[line_b] < amount_b or slot in closed:
                 continue
             room = self._fit_count(plan, slot, free, most)
@@ -382,8 +384,8 @@ class FirstFitPlacement:
         """
         placed = self._there(plan, pods)
         while placed < len(pods):
-            left = len(pods) - placed
-            quotas = self._quotas(plan, left)
+            remaining = len(pods) - placed
+            quotas = self._quotas(plan, remaining)
             if not quotas:
                 return False
             axis = plan.zonal[0].axis
@@ -396,7 +398,7 @@ class FirstFitPlacement:
             placed += self._there(plan, pods[placed:])
         return True
 
-    def _quotas(self, plan: ClassPlacementPlan, left: int) -> list[tuple[int, int]]:
+    def _quotas(self, plan: ClassPlacementPlan, remaining: int) -> list[tuple[int, int]]:
         """Return how many pods the engine puts in each domain next; nothing where that is unclear.
 
         The rules are those of `spread`, for one axis on which spread constraints alone grow.
@@ -409,7 +411,7 @@ class FirstFitPlacement:
         if first or not levels or not domains:
             return []
         caps = [tops[domain] for domain in domains]
-        if sum(caps) < left:
+        if sum(caps) < remaining:
             ((start, group, _), *others) = rules.groups
             usable = _both(self._overlay.usable(start, rules.size), rules.allowed)
             if others or group.kind is not TopologyKind.SPREAD:
@@ -418,7 +420,7 @@ class FirstFitPlacement:
                 if not all(self._base.can_open(plan.number, rules.axis, d) for d in domains):
                     return []
                 caps = [NO_CAP] * len(domains)  # no domain ever holds the others down
-        quotas = fill_levels([levels[domain] for domain in domains], caps, left)
+        quotas = fill_levels([levels[domain] for domain in domains], caps, remaining)
         shares = zip(domains, quotas, strict=True)
         ordered = sorted((levels[domain], domain, quota) for domain, quota in shares if quota)
         return [(domain, quota) for _, domain, quota in ordered]

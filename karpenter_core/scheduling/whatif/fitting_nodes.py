@@ -124,12 +124,12 @@ def class_plan(
             for axis, groups in zonal.zonal.items()
         )
     )
-    asked = tuple((line, amount) for line, amount in enumerate(request) if amount)
+    requested = tuple((line, amount) for line, amount in enumerate(request) if amount)
     return ClassPlacementPlan(
         number=number,
         anywhere=(number, -1, -1),
-        asked=asked,
-        closest=(asked[0], asked[:2][-1]),
+        asked=requested,
+        closest=(requested[0], requested[:2][-1]),
         rank=(-pod_class.requests.get(CPU, 0), -pod_class.requests.get(MEMORY, 0)),
         tier=constraint_tier(relaxation_steps),
         is_plain=bool(relaxation_steps)
@@ -275,10 +275,10 @@ class FittingNodes:
 
     def fitting_slots(self, key: FittingNodesKey) -> array[int]:
         """Return the slots that take one more pod of a class (in a domain), in their order."""
-        known = self._lists.get(key)
-        if known is None:
-            known = self._lists[key] = self._scan(*key)
-        return known
+        slots = self._lists.get(key)
+        if slots is None:
+            slots = self._lists[key] = self._scan(*key)
+        return slots
 
     def _scan(self, number: int, axis: int, domains: int) -> array[int]:
         plan, slots = self._plans[number], self._open_slots()

@@ -28,9 +28,9 @@ class HostCounts:
 
     def array(self, group: int, size: int) -> Counts:
         """Return the counts of all slots below `size` (slots); not to be written to."""
-        known = self._arrays.get(group)
-        if known is None or len(known) != size:
+        counts = self._arrays.get(group)
+        if counts is None or len(counts) != size:
             row = self.rows.get(group, {})
-            known = self._arrays[group] = np.zeros(size, dtype=np.int64)
-            known[list(row)] = list(row.values())
-        return known
+            counts = self._arrays[group] = np.zeros(size, dtype=np.int64)
+            counts[list(row)] = list(row.values())
+        return counts

@@ -71,14 +71,14 @@ class OpenFittingNodes:
         """Return the slots that may take one more pod of a class (in a domain), in their order."""
         if self._free is None:
             return self._fitting_nodes.fitting_slots(key)
-        known = self._lists.get(key)
-        if known is None:
-            known = self._lists[key] = _List(
+        slot_list = self._lists.get(key)
+        if slot_list is None:
+            slot_list = self._lists[key] = _List(
                 self._shorter(key, self._fitting_nodes.fitting_slots(key)), self._step
             )
-        elif self._step - known.step >= _MANY_STEPS:
-            known.slots, known.step = self._shorter(key, known.slots), self._step
-        return known.slots
+        elif self._step - slot_list.step >= _MANY_STEPS:
+            slot_list.slots, slot_list.step = self._shorter(key, slot_list.slots), self._step
+        return slot_list.slots
 
     def _shorter(self, key: FittingNodesKey, slots: array[int]) -> array[int]:
         if len(slots) < _FEW or self._free is None:

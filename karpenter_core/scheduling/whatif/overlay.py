@@ -52,7 +52,7 @@ class ClusterOverlay:
         """Nodes that have other volumes now."""
         self.open: Final = OpenFittingNodes(base.fitting_nodes, base.plans)
         """Lists of fitting nodes after the changes that will stay."""
-        self._kept = 0
+        self._kept_length = 0
         """How long the journal was when `expect_to_keep` was called."""
         self._witnesses: Final = dict[int, int]()
         self._journal: Final = list[tuple[dict[object, object], object, object]]()
@@ -70,8 +70,8 @@ class ClusterOverlay:
             else:
                 table[key] = value
         del journal[mark:]
-        if mark < self._kept:
-            self._kept = 0
+        if mark < self._kept_length:
+            self._kept_length = 0
             self.open.reset()
 
     def _set(self, table: dict[_Key, _Value], key: _Key, value: _Value) -> None:
@@ -106,13 +106,13 @@ class ClusterOverlay:
 
     def put(self, slot: int, number: int, count: int, free: list[int]) -> None:
         """Put pods of a class on a node, which then has so much free."""
-        journal, cells, taken = self._journal, self.cells, self.free
+        journal, cells, changed_free = self._journal, self.cells, self.free
         place = self.base.base_nodes[slot]
         signature = self.signatures.get(slot, place.signature)
         groups, counted = self.base.effects_of(number, signature)
-        room = taken.get(slot)
-        journal.append((taken, slot, _ABSENT if room is None else room))  # pyright: ignore[reportArgumentType] - tables of all kinds
-        taken[slot] = free
+        room = changed_free.get(slot)
+        journal.append((changed_free, slot, _ABSENT if room is None else room))  # pyright: ignore[reportArgumentType] - tables of all kinds
+        changed_free[slot] = free
         host = self.host
         for group in groups:
             row = host.get(group)
@@ -167,15 +167,17 @@ class ClusterOverlay:
 
     def signature(self, slot: int) -> int:
         """Return the signature of a node."""
-        known = self.signatures.get(slot)
-        return self.base.base_nodes[slot].signature if known is None else known
+        changed_signature = self.signatures.get(slot)
+        return (
+            self.base.base_nodes[slot].signature if changed_signature is None else changed_signature
+        )
 
     def is_known(self, cell: int) -> bool:
         """Whether the domain of a cell is known to its group."""
-        known = self.known.get(cell)
-        if known is None:
-            known = bool(self.base.made[cell]) or self.base.witnesses.get(cell, 0) > 0
-        return known
+        is_known = self.known.get(cell)
+        if is_known is None:
+            is_known = bool(self.base.made[cell]) or self.base.witnesses.get(cell, 0) > 0
+        return is_known
 
     def usable(self, start: int, size: int) -> tuple[bool, ...]:
         """Return which domains are known to the group whose cells start there."""
@@ -191,13 +193,13 @@ class ClusterOverlay:
 
     def counts(self, start: int, size: int) -> list[int]:
         """Return how many pods the group whose cells start there counts in each domain."""
-        found = self.base.cells[start : start + size].tolist()
+        counts = self.base.cells[start : start + size].tolist()
         cells = self.cells
         if cells:
             for domain in range(size):
                 if start + domain in cells:
-                    found[domain] += cells[start + domain]
-        return found
+                    counts[domain] += cells[start + domain]
+        return counts
 
     def host_counts(self, group: int, slots: Numbers) -> Counts:
         """Return the counts of a host name group on nodes; on removed ones, of pods that stay."""
@@ -226,11 +228,11 @@ class ClusterOverlay:
     def expect_to_keep(self) -> None:
         """Expect the present changes to stay: drop full nodes from the lists of fitting nodes."""
         free, removed, journal = self.free, self.removed, self._journal
-        if len(journal) == self._kept:
+        if len(journal) == self._kept_length:
             return
         changed: dict[int, list[int] | None] = {}
-        for table, slot, _ in journal[self._kept :]:
+        for table, slot, _ in journal[self._kept_length :]:
             if table is free or table is removed:
                 changed[slot] = None if slot in removed else free.get(slot)  # pyright: ignore[reportArgumentType] - both are by slot
         self.open.advance(changed)
-        self._kept = len(journal)
+        self._kept_length = len(journal)

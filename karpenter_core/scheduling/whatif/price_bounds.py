@@ -35,8 +35,8 @@ class PriceBounds:
 
     def lowest_price(self, amounts: Amounts) -> float:
         """Return the lowest cost of these amounts on any number of nodes; inf: impossible."""
-        asked = amounts > 0
-        return float((amounts[asked] * self._rates[asked]).max(initial=0.0))
+        is_requested = amounts > 0
+        return float((amounts[is_requested] * self._rates[is_requested]).max(initial=0.0))
 
     def lowest_single_price(self, amounts: Amounts) -> float:
         """Return the lowest price of one node for these amounts; inf: there is none."""

@@ -207,7 +207,7 @@ def _solver_problem(
             node_free=free,
             node_signatures=signatures,
             initial_counts=InitialCounts(
-                known_domains=_known(base, overlay),
+                known_domains=_known_domains(base, overlay),
                 zonal=_zonal(base, overlay),
                 possible_counts=_possible_counts(base, overlay),
                 host={index: overlay.host_counts(index, slots) for index in host if len(slots)},
@@ -303,7 +303,7 @@ def _possible_counts(base: BaseState, overlay: ClusterOverlay) -> dict[tuple[int
     }
 
 
-def _known(base: BaseState, overlay: ClusterOverlay) -> tuple[Mask, ...]:
+def _known_domains(base: BaseState, overlay: ClusterOverlay) -> tuple[Mask, ...]:
     known = np.frombuffer(base.made, dtype=np.bool_).copy()
     for cell, witnesses in base.witnesses.items():
         known[cell] = witnesses > 0

@@ -162,8 +162,10 @@ class WhatIf:
                 leaving = [pod for pod in node.pods if pod.uid in cluster.movable[name]]
                 if name in gone:
                     pods += (*leaving, *added_pods)
-                left = tuple(pod for pod in node.pods if pod.uid not in cluster.movable[name])
-                nodes.append(replace(node, closed=True, pods=left))
+                remaining_pods = tuple(
+                    pod for pod in node.pods if pod.uid not in cluster.movable[name]
+                )
+                nodes.append(replace(node, closed=True, pods=remaining_pods))
                 for resource, amount in (*node.capacity.items(), (NODES, 1)):
                     if node.pool:
                         of_pool = usage.setdefault(node.pool, {})
@@ -190,8 +192,8 @@ class WhatIf:
         if self._compiled is None:
             self._pushes.clear()
             cluster = self._cluster
-            asked = yield from compile_steps(cluster.problem(), self._options, self._cache)
-            base = BaseState(asked, cluster.movable)
+            compiled = yield from compile_steps(cluster.problem(), self._options, self._cache)
+            base = BaseState(compiled, cluster.movable)
             self._compiled = _CompiledState(base)
             yield 5
 

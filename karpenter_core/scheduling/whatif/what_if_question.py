@@ -132,19 +132,19 @@ class WhatIfQuestion:
         packing = overlay.base.compiled.options.packing
         self._has_plans: Final = packing is PackingPolicy.VALUE and not first_fit_only
         self._moves: Sequence[tuple[int, int, tuple[PodView, ...]]] = ()
-        self._kept: SolverRun | None = None
+        self._kept_run: SolverRun | None = None
 
     def _collect(self, class_pods: Iterable[ClassPods]) -> tuple[ClassPods, ...]:
         places, added_pods = self._base.base_nodes, self._overlay.added_pods
-        found = [*class_pods]
+        collected = [*class_pods]
         for slot in self._slots:
-            found += places[slot].leaving_pods
+            collected += places[slot].leaving_pods
             if slot in added_pods:
-                found += added_pods[slot]
-        if len(self._slots) == 1 and len(found) == len(places[self._slots[0]].leaving_pods):
+                collected += added_pods[slot]
+        if len(self._slots) == 1 and len(collected) == len(places[self._slots[0]].leaving_pods):
             return places[self._slots[0]].leaving_pods
         members: dict[int, list[PodView]] = {}
-        for number, pods in found:
+        for number, pods in collected:
             members.setdefault(number, []).extend(pods)
         return self._base.sort_class_pods(members.items())
 
@@ -162,12 +162,14 @@ class WhatIfQuestion:
         refusal = self._refusal(placement)
         if refusal is None and self._has_plans and self._most not in {0, 1}:
             return self._planned(mark)
-        found = None if refusal else self._solver_run(placement, self._class_pods, self._most)
-        if found is not None and found.waiting and self._has_plans:
+        solver_run = None if refusal else self._solver_run(placement, self._class_pods, self._most)
+        if solver_run is not None and solver_run.waiting and self._has_plans:
             return self._planned(mark)
-        self._kept = found
-        outcome = refusal or (WhatIfOutcome.TOO_MANY if found is None else self._judge(found))
-        verdict = self._verdict(outcome, placement.moves, found)
+        self._kept_run = solver_run
+        outcome = refusal or (
+            WhatIfOutcome.TOO_MANY if solver_run is None else self._judge(solver_run)
+        )
+        verdict = self._verdict(outcome, placement.moves, solver_run)
         if verdict.fits or not self._has_plans:
             return verdict
         overlay.undo(mark)
@@ -207,11 +209,11 @@ class WhatIfQuestion:
         placement.place(class_pods)
         if placement.left or placement.is_short:
             return None
-        found = self._solver_run(placement, class_pods, 0) if placement.unprocessed else None
-        if placement.unprocessed and (found is None or found.waiting):
+        solver_run = self._solver_run(placement, class_pods, 0) if placement.unprocessed else None
+        if placement.unprocessed and (solver_run is None or solver_run.waiting):
             return None
-        self._moves, self._kept = placement.moves, found
-        return self._verdict(WhatIfOutcome.FITS, placement.moves, found)
+        self._moves, self._kept_run = placement.moves, solver_run
+        return self._verdict(WhatIfOutcome.FITS, placement.moves, solver_run)
 
     def _ends_alike(self, class_pods: Sequence[ClassPods], first_fit: FirstFitPlacement) -> bool:
         """Whether another order is the same as far as the first pods without room, or all of it."""
@@ -230,9 +232,9 @@ class WhatIfQuestion:
         """
         self._overlay.undo(mark)
         solver_runs = run_plans(self._base, self._overlay, self._class_pods)
-        found = min(solver_runs, key=self._rank)
-        self._moves, self._kept = (), found
-        return self._verdict(self._judge(found), (), found)
+        best_run = min(solver_runs, key=self._rank)
+        self._moves, self._kept_run = (), best_run
+        return self._verdict(self._judge(best_run), (), best_run)
 
     def _verdict(
         self,
@@ -275,35 +277,41 @@ class WhatIfQuestion:
         floor = self._bounds.lowest_price(amounts)
         return WhatIfOutcome.TOO_DEAR if self._below <= floor < inf else None
 
-    def _judge(self, found: SolverRun) -> WhatIfOutcome:
-        if found.waiting:
+    def _judge(self, solver_run: SolverRun) -> WhatIfOutcome:
+        if solver_run.waiting:
             return WhatIfOutcome.LEFT
-        if not found.claims:
+        if not solver_run.claims:
             return WhatIfOutcome.FITS
-        if self._most is not None and found.claims > self._most:
+        if self._most is not None and solver_run.claims > self._most:
             return WhatIfOutcome.TOO_MANY
         return (
-            WhatIfOutcome.TOO_DEAR if found.cost_per_hour >= self._below else WhatIfOutcome.CLAIMS
+            WhatIfOutcome.TOO_DEAR
+            if solver_run.cost_per_hour >= self._below
+            else WhatIfOutcome.CLAIMS
         )
 
-    def _rank(self, found: SolverRun) -> tuple[bool, int, float]:
+    def _rank(self, solver_run: SolverRun) -> tuple[bool, int, float]:
         """Sort answers: those within the limits, then fewest pods left, then cheapest."""
         fee = self._base.compiled.options.node_fee_per_hour
-        refused = self._judge(found) not in _POSSIBLE
-        return (refused, found.waiting, round(found.cost_per_hour + fee * found.claims, 9))
+        refused = self._judge(solver_run) not in _POSSIBLE
+        return (
+            refused,
+            solver_run.waiting,
+            round(solver_run.cost_per_hour + fee * solver_run.claims, 9),
+        )
 
     def commit(self, volumes: Mapping[str, PodVolumes]) -> None:
         """Put what the engine placed on nodes into the overlay too, and note who is where."""
         for number, slot, pods in self._moves:
             self._overlay.record_pods(slot, number, pods)
-        if self._kept is None:
+        if self._kept_run is None:
             return
-        changed = self._kept.changed()
-        for number, slot, pods in self._kept.moves():
+        changed = self._kept_run.changed()
+        for number, slot, pods in self._kept_run.moves():
             free, signature = changed[slot]
             self._overlay.set_signature(slot, signature)
             self._overlay.put(slot, number, len(pods), free)
             self._overlay.record_pods(slot, number, pods)
-            asked = [volumes[pod.uid] for pod in pods if pod.uid in volumes]
-            if asked:
-                self._overlay.attach(slot, asked)
+            pod_volumes = [volumes[pod.uid] for pod in pods if pod.uid in volumes]
+            if pod_volumes:
+                self._overlay.attach(slot, pod_volumes)

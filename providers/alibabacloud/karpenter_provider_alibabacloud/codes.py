@@ -236,9 +236,9 @@ def classify(code: str, *, status: int = 0, message: str = "") -> ErrorClass:
     `status` is that of HTTP, 0 for a code found in the results of a provisioning group. No code and no
     status is a call that nobody answered.
     """
-    found = _EXACT.get(code)
-    if found is not None:
-        return found
+    code_class = _EXACT.get(code)
+    if code_class is not None:
+        return code_class
     if code.startswith("InvalidParameter") and "quota" in f"{code} {message}".lower():
         return ErrorClass.QUOTA
     for prefix, error_class in _PREFIXES:
@@ -282,9 +282,9 @@ _LAUNCH_REASONS_BY_CODE: Final = {
 
 def launch_reason(code: str, message: str = "", *, status: int = 0) -> str:
     """Return the reason (CamelCase) that the condition `Launched` has for a launch that failed so."""
-    known = _LAUNCH_REASONS_BY_CODE.get(code)
-    if known is not None:
-        return known
+    reason = _LAUNCH_REASONS_BY_CODE.get(code)
+    if reason is not None:
+        return reason
     return _LAUNCH_REASONS.get(classify(code, status=status, message=message), "LaunchFailed")
 
 

@@ -195,43 +195,43 @@ class InstanceReader:
 
     def of_ids(self, ids: Iterable[str]) -> dict[str, DescribedInstance]:
         """Return the instances with these ids, other clusters' too; those unknown are left out."""
-        found: dict[str, DescribedInstance] = {}
-        left = iter(sorted(set(ids)))
-        while chunk := list(islice(left, AT_ONCE)):
+        instances: dict[str, DescribedInstance] = {}
+        remaining_ids = iter(sorted(set(ids)))
+        while chunk := list(islice(remaining_ids, AT_ONCE)):
             for instance in self._describe({"InstanceIds": json.dumps(chunk)}):
-                found[instance.id] = instance
-        return found
+                instances[instance.id] = instance
+        return instances
 
     def of_cluster(self) -> DescribedInstances:
         """Return all instances that were launched for claims of the cluster, by id.
 
         Raises only when not even the first page could be read.
         """
-        found: dict[str, DescribedInstance] = {}
+        instances: dict[str, DescribedInstance] = {}
         problem, pages = "", Counter[str]()
         queries: list[Mapping[str, object]] = [{}] if self._is_large else [{"Tag": [self._tag]}, {}]
         try:
             for query in queries:
                 for instance in self._describe(query, pages):
-                    found[instance.id] = instance
-                if "Tag" in query and len(found) < _MOST_BY_TAG:
+                    instances[instance.id] = instance
+                if "Tag" in query and len(instances) < _MOST_BY_TAG:
                     break
         except CloudProviderError as error:
             if not pages:
                 raise
             problem = str(error)
-        ours = tuple(found[key] for key in sorted(found) if self.is_ours(found[key]))
+        ours = tuple(instances[key] for key in sorted(instances) if self.is_ours(instances[key]))
         if not problem:
             self._is_large = len(ours) >= _MOST_BY_TAG
         return DescribedInstances(instances=ours, problem=problem)
 
     def locked(self, reason: str) -> tuple[DescribedInstance, ...]:
         """Return the instances of the cluster that are locked for a reason, by id."""
-        found = {each.id: each for each in self._describe({"LockReason": reason})}
+        instances = {each.id: each for each in self._describe({"LockReason": reason})}
         return tuple(
-            found[key]
-            for key in sorted(found)
-            if reason in found[key].locks and self.is_ours(found[key])
+            instances[key]
+            for key in sorted(instances)
+            if reason in instances[key].locks and self.is_ours(instances[key])
         )
 
     def is_ours(self, instance: DescribedInstance) -> bool:

@@ -90,7 +90,9 @@ class ProviderDoctor:
             tried = [pool.submit(_try_call, action, call) for action, call in tries.items()]
             cluster = pool.submit(self._check_cluster)
             scaled = pool.submit(self._check_scaling)
-            problems = [found for found in (each.result() for each in tried) if found is not None]
+            problems = [
+                problem for problem in (each.result() for each in tried) if problem is not None
+            ]
             rest = [*cluster.result(), *scaled.result(), *self._check_interruptions()]
         if not problems:
             problems = [_ok(f"all of {len(tries)} permissions that can be tried out are granted")]
@@ -169,7 +171,7 @@ class ProviderDoctor:
         """Return by permission the call that tries it out."""
         region = {"RegionId": self._clients.region}
         of_type = {**region, "InstanceType": _PROBED_TYPE}
-        asked: dict[str, Mapping[str, object]] = {
+        parameters_by_action: dict[str, Mapping[str, object]] = {
             "DescribeAvailableResource": {**of_type, "DestinationResource": "SystemDisk"},
             "DescribeImages": {**region, "PageSize": 1, "PageNumber": 1},
             "DescribeInstanceHistoryEvents": {**region, "MaxResults": 10},
@@ -181,10 +183,10 @@ class ProviderDoctor:
             "DescribeSpotPriceHistory": {**of_type, "NetworkType": "vpc"},
         }
         if self._uses_reservations:
-            asked["DescribeCapacityReservations"] = {**region, "MaxResults": 10}
+            parameters_by_action["DescribeCapacityReservations"] = {**region, "MaxResults": 10}
         tries: dict[str, Callable[[], object]] = {
             f"ecs:{action}": partial(self._clients.ecs.call, action, parameters)
-            for action, parameters in asked.items()
+            for action, parameters in parameters_by_action.items()
         }
         tries["vpc:DescribeVSwitches"] = lambda: self._clients.vpc.call(
             "DescribeVSwitches", {**region, "PageSize": 1}

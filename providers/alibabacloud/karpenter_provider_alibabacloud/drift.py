@@ -57,12 +57,12 @@ def drift_of(
         CloudProviderError: the NodeClass has not found what there is to compare with.
     """
     status = node_class.status
-    for name, found in (
+    for name, has_drifted in (
         ("images", status.images),
         ("securityGroups", status.security_groups),
         ("vSwitches", status.v_switches),
     ):
-        if not found:
+        if not has_drifted:
             raise CloudProviderError(f'ECSNodeClass "{node_class.name}": status.{name} is empty')
     if instance.image_id not in {image.id for image in status.images}:
         return DriftReason.IMAGE
@@ -109,8 +109,8 @@ class DriftDetector:
         claims = [claim for claim in node_claims if NODE_POOL in claim.metadata.labels]
         ids = {claim.name: _instance_id(claim) for claim in claims}
         asked_at = self._clock.monotonic()
-        wanted = [name for name in ids.values() if name]
-        instances = self._reader.of_ids(wanted) if wanted else {}
+        instance_ids = [name for name in ids.values() if name]
+        instances = self._reader.of_ids(instance_ids) if instance_ids else {}
         scheduled = self._scheduled()
 
         def outcome(claim: NodeClaim) -> DriftOutcome:
@@ -123,13 +123,13 @@ class DriftDetector:
                     f'NodeClaim "{claim.name}": status.providerID is '
                     + (f'"{said}"' if said else "empty")
                 )
-            found = instances.get(name)
-            if found is None:
+            instance = instances.get(name)
+            if instance is None:
                 if self._instances.is_hidden(name, asked_at=asked_at):
                     return None
                 return NodeClaimNotFoundError(f"instance {name} does not exist")
             try:
-                reason = drift_of(claim, node_class, found, is_scheduled=name in scheduled)
+                reason = drift_of(claim, node_class, instance, is_scheduled=name in scheduled)
             except CloudProviderError as error:
                 return error
             return None if reason is None else DriftFinding(reason=reason.value)

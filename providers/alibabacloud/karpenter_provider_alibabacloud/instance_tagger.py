@@ -172,8 +172,12 @@ class InstanceTagger:
         claims = cache(self._read_claims)
 
         def is_settled(claim: ClaimRef) -> bool:
-            known = claims().get(claim.name)
-            return known is None or known.uid != claim.uid or bool(known.status.provider_id)
+            node_claim = claims().get(claim.name)
+            return (
+                node_claim is None
+                or node_claim.uid != claim.uid
+                or bool(node_claim.status.provider_id)
+            )
 
         return is_settled
 
@@ -232,9 +236,9 @@ class InstanceTagger:
 
     def _tags_of(self, name: str) -> Mapping[str, str] | None:
         """Return the tags of an instance; None when they are to be read."""
-        known = self._read.get(name)
-        if known is not None:
-            return known
+        tags = self._read.get(name)
+        if tags is not None:
+            return tags
         listed = self._last_listed().get(name)
         return None if listed is None else listed.tags
 
@@ -275,9 +279,9 @@ class InstanceTagger:
         with self._lock:
             waiting = list(self._waiting)
         unread = [name for name in waiting if self._read.get(name) is None][:AT_ONCE]
-        found = self._reader.of_ids(unread) if unread else {}
-        self._done(name for name in unread if name not in found or found[name].is_leaving)
-        for name, instance in found.items():
+        instances = self._reader.of_ids(unread) if unread else {}
+        self._done(name for name in unread if name not in instances or instances[name].is_leaving)
+        for name, instance in instances.items():
             self._read.put(name, instance.tags)
 
     def _make(self, change: TagChange, names: Sequence[str]) -> None:
@@ -333,9 +337,9 @@ class InstanceTagger:
                 self._read.drop(name)  # some of the change may have been made
 
     def _look_again(self, names: Sequence[str]) -> None:
-        found = self._reader.of_ids(names)
-        self._done(name for name in names if name not in found)
-        for name, instance in found.items():
+        instances = self._reader.of_ids(names)
+        self._done(name for name in names if name not in instances)
+        for name, instance in instances.items():
             self._read.put(name, instance.tags)
 
     def _done(self, names: Iterable[str]) -> None:

@@ -124,11 +124,15 @@ class InstanceTerminator:
                     outcomes |= dict.fromkeys(named, TerminationStatus.STARTED)
                 else:
                     alone |= dict.fromkeys(named, failure)
-                left = [name for name in batch if name not in named]
+                unnamed = [name for name in batch if name not in named]
                 if refusals >= _MAX_REFUSALS:
-                    outcomes |= dict.fromkeys(left, error)
-                elif left:
-                    waiting += [left] if named else [left[len(left) // 2 :], left[: len(left) // 2]]
+                    outcomes |= dict.fromkeys(unnamed, error)
+                elif unnamed:
+                    waiting += (
+                        [unnamed]
+                        if named
+                        else [unnamed[len(unnamed) // 2 :], unnamed[: len(unnamed) // 2]]
+                    )
             else:
                 refusals, has_ended = 0, True
                 outcomes |= dict.fromkeys(batch, TerminationStatus.STARTED)

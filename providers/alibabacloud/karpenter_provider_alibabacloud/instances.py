@@ -67,7 +67,7 @@ class ClusterInstances:
         self._clock: Final = clock
         self._reader: Final = reader
         self._recent: Final = recent
-        self._known: Final = owners
+        self._claim_owners: Final = owners
         self._reservation_counts: Final = reservation_counts
         self._on_listed: Final = on_listed
         self._lock: Final = Lock()
@@ -92,17 +92,17 @@ class ClusterInstances:
             CloudProviderError: ECS refused or did not answer.
         """
         parsed = [self._parse_id(text) for text in provider_ids]
-        asked = [key for key in parsed if isinstance(key, str)]
+        instance_ids = [key for key in parsed if isinstance(key, str)]
         asked_at = self._clock.monotonic()
-        found = self._reader.of_ids(asked) if asked else {}
-        self._note_seen(found.values())
-        owners = self._owners_among(found)
+        described = self._reader.of_ids(instance_ids) if instance_ids else {}
+        self._note_seen(described.values())
+        owners = self._owners_among(described)
         outcomes: list[FetchOutcome] = []
         for key in parsed:
             if not isinstance(key, str):
                 outcomes.append(key)
-            elif key in found:
-                outcomes.append(self._instance(found[key], owners.get(key)))
+            elif key in described:
+                outcomes.append(self._instance(described[key], owners.get(key)))
             elif self.is_hidden(key, asked_at=asked_at):
                 outcomes.append(_not_shown(key))
             else:
@@ -118,14 +118,14 @@ class ClusterInstances:
         """
         asked_at = self._clock.monotonic()
         listing = self._reader.of_cluster()
-        found = {instance.id: instance for instance in listing.instances}
-        self._note_seen(found.values())
+        described = {instance.id: instance for instance in listing.instances}
+        self._note_seen(described.values())
         owners = CLAIM_TAGS.owners_of(
-            {name: each.tags for name, each in found.items()}, self._known()
+            {name: each.tags for name, each in described.items()}, self._claim_owners()
         )
-        shown = [self._instance(each, owners.get(each.id)) for each in found.values()]
+        shown = [self._instance(each, owners.get(each.id)) for each in described.values()]
         for name, launch in self._recent.all().items():
-            if name in found:
+            if name in described:
                 continue
             if self.is_hidden(name, asked_at=asked_at):
                 shown.append(launch.instance)
@@ -133,7 +133,7 @@ class ClusterInstances:
                 self._recent.forget(name)
         with self._lock:
             # What could not be read is as it was.
-            self._listed = {**self._listed, **found} if listing.problem else found
+            self._listed = {**self._listed, **described} if listing.problem else described
             self._owners = {**self._owners, **owners} if listing.problem else owners
             self._has_listed = True
         if not listing.problem:
@@ -174,15 +174,15 @@ class ClusterInstances:
         launch = self._recent.get(described.id)
         return shown if launch is None else _created(shown, launch.instance.created)
 
-    def _owners_among(self, found: Mapping[str, DescribedInstance]) -> Mapping[str, ClaimRef]:
+    def _owners_among(self, described: Mapping[str, DescribedInstance]) -> Mapping[str, ClaimRef]:
         """Return whose some instances are.
 
         To tell one of a group of several the whole cluster must have been listed.
         """
-        owners = dict(self._known())
+        owners = dict(self._claim_owners())
         settled = {claim.uid for claim in owners.values() if claim.uid}
         undecided: list[str] = []
-        for name, instance in found.items():
+        for name, instance in described.items():
             claims = CLAIM_TAGS.claims_of(instance.tags)
             if name in owners or not claims or not self._reader.is_ours(instance):
                 continue
@@ -231,9 +231,9 @@ class ClusterInstances:
             else:
                 outcomes[text] = key
         asked_at = self._clock.monotonic()
-        found = self._reader.of_ids(ids.values()) if ids else {}
-        self._note_seen(found.values())
-        results = self._terminate_described(found)
+        described = self._reader.of_ids(ids.values()) if ids else {}
+        self._note_seen(described.values())
+        results = self._terminate_described(described)
         for text, name in ids.items():
             if name in results:
                 outcomes[text] = results[name]
@@ -244,10 +244,10 @@ class ClusterInstances:
         return [outcomes[text] for text in provider_ids]
 
     def _terminate_described(
-        self, found: Mapping[str, DescribedInstance]
+        self, described: Mapping[str, DescribedInstance]
     ) -> dict[str, TerminateOutcome]:
-        outcomes = self._deletions.start(found)
-        for name, instance in found.items():
+        outcomes = self._deletions.start(described)
+        for name, instance in described.items():
             if self._deletions.is_started(name) and instance.reservation_id:
                 with self._lock:
                     self._reserved[name] = instance.reservation_id

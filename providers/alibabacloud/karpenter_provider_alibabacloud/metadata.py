@@ -27,18 +27,18 @@ def region_id(endpoint: str = ENDPOINT) -> str:
         SettingsError: nobody answers there, or not with a region.
     """
     try:
-        found = _region(endpoint.rstrip("/"))
+        region = _region(endpoint.rstrip("/"))
     except (OSError, ValueError) as error:
         raise SettingsError(
             "the Alibaba Cloud region is not known: set REGION_ID (--region-id); the instance's "
             f"metadata at {endpoint} cannot be read: {error}"
         ) from error
-    if not found:
+    if not region:
         raise SettingsError(
             "the Alibaba Cloud region is not known: set REGION_ID (--region-id); the instance's "
             f"metadata at {endpoint} has none"
         )
-    return found
+    return region
 
 
 def _region(endpoint: str) -> str:

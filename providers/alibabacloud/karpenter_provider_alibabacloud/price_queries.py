@@ -157,15 +157,15 @@ def fetch_spot_advice(
 
 def read_spot_advice(body: ApiAnswer) -> dict[str, dict[str, SpotAdvice]]:
     """Return, by type and zone, what DescribeSpotAdvice says of spot over the last 30 days."""
-    found: dict[str, dict[str, SpotAdvice]] = {}
+    advice_by_type: dict[str, dict[str, SpotAdvice]] = {}
     for zone in list_at(body, "AvailableSpotZones.AvailableSpotZone"):
         for item in list_at(zone, "AvailableSpotResources.AvailableSpotResource"):
             discount = positive(item.get("AverageSpotDiscount"))
             name, zone_id = str(item.get("InstanceType") or ""), str(zone.get("ZoneId") or "")
             if discount is not None and name and zone_id:
                 advice = SpotAdvice(discount, _percent(item.get("InterruptionRate")))
-                found.setdefault(name, {})[zone_id] = advice
-    return found
+                advice_by_type.setdefault(name, {})[zone_id] = advice
+    return advice_by_type
 
 
 def positive(value: object) -> float | None:

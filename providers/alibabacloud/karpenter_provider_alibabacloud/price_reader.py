@@ -140,9 +140,9 @@ class PriceReader:
         """Note that some NodePool may launch these types; True if one of them is new."""
         now = self._clock.now()
         with self._lock:
-            known = len(self._considered)
+            count_before = len(self._considered)
             self._considered.update(dict.fromkeys(names, now))
-            return len(self._considered) > known
+            return len(self._considered) > count_before
 
     def refresh(self) -> bool:
         """Read what has grown old, as far as one run may; True if a price is another one.
@@ -159,12 +159,12 @@ class PriceReader:
             _log.warning("the price file cannot be used", error=str(error))
         types, _ = self._types()
         work = _PendingQueries(types, self._considered_now(types))
-        left, errors = MOST_CALLS, list[CloudProviderError]()
+        calls_left, errors = MOST_CALLS, list[CloudProviderError]()
         for part in (self._read_on_demand, self._read_spot, self._read_advice):
             if self._silent_until.get(part.__name__, now) > now:
                 continue
             try:
-                left -= part(work, left)
+                calls_left -= part(work, calls_left)
             except CloudProviderError as error:
                 errors.append(error)
                 if isinstance(error, AuthError):
@@ -267,12 +267,12 @@ class PriceReader:
         """
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="alibabacloud-prices") as pool:
             for chunk in _chunks(questions, _CHUNK):
-                asked = {question: pool.submit(ask, question) for question in chunk}
-                errors = {q: error for q, it in asked.items() if (error := it.exception())}
-                told = {q: it.result() for q, it in asked.items() if q not in errors}
+                futures = {question: pool.submit(ask, question) for question in chunk}
+                errors = {q: error for q, it in futures.items() if (error := it.exception())}
+                answers = {q: it.result() for q, it in futures.items() if q not in errors}
                 until = self._clock.now() + SILENCE
-                self._silent_until.update({q: until for q, a in told.items() if a is None})
-                yield {q: a for q, a in told.items() if a is not None}
+                self._silent_until.update({q: until for q, a in answers.items() if a is None})
+                yield {q: a for q, a in answers.items() if a is not None}
                 if errors:
                     raise next(iter(errors.values()))
 

@@ -217,9 +217,9 @@ class RegionPrices:
             return
         with self._lock:
             tables = self._in_currency(currency)
-            known = tables.on_demand
-            self._tables = replace(tables, on_demand={**known, **usable})
-            if any(_amount(known.get(name)) != it.amount for name, it in usable.items()):
+            prices_before = tables.on_demand
+            self._tables = replace(tables, on_demand={**prices_before, **usable})
+            if any(_amount(prices_before.get(name)) != it.amount for name, it in usable.items()):
                 self._estimates = _estimates(self._tables.on_demand)
                 self._revision += 1
 
@@ -236,9 +236,11 @@ class RegionPrices:
             return
         with self._lock:
             tables = self._in_currency(currency)
-            known = tables.spot.get(str(hours), {})
-            self._tables = replace(tables, spot={**tables.spot, str(hours): {**known, **usable}})
-            before = {name: it.by_zone for name, it in known.items()}
+            quotes_before = tables.spot.get(str(hours), {})
+            self._tables = replace(
+                tables, spot={**tables.spot, str(hours): {**quotes_before, **usable}}
+            )
+            before = {name: it.by_zone for name, it in quotes_before.items()}
             if any(before.get(name) != it.by_zone for name, it in usable.items()):
                 self._revision += 1
 
@@ -337,8 +339,8 @@ def _estimate(info: InstanceTypeInfo, estimates: _EstimateFactors) -> float:
 
 
 def _median(values: Iterable[float]) -> float:
-    found = list(values)
-    return median(found) if found else 1.0
+    samples = list(values)
+    return median(samples) if samples else 1.0
 
 
 def _amount(quote: OnDemandQuote | None) -> float | None:

@@ -50,8 +50,12 @@ class RetryPolicy:
                 if attempt >= self.throttled_attempts:
                     return None
                 if error.retry_after is not None:
-                    asked = error.retry_after.total_seconds()
-                    return asked if asked <= self.longest_backoff_seconds else None
+                    requested_seconds = error.retry_after.total_seconds()
+                    return (
+                        requested_seconds
+                        if requested_seconds <= self.longest_backoff_seconds
+                        else None
+                    )
             case ErrorClass.TRANSIENT:
                 if attempt >= self.transient_attempts or not repeatable:
                     return None

@@ -176,20 +176,20 @@ def _numbered(
         raise TypeError(f"PageSize must be a whole number, not {size!r}")
     for number in range(1, LAST_PAGE + 1):
         answer = call({**parameters, "PageNumber": number})
-        found = _items(answer, items)
-        yield from found
+        page_items = _items(answer, items)
+        yield from page_items
         total = answer.get("TotalCount")
         # An item that went away between two pages makes a full page the last one; none is asked for twice.
-        if len(found) < size or (isinstance(total, int) and total <= number * size):
+        if len(page_items) < size or (isinstance(total, int) and total <= number * size):
             return
 
 
 def _items(answer: ApiAnswer, path: str) -> list[ApiAnswer]:
-    found: ApiAnswer = answer
+    value_at: ApiAnswer = answer
     *outer, last = path.split(".")
     for name in outer:
-        found = found.get(name) or {}
-    return found.get(last) or []
+        value_at = value_at.get(name) or {}
+    return value_at.get(last) or []
 
 
 @final
@@ -314,13 +314,13 @@ class CloudClients:
             caller.close()
 
     def _caller(self, name: str) -> SdkCaller:
-        found = self._callers.get(name)
-        if found is None:
+        caller = self._callers.get(name)
+        if caller is None:
             region, credential = self.region, self.credential
             with self._lock:
-                found = self._callers.get(name)
-                if found is None:
-                    found = self._callers[name] = SdkCaller(
+                caller = self._callers.get(name)
+                if caller is None:
+                    caller = self._callers[name] = SdkCaller(
                         name,
                         ServiceEndpoint(
                             region=region,
@@ -334,4 +334,4 @@ class CloudClients:
                         launch_read_seconds=self._limits.launch_read_seconds,
                         connections=self._limits.connections,
                     )
-        return found
+        return caller

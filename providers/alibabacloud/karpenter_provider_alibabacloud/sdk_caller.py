@@ -136,25 +136,27 @@ class SdkCaller:
     def _arguments(
         self, action: str, parameters: Mapping[str, object], signature: inspect.Signature
     ) -> list[object]:
-        left = dict(parameters)
+        unread = dict(parameters)
         arguments: list[object] = []
         for name in signature.parameters:
             match name:
                 case "request" | "tmp_req":
-                    request, unknown = request_model(self._models, action, left)
-                    left = dict.fromkeys(unknown)
+                    request, unknown = request_model(self._models, action, unread)
+                    unread = dict.fromkeys(unknown)
                     arguments.append(request)
                 case "headers":
                     arguments.append({})
                 case "runtime":
                     arguments.append(self._runtime(action))
                 case _:  # a part of the path
-                    value = left.pop(_camel(name), None)
+                    value = unread.pop(_camel(name), None)
                     if not value:
                         raise TypeError(f"{self._service}:{action} needs {_camel(name)}")
                     arguments.append(value)
-        if left:
-            raise TypeError(f"{self._service}:{action} has no parameter {', '.join(sorted(left))}")
+        if unread:
+            raise TypeError(
+                f"{self._service}:{action} has no parameter {', '.join(sorted(unread))}"
+            )
         return arguments
 
     def _runtime(self, action: str) -> object:
@@ -202,12 +204,12 @@ def request_model(
 def unknown_names(given: object, known: object, path: str = "") -> Iterator[str]:
     """Yield the names in `given` that got lost in `known`; entries of lists are counted from 1."""
     if isinstance(given, dict):
-        kept = cast("dict[str, object]", known) if isinstance(known, dict) else {}
+        known_values = cast("dict[str, object]", known) if isinstance(known, dict) else {}
         for name, value in cast("dict[str, object]", given).items():
-            if name not in kept:
+            if name not in known_values:
                 yield f"{path}{name}"
             else:
-                yield from unknown_names(value, kept[name], f"{path}{name}.")
+                yield from unknown_names(value, known_values[name], f"{path}{name}.")
     elif isinstance(given, list) and isinstance(known, list):
         entries = zip(cast("list[object]", given), cast("list[object]", known), strict=False)
         for position, (entry, kept_entry) in enumerate(entries, start=1):

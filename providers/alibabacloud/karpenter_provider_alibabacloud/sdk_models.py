@@ -58,10 +58,10 @@ def places_of(source: str) -> dict[str, str]:
     for line in source.splitlines():
         if not line.startswith(_IMPORTING) or line == _FUTURE:
             continue
-        found = _EXPORT.fullmatch(line)
-        if found is None:
+        match = _EXPORT.fullmatch(line)
+        if match is None:
             return {}
-        places[found[2]] = found[1]
+        places[match[2]] = match[1]
     return places
 
 
@@ -78,9 +78,9 @@ def _lazy(spec: ModuleSpec, places: Mapping[str, str]) -> ModuleType:
         place = places.get(attribute)
         if place is None:
             raise AttributeError(f"module {spec.name!r} has no attribute {attribute!r}")
-        found: object = getattr(import_module(f"{spec.name}.{place}"), attribute)
-        setattr(module, attribute, found)
-        return found
+        model: object = getattr(import_module(f"{spec.name}.{place}"), attribute)
+        setattr(module, attribute, model)
+        return model
 
     def names() -> list[str]:
         own = cast("Mapping[str, object]", module.__dict__)

@@ -245,8 +245,8 @@ class AlibabaCloudSettings:
             ("alibaba-endpoint-protocol", self.endpoint_protocol, PROTOCOLS),
         ):
             if value not in choices:
-                wanted = " or ".join(choice for choice in choices if choice)
-                yield f'--{flag}: must be {wanted}, not "{value}"'
+                choice_text = " or ".join(choice for choice in choices if choice)
+                yield f'--{flag}: must be {choice_text}, not "{value}"'
 
     def _numbers_out_of_bounds(self) -> Iterator[str]:
         share = self.vm_memory_overhead_percent

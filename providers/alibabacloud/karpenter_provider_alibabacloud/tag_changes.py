@@ -82,11 +82,13 @@ def tag_change(
 
 
 def _tag_change(tags: Mapping[str, str], wish: DesiredTags) -> TagChange:
-    wanted = {**wish.added, **wish.set}
-    removed = {key for key, value in wish.obsolete if tags.get(key) == value and key not in wanted}
+    target_tags = {**wish.added, **wish.set}
+    removed = {
+        key for key, value in wish.obsolete if tags.get(key) == value and key not in target_tags
+    }
     put: dict[str, str] = {}
     left_out: list[str] = []
-    for key, value in wanted.items():
+    for key, value in target_tags.items():
         is_there = key in tags
         if is_there and (tags[key] == value or key not in wish.set):
             continue

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def hosts_reached() -> Iterator[set[str]]:
-    """Collect `host:port` of all that is looked up or connected to while the context is open."""
+    """Collect `host:port` of all that is resolved or connected to while the context is open."""
     found: set[str] = set()
     is_on = [True]
 

@@ -62,7 +62,7 @@ class ClusterTime:
             self._now = utc_now
 
 
-class Theatre:
+class CloudStage:
     """One simulated cloud, and the stories that are played on it."""
 
     def __init__(self, types: Iterable[TypeInfo], plan: WorldPlan | None = None) -> None:
@@ -70,7 +70,7 @@ class Theatre:
         self.cloud = SimulatedAlibabaCloud(instance_types=types, plan=plan, clock=self._time)
 
     @contextmanager
-    def open(self) -> Iterator[Theatre]:
+    def open(self) -> Iterator[CloudStage]:
         """Serve the cloud, and let the environment lead to it."""
         with self.cloud, simulated_environment(self.cloud):
             yield self
@@ -131,8 +131,8 @@ def in_pool(name: str) -> Mapping[str, Any]:
     return {"nodeSelector": {"karpenter.sh/nodepool": name}}
 
 
-class Machines:
-    """Lets machines join the cluster as kubelets do, and takes Nodes away whose machine is gone."""
+class InstanceRegistrar:
+    """Registers instances as kubelets do, and deletes Nodes whose instance is gone."""
 
     def __init__(self, cloud: SimulatedAlibabaCloud, harness: ControllerHarness) -> None:
         self._cloud = cloud
@@ -157,9 +157,9 @@ class Machines:
 
 
 @asynccontextmanager
-async def joining(theatre: Theatre, stage: ProviderCluster) -> AsyncIterator[None]:
-    """Let machines join while the context is open."""
-    task = asyncio.create_task(Machines(theatre.cloud, stage.harness).run())
+async def joining(theatre: CloudStage, stage: ProviderCluster) -> AsyncIterator[None]:
+    """Register instances while the context is open."""
+    task = asyncio.create_task(InstanceRegistrar(theatre.cloud, stage.harness).run())
     try:
         yield
     finally:

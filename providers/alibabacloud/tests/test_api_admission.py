@@ -53,7 +53,7 @@ def test_a_node_class_is_judged_at_its_field(case):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.field is None], ids=named)
-def test_what_is_accepted_is_read_and_written_alike(case):
+def test_accepted_objects_are_read_and_written_alike(case):
     stored = validator().default(case.object)
 
     found = read(stored)
@@ -63,7 +63,7 @@ def test_what_is_accepted_is_read_and_written_alike(case):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.field is not None], ids=named)
-def test_what_is_refused_is_read_all_the_same(case):
+def test_refused_objects_are_still_read(case):
     """Case 17: it may be stored already, let in by an API server with another CRD."""
     read(case.object)
 
@@ -159,7 +159,7 @@ def test_the_system_disk_has_the_lowest_level_unless_another_is_named():
     ],
 )
 def test_an_alias_is_family_and_version(text, name, version, known):
-    """Case 17: one of an unknown family is read too, and is told apart."""
+    """Case 17: one of an unknown family is read too, as such."""
     alias = read(images({"alias": text})).alias
 
     assert alias is not None

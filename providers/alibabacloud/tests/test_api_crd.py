@@ -95,7 +95,7 @@ def test_every_published_field_is_there():
     assert published()["fields"].keys() <= ours()["fields"].keys()
 
 
-def test_fields_are_as_published_but_for_what_is_known():
+def test_fields_equal_the_published_schema_but_for_known_differences():
     """Types, bounds, patterns, what is required, and defaults."""
     mine, theirs = ours()["fields"], published()["fields"]
 
@@ -156,7 +156,7 @@ def test_users_may_set_well_known_labels_of_the_domain_alone():
     }
 
 
-def test_tags_of_users_leave_room_for_ours():
+def test_user_tags_leave_space_for_ours():
     """The cluster's, its id, and the pool, class, claim and name of a node, and one to spare."""
     ours = {*RESTRICTED_TAGS, "kubernetes.io/cluster/c1", "Name"} - {"ecs:ecs-cluster-name"}
 

@@ -32,7 +32,7 @@ def test_a_key_goes_before_a_role_and_a_role_before_the_rest(role):
 
 
 @pytest.mark.parametrize("missing", sorted(KEY))
-def test_half_a_key_is_none(role, missing):
+def test_an_incomplete_key_is_ignored(role, missing):
     half = {name: value for name, value in KEY.items() if name != missing}
 
     assert find_credential({**role, **half}).provider == "oidc_role_arn"

@@ -13,7 +13,7 @@ from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
 from karpenter_provider_alibabacloud.doctor import ProviderDoctor
 from karpenter_provider_alibabacloud.sdk import CloudClients
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
-from providers.alibabacloud.tests.hand_clock import HandClock
+from providers.alibabacloud.tests.manual_clock import HandClock
 
 POLICY = Path(__file__).parents[1] / "ram" / "controller.json"
 READS = (
@@ -54,7 +54,7 @@ def of(severity, findings):
     return [found for found in findings if found.severity is severity]
 
 
-def test_where_nothing_is_wrong_all_is_ok_and_nothing_is_changed(cloud, examine):
+def test_a_correct_setup_has_no_finding_and_changes_nothing(cloud, examine):
     findings = examine()
 
     assert {found.severity for found in findings} == {Severity.OK}
@@ -81,7 +81,7 @@ def test_every_permission_to_read_is_tried():
     assert {action for action in actions if ":Describe" in action} == set(READS)
 
 
-def test_without_credentials_that_count_nothing_else_is_tried(cloud, examine):
+def test_without_valid_credentials_no_further_check_runs(cloud, examine):
     with cloud.fail("DescribeInstances", code="InvalidAccessKeyId.NotFound", status=404):
         (found,) = examine()
 
@@ -106,7 +106,7 @@ def test_throttling_says_nothing_of_permissions(cloud, examine):
     assert len(of(Severity.WARNING, findings)) == 1
 
 
-def test_what_is_refused_for_another_reason_is_permitted(cloud, examine):
+def test_a_refusal_for_another_reason_proves_permission(cloud, examine):
     """A region need not sell the type that is asked about."""
     with cloud.fail("DescribePrice", code="InvalidInstanceType.ValueNotSupported", times=None):
         assert of(Severity.ERROR, examine()) == []
@@ -119,7 +119,7 @@ def test_a_cluster_that_ack_does_not_know_is_an_error(cloud, examine):
     assert "--cluster-id" in found.remedy
 
 
-def test_of_a_cluster_that_is_none_of_acks_ack_is_not_asked(cloud, examine):
+def test_doctor_makes_no_ack_call_outside_ack(cloud, examine):
     with cloud.deny("DescribeCluster*"), cloud.deny("DescribeKubernetes*"):
         assert of(Severity.ERROR, examine(cluster_type="Custom")) == []
 
@@ -140,13 +140,13 @@ def test_node_pools_that_ack_scales_are_warned_of(cloud, examine):
     assert pools[0].name in found.message
 
 
-def test_interruptions_that_nobody_looks_for_are_warned_of(examine):
+def test_disabled_interruption_polling_is_a_warning(examine):
     (found,) = of(Severity.WARNING, examine(interruption=False))
 
     assert "--interruption" in found.remedy
 
 
-def test_a_region_that_nothing_tells_is_a_finding(cloud, examine):
+def test_an_undetermined_region_is_a_finding(cloud, examine):
     with CloudClients(endpoint_ecs=cloud.endpoint, metadata_endpoint="http://127.0.0.1:9") as lost:
         (found,) = examine(by=lost)
 

@@ -52,9 +52,9 @@ except SystemExit as end:
 
 def loaded_by(code: str) -> set[str]:
     """Return the modules that are there after running some code in a process of its own."""
-    told = "import json, sys; sys.stderr.write(chr(10) + json.dumps(sorted(sys.modules)))"
+    report_code = "import json, sys; sys.stderr.write(chr(10) + json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{told}"],
+        [sys.executable, "-c", f"{code}\n{report_code}"],
         check=True,
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from karpenter_core.api.records import NodeConditionView, NodeView, Taint
 from karpenter_core.errors import ApiError, ConflictError
 from karpenter_provider_alibabacloud.labels import NODE_CLASS
 from karpenter_provider_alibabacloud.late_taints import LateTaintRemover
-from providers.alibabacloud.tests.hand_clock import NOON, HandClock
+from providers.alibabacloud.tests.manual_clock import NOON, HandClock
 
 LATE = Taint(key="karpenter.sh/unregistered", effect="NoExecute")
 OTHER = Taint(key="dedicated", value="gpu", effect="NoSchedule", time_added="2026-03-01T11:00:00Z")
@@ -52,7 +52,7 @@ class Server:
         return self.patches
 
 
-def test_the_taint_goes_and_the_others_stay_as_they_are():
+def test_the_late_taint_is_removed_and_others_are_kept():
     patches = Server(node(taints=(LATE, OTHER)), node("n2")).look()
 
     kept = {
@@ -65,8 +65,8 @@ def test_the_taint_goes_and_the_others_stay_as_they_are():
     assert patches["n2"]["spec"] == {"taints": []}
 
 
-def test_a_node_that_has_changed_meanwhile_is_left_for_the_next_look():
-    """Its taints are written as a whole: what somebody has added must not be lost."""
+def test_a_conflicting_node_change_defers_to_the_next_pass():
+    """Its taints are written as a whole: an added taint must not be lost."""
     server = Server(node(), node("n2"))
     server.refused["n1"] = ConflictError("changed", status=409)
 
@@ -87,11 +87,11 @@ def test_a_node_that_has_changed_meanwhile_is_left_for_the_next_look():
     ],
     ids=["ready too short", "not ready", "well", "going", "unregistered", "foreign", "silent"],
 )
-def test_other_nodes_are_left_alone(other):
+def test_other_nodes_are_ignored(other):
     assert Server(other).look() == {}
 
 
-def test_what_cannot_be_written_is_told_after_the_others_were_looked_at():
+def test_a_failed_write_is_raised_after_the_other_nodes():
     server = Server(node(), node("n2"))
     server.refused["n1"] = ApiError("down", status=500)
 

@@ -27,7 +27,7 @@ def pod(objects):
 
 
 def test_the_controllers_account_takes_a_role(objects, pod):
-    """ACK's webhook looks at namespaces with this label, and at accounts with this annotation."""
+    """ACK's webhook selects namespaces by this label, and accounts by this annotation."""
     account = objects["ServiceAccount", pod["serviceAccountName"]]["metadata"]
 
     assert account["annotations"] == {
@@ -37,7 +37,7 @@ def test_the_controllers_account_takes_a_role(objects, pod):
     assert labels == {"pod-identity.alibabacloud.com/injection": "on"}
 
 
-def test_no_key_is_mounted_unless_somebody_has_made_a_secret_of_one(objects, pod):
+def test_no_key_is_mounted_without_a_secret(objects, pod):
     assert not any(kind == "Secret" for kind, _ in objects)
     assert not any("secret" in str(volume).lower() for volume in pod["volumes"])
     secrets = []

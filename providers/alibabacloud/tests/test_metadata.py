@@ -1,4 +1,4 @@
-"""The region of the machine, from its metadata service (acceptance case 98)."""
+"""The region comes from the metadata service (acceptance case 98)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def service():
         thread.join()
 
 
-def test_the_machine_says_in_which_region_it_is(service):
+def test_the_region_comes_from_instance_metadata(service):
     assert region_id(service.url) == "cn-beijing"
     assert service.asked == ["/latest/meta-data/region-id"]
 
@@ -74,7 +74,7 @@ def test_a_token_is_fetched_where_one_is_needed(service):
 
 
 def test_proxies_are_not_asked(service, monkeypatch):
-    """They would answer for a machine of their own."""
+    """They would answer with their own metadata."""
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
@@ -82,14 +82,14 @@ def test_proxies_are_not_asked(service, monkeypatch):
 
 
 @pytest.mark.parametrize(("status", "region"), [(200, ""), (404, "none"), (500, "oops")])
-def test_a_machine_that_does_not_know_is_an_error_that_says_what_to_set(service, status, region):
+def test_a_region_missing_from_metadata_is_an_error_with_the_setting(service, status, region):
     service.status, service.region = status, region
 
     with pytest.raises(SettingsError, match="REGION_ID"):
         region_id(service.url)
 
 
-def test_a_service_that_says_nothing_is_given_up(monkeypatch):
+def test_a_metadata_service_without_an_answer_is_given_up(monkeypatch):
     """Case 98: outside of the cloud packets to it are lost; five seconds are the most that may take."""
     assert 2 * metadata.TIMEOUT_SECONDS < 5
     monkeypatch.setattr(metadata, "TIMEOUT_SECONDS", 0.2)
@@ -101,11 +101,11 @@ def test_a_service_that_says_nothing_is_given_up(monkeypatch):
     assert time.monotonic() - started < 5
 
 
-def test_clients_ask_for_the_region_once_and_only_where_none_is_configured(service):
+def test_the_region_is_read_once_and_only_when_not_configured(service):
     asking = CloudClients(metadata_endpoint=service.url)
-    told = CloudClients(region="cn-hangzhou", metadata_endpoint=service.url)
+    configured_clients = CloudClients(region="cn-hangzhou", metadata_endpoint=service.url)
 
-    assert [asking.region, asking.region, told.region] == [
+    assert [asking.region, asking.region, configured_clients.region] == [
         "cn-beijing",
         "cn-beijing",
         "cn-hangzhou",

@@ -22,7 +22,7 @@ from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
 from karpenter_provider_alibabacloud.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
 from karpenter_provider_alibabacloud.sdk import CloudClients
-from providers.alibabacloud.tests.hand_clock import HandClock
+from providers.alibabacloud.tests.manual_clock import HandClock
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 OURS = "karpenter_alibabacloud_"
@@ -116,19 +116,19 @@ def test_prices_that_are_estimated_have_a_number(metrics, registry):
     assert registry.get_sample_value(f"{OURS}estimated_prices") == 2
 
 
-def test_free_addresses_are_those_of_the_last_look(cloud, clients, metrics, registry, clock):
+def test_free_addresses_are_those_of_the_last_resolution(cloud, clients, metrics, registry, clock):
     vswitch = cloud.world.vswitches["cn-hangzhou-b"]
     found = VSwitchReader(clients, clock, observe=metrics.observe_vswitches).find(
         [VSwitchTerm(id=vswitch)]
     )
 
-    def told():
+    def address_gauge():
         labels = {"vswitch": vswitch, "zone": "cn-hangzhou-b"}
         return registry.get_sample_value(f"{OURS}vswitch_available_ips", labels)
 
-    assert told() == found.items[0].free_addresses
+    assert address_gauge() == found.items[0].free_addresses
     clock.forward(minutes=31)
-    assert told() is None
+    assert address_gauge() is None
 
 
 def test_a_provider_can_be_started_again_with_the_same_registry(metrics, registry, clock):

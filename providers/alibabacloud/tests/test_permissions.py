@@ -94,7 +94,7 @@ def of(action, name="controller"):
     return found
 
 
-def test_the_policy_permits_what_is_called_and_nothing_else():
+def test_the_policy_permits_exactly_the_called_actions():
     permitted = [action for each in statements() for action in each["Action"]]
 
     assert len(permitted) > 15
@@ -120,7 +120,7 @@ def test_only_reads_and_launches_apply_to_everything():
     assert of("cs:DescribeClusterDetail")["Resource"].endswith(NAMES["CLUSTER_ID"])
 
 
-def test_what_is_launched_has_the_tag_by_which_it_may_be_deleted_and_tagged():
+def test_launched_resources_have_the_tag_of_the_policy_condition():
     tags = owned_tags({}, cluster_id=NAMES["CLUSTER_ID"], node_class="default", node_pool="default")
 
     for action in ("ecs:DeleteInstances", "ecs:TagResources"):

@@ -1,4 +1,4 @@
-"""A thousand machines through the whole controller on Alibaba Cloud: planned, launched, ended.
+"""A whole controller plans, launches and ends a thousand instances on Alibaba Cloud.
 
 `launch/test_thousand.py` has what goes wrong on the way (acceptance cases 67 and 68).
 """
@@ -17,7 +17,7 @@ from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.pools import InstancePool
 from karpenter_simulated_alibabacloud.types import realistic_types
 from karpenter_simulated_alibabacloud.world import WorldPlan
-from providers.alibabacloud.tests.stages import Theatre, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,39 +49,39 @@ ALONE = "1500m"
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Theatre]:
+def opened() -> Iterator[CloudStage]:
     types = [it for it in realistic_types() if it.name == LARGE]
-    with Theatre(types, WorldPlan(vswitch_prefix=16)).open() as made:
+    with CloudStage(types, WorldPlan(vswitch_prefix=16)).open() as made:
         yield made
 
 
 @pytest.fixture
-def theatre(opened: Theatre) -> Theatre:
-    """A cloud with addresses for the pods of a thousand machines."""
+def theatre(opened: CloudStage) -> CloudStage:
+    """A cloud with addresses for the pods of a thousand instances."""
     opened.cloud.reset()
     return opened
 
 
 def launched(stage: ProviderCluster) -> dict[str, dict[str, Any]]:
-    """Return the NodeClaims that have a machine, by provider id."""
+    """Return the NodeClaims that have an instance, by provider id."""
     claims = stage.harness.claims()
     there = [each for each in claims if each.get("status", {}).get("providerID")]
-    by_machine = {each["status"]["providerID"]: each for each in there}
-    assert len(by_machine) == len(there)
-    return by_machine
+    claims_by_id = {each["status"]["providerID"]: each for each in there}
+    assert len(claims_by_id) == len(there)
+    return claims_by_id
 
 
 def pods(number: int) -> list[dict[str, Any]]:
     return [pod_manifest(f"web-{each:04}", cpu=ALONE) for each in range(number)]
 
 
-def machines(cloud: SimulatedAlibabaCloud) -> set[str]:
-    """Return the provider ids of all machines."""
+def living_ids(cloud: SimulatedAlibabaCloud) -> set[str]:
+    """Return the provider ids of all instances."""
     return {cloud.instances.provider_id(each) for each in cloud.living()}
 
 
-async def until_nothing_is_left(theatre: Theatre, stage: ProviderCluster) -> None:
-    """Delete all that wants machines, and wait until there are none."""
+async def until_nothing_is_left(theatre: CloudStage, stage: ProviderCluster) -> None:
+    """Delete everything that needs instances, and wait until there are none."""
     cluster = stage.harness.cluster
     for pod in stage.harness.pods():
         cluster.delete(PODS, pod["metadata"]["name"], namespace="default")
@@ -92,8 +92,8 @@ async def until_nothing_is_left(theatre: Theatre, stage: ProviderCluster) -> Non
     assert not theatre.cloud.held().all
 
 
-def test_a_thousand_pods_that_share_no_machine_get_a_thousand(theatre, tmp_path):
-    """Machines that are each a claim's own, by few calls; when all is deleted nothing is left."""
+def test_a_thousand_anti_affine_pods_get_a_thousand_instances(theatre, tmp_path):
+    """Each instance has one claim, by few calls; after deletion nothing remains."""
     cloud = theatre.cloud
 
     async def story(stage: ProviderCluster) -> None:
@@ -104,14 +104,14 @@ def test_a_thousand_pods_that_share_no_machine_get_a_thousand(theatre, tmp_path)
         await stage.harness.settle(lambda: len(launched(stage)) == MANY)
 
         found = launched(stage)
-        assert machines(cloud) == found.keys()
+        assert living_ids(cloud) == found.keys()
         assert cloud.calls.count(GROUP) <= MOST_LAUNCHES
         for provider_id, claim in found.items():
-            machine = cloud.instance(provider_id)
+            instance = cloud.instance(provider_id)
             labels = claim["metadata"]["labels"]
-            assert labels["topology.kubernetes.io/zone"] == machine.pool.zone
-            assert machine.tags["karpenter.sh/nodepool"] == "general"
-            assert machine.tags[f"kubernetes.io/cluster/{cloud.world.cluster}"] == "owned"
+            assert labels["topology.kubernetes.io/zone"] == instance.pool.zone
+            assert instance.tags["karpenter.sh/nodepool"] == "general"
+            assert instance.tags[f"kubernetes.io/cluster/{cloud.world.cluster}"] == "owned"
 
         await until_nothing_is_left(theatre, stage)
         assert cloud.calls.count("DeleteInstances") <= MANY / 50
@@ -119,7 +119,7 @@ def test_a_thousand_pods_that_share_no_machine_get_a_thousand(theatre, tmp_path)
     theatre.play(tmp_path, story)
 
 
-def test_lost_replies_and_too_little_stock_leave_no_machine_without_a_claim(theatre, tmp_path):
+def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(theatre, tmp_path):
     """Those that got none get theirs when there is stock again."""
     cloud = theatre.cloud
     lost = CloudFault(
@@ -141,7 +141,7 @@ def test_lost_replies_and_too_little_stock_leave_no_machine_without_a_claim(thea
         assert lost.struck
         await stage.advance_minutes(2)
         assert len(cloud.living()) == 3 * (FEW // 5)
-        assert machines(cloud) == launched(stage).keys()
+        assert living_ids(cloud) == launched(stage).keys()
 
         cloud.capacity.clear()
         for _ in range(LONGEST_SHORTAGE_MINUTES):
@@ -149,7 +149,7 @@ def test_lost_replies_and_too_little_stock_leave_no_machine_without_a_claim(thea
             if len(cloud.living()) == FEW:
                 break
         assert len(launched(stage)) == FEW
-        assert machines(cloud) == launched(stage).keys()
+        assert living_ids(cloud) == launched(stage).keys()
         await until_nothing_is_left(theatre, stage)
 
     theatre.play(tmp_path, story)

@@ -1,6 +1,6 @@
 """Tests the zones of launched instances through the whole controller.
 
-Pods are placed, machines join and pods run, in simulated time (acceptance cases 48, 50, 57, 62 and 64).
+Pods are placed, instances join and pods run, in simulated time (acceptance cases 48, 50, 57, 62 and 64).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from karpenter_core.kube.resources import NODES
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.types import realistic_types
-from providers.alibabacloud.tests.stages import Theatre, joining, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage, joining, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,14 +35,14 @@ CSI_ZONE = "topology.diskplugin.csi.alibabacloud.com/zone"
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Theatre]:
-    theatre = Theatre([it for it in realistic_types() if it.name in {LARGE, ARM}])
+def opened() -> Iterator[CloudStage]:
+    theatre = CloudStage([it for it in realistic_types() if it.name in {LARGE, ARM}])
     with theatre.open():
         yield theatre
 
 
 @pytest.fixture
-def theatre(opened: Theatre) -> Theatre:
+def theatre(opened: CloudStage) -> CloudStage:
     """A cloud where zone b is the cheapest for spot by far."""
     opened.cloud.reset()
     for name in (LARGE, ARM):
@@ -51,7 +51,7 @@ def theatre(opened: Theatre) -> Theatre:
 
 
 def pool(**requirements: Sequence[str]) -> dict[str, Any]:
-    """Return a NodePool of large machines unless it is said otherwise; its nodes stay."""
+    """Return a NodePool of large instances unless it is said otherwise; its nodes stay."""
     wanted = {
         "node.kubernetes.io/instance-type": requirements.get("types", [LARGE]),
         "karpenter.sh/capacity-type": requirements.get("capacity", ["spot"]),
@@ -61,7 +61,7 @@ def pool(**requirements: Sequence[str]) -> dict[str, Any]:
 
 
 def zones(cloud: SimulatedAlibabaCloud) -> dict[str, int]:
-    """Count the machines by zone."""
+    """Count the instances by zone."""
     return dict(Counter(each.pool.zone for each in cloud.living()))
 
 
@@ -77,10 +77,10 @@ async def until_running(stage: ProviderCluster, count: int, *, seconds: float = 
 
 
 def nothing_is_leaked(cloud: SimulatedAlibabaCloud, stage: ProviderCluster) -> bool:
-    """Whether each machine is some claim's, and each claim's a machine of its own."""
+    """Whether instances and claims are one to one."""
     claimed = [claim["status"]["providerID"] for claim in stage.harness.claims()]
-    machines = [cloud.instances.provider_id(each) for each in cloud.living()]
-    return sorted(claimed) == sorted(machines) == sorted(set(machines))
+    living_ids = [cloud.instances.provider_id(each) for each in cloud.living()]
+    return sorted(claimed) == sorted(living_ids) == sorted(set(living_ids))
 
 
 def sell_out_zone_b(cloud: SimulatedAlibabaCloud, left: int) -> Callable[[], None]:
@@ -102,7 +102,7 @@ def fill_vswitch_of_zone_b(cloud: SimulatedAlibabaCloud, left: int) -> Callable[
     [(sell_out_zone_b, 3), (fill_vswitch_of_zone_b, 5)],
     ids=["no stock", "no addresses"],
 )
-def test_what_a_zone_cannot_give_comes_from_another_until_it_can_again(
+def test_an_exhausted_zone_is_replaced_until_it_has_stock(
     theatre, tmp_path, exhaust, minutes, left
 ):
     """In the same launch, though the cheapest zone counted as free when it was made."""
@@ -180,7 +180,7 @@ def bound_to_zone_g(bound_by: str) -> list[dict[str, Any]]:
         ("spot", "volume", "balanced", "stock"),
     ],
 )
-def test_what_is_bound_to_a_zone_comes_there_or_not_at_all(
+def test_zone_bound_pods_launch_in_their_zone_or_wait(
     theatre, tmp_path, capacity_type, bound_by, policy, exhaust
 ):
     """Case 48: though another zone has more, and is cheaper."""
@@ -215,7 +215,7 @@ def test_what_is_bound_to_a_zone_comes_there_or_not_at_all(
 
 
 @pytest.mark.parametrize("sold_out", ["", LARGE, ARM])
-def test_each_machine_boots_from_an_image_of_its_own_architecture(theatre, tmp_path, sold_out):
+def test_each_instance_boots_an_image_of_its_architecture(theatre, tmp_path, sold_out):
     """Case 57: also what comes instead of the other architecture, which is sold out."""
     cloud = theatre.cloud
     both = pool(types=[LARGE, ARM], arch=["amd64", "arm64"])

@@ -1,4 +1,4 @@
-"""The plug-in as a whole: how it starts, and what one part of it tells another (case 98)."""
+"""The plug-in as a whole: its start, and facts that its parts share (case 98)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from karpenter_core.testing.provider_world import FakeNodes, node_pool_for
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
 from karpenter_provider_alibabacloud.settings import SETTINGS
 from karpenter_simulated_alibabacloud.testing import node_class_for
-from providers.alibabacloud.tests.hand_clock import NOON, HandClock
+from providers.alibabacloud.tests.instances.cluster_world import SPOT, TYPE, ZONE_B, World
 from providers.alibabacloud.tests.launch.processes import class_of
-from providers.alibabacloud.tests.machines.cluster_world import SPOT, TYPE, ZONE_B, World
+from providers.alibabacloud.tests.manual_clock import NOON, HandClock
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -80,7 +80,7 @@ def test_without_a_region_it_does_not_start_where_no_metadata_service_answers(co
     assert time.monotonic() - started < 5
 
 
-def test_without_a_region_that_of_the_machine_counts(cloud, context, plugin):
+def test_without_a_region_setting_instance_metadata_counts(cloud, context, plugin):
     plugin.karpenter_start(having(context, region_id="", metadata_endpoint=cloud.metadata_endpoint))
 
     assert plugin.running.clients.region == cloud.account.region
@@ -93,7 +93,7 @@ def test_a_price_file_that_cannot_be_read_is_said_at_the_start(context, plugin):
     plugin.karpenter_start(context)
 
 
-def test_nothing_is_asked_of_the_cloud_at_the_start(cloud, context, plugin):
+def test_the_start_makes_no_cloud_call(cloud, context, plugin):
     plugin.karpenter_start(context)
 
     assert plugin.running.tasks()
@@ -101,7 +101,7 @@ def test_nothing_is_asked_of_the_cloud_at_the_start(cloud, context, plugin):
 
 
 class Launching:
-    """Finds nothing, or whatever it is told."""
+    """Returns nothing, or the given result."""
 
     def __init__(self):
         self.outcome = InsufficientCapacityError("sold out")
@@ -160,9 +160,7 @@ def test_types_are_asked_for_again_too_but_rarely(cloud, context, plugin, woken)
 
 
 @pytest.mark.parametrize("raised", [True, False], ids=["raised", "an outcome"])
-def test_what_is_not_permitted_to_launches_is_noted_for_their_node_class(
-    cloud, context, plugin, raised
-):
+def test_a_denied_launch_is_recorded_for_its_node_class(cloud, context, plugin, raised):
     """Whether all of them were refused at once, or each."""
     plugin.karpenter_start(context)
     error = AuthError("no", action="ecs:DescribeInstances")
@@ -182,21 +180,21 @@ def test_what_is_not_permitted_to_launches_is_noted_for_their_node_class(
     assert noted.reason == "DescribeInstancesAuthCheckFailed"
 
 
-def test_types_that_cannot_be_listed_are_told_the_same_each_time(cloud, context, plugin):
-    """The NodePool's status has it: with the id of each request it would change at every look."""
+def test_a_failed_type_listing_raises_the_same_error_each_time(cloud, context, plugin):
+    """It is in the NodePool's status: with request ids it would change at every pass."""
     plugin.karpenter_start(context)
     cloud.deny("DescribeClusterDetail")
-    node_class, told = node_class_for(cloud), set()
+    node_class, reported = node_class_for(cloud), set()
     for _ in range(2):
         with pytest.raises(AuthError, match="cs:DescribeClusterDetail") as raised:
             plugin.karpenter_list_instance_types(node_pool_for(node_class), node_class)
-        told.add(str(raised.value))
+        reported.add(str(raised.value))
 
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
-def test_whose_instances_are_is_what_nodeclaims_say(cloud, context, plugin):
-    """Before what the tags say, by which they would be dealt in their order."""
+def test_instances_belong_to_the_nodeclaims_that_name_them(cloud, context, plugin):
+    """The tags alone would assign them in their order."""
     claims = {}
     plugin.karpenter_start(replace(context, read_claims=lambda: claims))
     world = World(cloud, plugin.running.clients)
@@ -219,7 +217,7 @@ def test_every_period_is_above_zero_and_every_name_its_own(context, plugin):
     assert all(task.period > timedelta() for task in tasks)
 
 
-def test_what_each_process_knows_it_reads_itself_and_the_leader_does_the_rest(context, plugin):
+def test_every_process_reads_its_own_facts_and_the_leader_runs_the_other_tasks(context, plugin):
     """The types at a time of their own: controllers that started together spread their calls."""
     plugin.karpenter_start(context)
     found = {
@@ -243,14 +241,14 @@ def task_of(plugin, name):
 
 
 class TestOnePartTellsAnother:
-    """What one hook learns, another one goes by."""
+    """Facts that one hook learns are used by the others."""
 
     @pytest.fixture
     def world(self, cloud, context, plugin):
         plugin.karpenter_start(context)
         return World(cloud, plugin.running.clients)
 
-    def test_a_listing_announces_what_somebody_stopped(self, cloud, plugin, world):
+    def test_a_listing_announces_foreign_stops(self, cloud, plugin, world):
         (stopped,) = world.launch("web-one")
         cloud.stop_instance(stopped)
 
@@ -259,7 +257,7 @@ class TestOnePartTellsAnother:
         (said,) = plugin.karpenter_poll_interruptions()
         assert said.provider_id == stopped
 
-    def test_what_spot_takes_back_is_not_bought_for_a_while(self, cloud, plugin, world):
+    def test_a_reclaimed_spot_offering_is_masked_for_a_while(self, cloud, plugin, world):
         (taken,) = world.launch("web-one", **SPOT)
         cloud.reclaim_spot(taken)
 
@@ -270,7 +268,7 @@ class TestOnePartTellsAnother:
         ).offerings
         assert {mark[:3] for mark in marks} == {(TYPE, ZONE_B, "spot")}
 
-    def test_an_event_that_comes_later_is_drift(self, cloud, plugin, world):
+    def test_a_later_event_is_drift(self, cloud, plugin, world):
         (found,) = world.launch("web-one")
         cloud.schedule_event(found)
         node_class = plugin_class(cloud, world.cloud.instance(found))
@@ -280,7 +278,7 @@ class TestOnePartTellsAnother:
 
         assert drift.reason == "SystemEventScheduled"
 
-    def test_what_was_listed_is_not_read_again_for_its_tags(self, cloud, plugin, world):
+    def test_listed_instances_are_not_read_again_for_tags(self, cloud, plugin, world):
         (found,) = world.launch("web-one")
         node = world.join(found)
         cloud.tag(found, {"Name": node.name})
@@ -293,17 +291,17 @@ class TestOnePartTellsAnother:
 
     def test_launches_joins_and_ends_reach_the_watch_over_registrations(self, cloud, plugin, world):
         """By them a script that does not join nodes is fetched anew."""
-        told = []
+        reported = []
 
         class Recorder:
             def note_launched(self, ids):
-                told.append(("launched", *ids))
+                reported.append(("launched", *ids))
 
             def note_registered(self, provider_id):
-                told.append(("registered", provider_id))
+                reported.append(("registered", provider_id))
 
             def note_terminated(self, ids):
-                told.append(("terminated", *ids))
+                reported.append(("terminated", *ids))
 
         (found,) = world.launch("web-one")
         outcome = LaunchedInstance(
@@ -325,7 +323,7 @@ class TestOnePartTellsAnother:
         plugin.karpenter_sync_instance(world.claim("web-one", found), world.join(found))
         plugin.karpenter_terminate_instances([found])
 
-        assert told == [("launched", found), ("registered", found), ("terminated", found)]
+        assert reported == [("launched", found), ("registered", found), ("terminated", found)]
 
     def test_a_registered_node_teaches_the_memory_of_its_type(self, cloud, plugin, world):
         (found,) = world.launch("web-one")
@@ -350,7 +348,7 @@ class TestOnePartTellsAnother:
         task_of(plugin, "instance-types")()
         info = parts.catalogue.region.current()[0][TYPE]
         cloud.prices.walk = cloud.prices.on_demand_walk = 0.2
-        told = set()
+        reported = set()
         for _ in range(2):
             parts.catalogue.price_reader.consider([TYPE])
             parts.catalogue.price_reader.refresh()
@@ -358,13 +356,13 @@ class TestOnePartTellsAnother:
             spot = parts.catalogue.prices.spot(info, ZONE_B, hours=1).amount
             assert on_demand == pytest.approx(cloud.prices.on_demand(TYPE))
             assert spot == pytest.approx(cloud.prices.spot(TYPE, ZONE_B))
-            told.add((on_demand, spot))
+            reported.add((on_demand, spot))
             context.clock.forward(days=1)
             cloud.time.advance(24 * 3600)
 
-        assert len(told) == 2
+        assert len(reported) == 2
 
-    def test_a_node_class_that_is_gone_is_known_no_more(self, cloud, plugin, world):
+    def test_a_deleted_node_class_is_forgotten(self, cloud, plugin, world):
         node_class = node_class_for(cloud)
         plugin.running.node_classes.note(node_class)
 

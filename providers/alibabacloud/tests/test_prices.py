@@ -21,7 +21,7 @@ from karpenter_provider_alibabacloud.prices import (
     UserPrices,
     quote_of,
 )
-from providers.alibabacloud.tests.catalogue.shelf import NOW, REGION, A, B, C, info
+from providers.alibabacloud.tests.catalogue.instance_type_data import NOW, REGION, A, B, C, info
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def on_demand(made: RegionPrices, name: str) -> float:
     return made.on_demand(info(name)).amount
 
 
-def test_what_nobody_said_is_estimated_by_what_a_machine_is_made_of():
+def test_a_missing_price_is_estimated_from_cpu_memory_and_gpus():
     made = RegionPrices(REGION)
 
     # 4 cores and 16 GiB
@@ -58,7 +58,7 @@ def test_what_nobody_said_is_estimated_by_what_a_machine_is_made_of():
     assert made.currency == made.on_demand(info()).currency == "CNY"
 
 
-def test_special_machines_are_not_taken_for_cheap():
+def test_special_instance_types_are_not_estimated_as_cheap():
     made = RegionPrices(REGION)
     plain = on_demand(made, XLARGE)
 
@@ -76,7 +76,7 @@ def test_the_family_says_what_a_core_costs():
     assert not made.is_estimated(LARGE)
 
 
-def test_the_region_says_what_rates_are_worth_where_the_family_says_nothing():
+def test_rates_of_the_region_scale_an_unpriced_family():
     """Case 45."""
     rates = shipped_rates()
     made = prices({LARGE: 2 * rates.price_of(info(LARGE))})
@@ -96,7 +96,7 @@ def test_the_median_counts():
 
 
 @pytest.mark.parametrize("amount", [0.0, -0.1, float("nan"), float("inf")])
-def test_what_is_not_above_zero_is_not_known(amount: float):
+def test_a_price_of_zero_or_less_is_ignored(amount: float):
     """Case 45."""
     made = prices({LARGE: 0.5})
     take(made, {LARGE: amount})
@@ -126,7 +126,7 @@ def test_a_zones_spot_price_is_the_one_that_was_read_there():
     assert not made.is_estimated(LARGE, zone=A)
 
 
-def test_a_spot_price_that_nobody_said_is_never_below_what_is_known():
+def test_an_estimated_spot_price_is_never_below_a_read_price():
     made = prices({LARGE: 1.0})
     assert made.spot(info(), A).amount == 1.0
 
@@ -137,7 +137,7 @@ def test_a_spot_price_that_nobody_said_is_never_below_what_is_known():
     assert made.is_estimated(LARGE, zone=C)
 
 
-def test_how_often_machines_are_taken_back_is_known_where_it_was_said():
+def test_interruption_rates_are_those_that_were_read():
     made = prices({LARGE: 1.0})
     made.update_advice({LARGE: {A: SpotAdvice(20.0, 1.5), B: SpotAdvice(20.0)}})
     revision = made.revision
@@ -147,9 +147,9 @@ def test_how_often_machines_are_taken_back_is_known_where_it_was_said():
     assert made.interruption_percent(LARGE, C) is None
     made.update_advice({LARGE: {A: SpotAdvice(20.0, 7.5)}})
     assert made.interruption_percent(LARGE, A) == 7.5
-    assert made.revision == revision + 1, "zone B is said nothing of any more"
+    assert made.revision == revision + 1, "zone B has no price any more"
     made.update_advice({LARGE: {A: SpotAdvice(20.0, 4.0)}})
-    assert made.revision == revision + 1, "no price is another one"
+    assert made.revision == revision + 1, "no price changed"
 
 
 def test_each_protected_time_has_its_own_prices():
@@ -162,7 +162,7 @@ def test_each_protected_time_has_its_own_prices():
     assert made.spot(info(), A).amount == 0.3
 
 
-def test_what_the_user_says_goes_before_all():
+def test_prices_of_the_user_come_first():
     made = prices({LARGE: 1.0})
     spot(made, LARGE, {A: 0.2})
     made.set_user_prices(UserPrices(on_demand={LARGE: 0.8}, spot={LARGE: {A: 0.15}}))
@@ -202,7 +202,7 @@ def test_the_revision_grows_when_a_price_changes_and_only_then():
     assert revisions == sorted(set(revisions))
 
 
-def test_what_was_read_survives_the_process(tmp_path: Path):
+def test_read_prices_survive_the_process(tmp_path: Path):
     disk = DiskCache(tmp_path, "alibabacloud-prices-cn-hangzhou", version=DISK_VERSION)
     made = prices({LARGE: 0.1}, currency="USD")
     made.update_spot({LARGE: SpotQuote({A: 0.02}, NOW)}, currency="USD")

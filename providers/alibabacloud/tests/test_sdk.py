@@ -42,7 +42,7 @@ def clients_of(cloud, **more):
         ("ack", "DescribeClusterDetail", {"ClusterId": "c", "Region": "r"}, "no parameter Region"),
     ],
 )
-def test_what_the_api_does_not_know_is_refused_before_it_is_sent(
+def test_an_unknown_parameter_is_refused_before_the_call(
     clients, cloud, service, action, parameters, complaint
 ):
     with pytest.raises(TypeError, match=complaint):
@@ -70,7 +70,7 @@ def test_answers_are_handed_on_as_they_are(clients, cloud):
     assert "nodepool_id" not in cloud.calls.of("DescribeClusterAttachScripts")[0].parameters
 
 
-def test_a_refusal_tells_code_request_and_action(clients, cloud):
+def test_a_refusal_names_code_request_and_action(clients, cloud):
     cloud.deny("DescribeVSwitches", times=1)
 
     with pytest.raises(ApiError) as caught:
@@ -84,7 +84,7 @@ def test_a_refusal_tells_code_request_and_action(clients, cloud):
 
 
 def test_throttling_twice_and_then_success_makes_three_calls(cloud):
-    """Case 66: and the time between them is short, but not the same for everybody."""
+    """Case 66: the waits are short and have jitter."""
     waited: list[float] = []
     seen: list[tuple[str, str]] = []
     cloud.fail("DescribeVSwitches", code="Throttling.User", times=2)
@@ -103,7 +103,7 @@ def test_throttling_twice_and_then_success_makes_three_calls(cloud):
     assert waited[1] <= 0.2
 
 
-def test_the_cloud_is_left_alone_for_as_long_as_it_asks(cloud):
+def test_the_retry_delay_of_the_cloud_is_kept(cloud):
     waited: list[float] = []
     cloud.tell_retry_after(1500)
     cloud.fail("DescribeVSwitches", code="Throttling", times=1)
@@ -166,7 +166,7 @@ def test_all_tries_together_end_before_a_hook_does():
     assert tries * (limits.connect_seconds + limits.launch_read_seconds) + backoff < 120
 
 
-def test_a_silent_endpoint_fails_one_call_and_holds_up_no_other(cloud):
+def test_a_hanging_endpoint_fails_one_call_and_delays_no_other(cloud):
     """Case 103, with a shorter limit than the ten seconds that hold otherwise."""
     retries = RetryPolicy(transient_attempts=1)
     limits = ClientLimits(read_seconds=1.0, retries=retries)
@@ -203,7 +203,7 @@ def test_two_hundred_calls_of_a_slow_cloud_share_the_connections(cloud, clients)
     assert took < one_after_the_other / 4
 
 
-def test_a_configured_endpoint_is_spoken_to_past_every_proxy(cloud, monkeypatch):
+def test_a_configured_endpoint_is_called_without_a_proxy(cloud, monkeypatch):
     """Case 104: the SDK itself takes proxies from the environment at each call."""
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -239,7 +239,7 @@ def test_only_the_end_of_a_keys_id_is_shown():
 
 
 def test_missing_credentials_are_an_error_of_credentials(cloud, monkeypatch, tmp_path):
-    """The default chain finds nothing: not on this machine, and no metadata is asked."""
+    """The default chain finds nothing on this host, and metadata is not queried."""
     for name in ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET"):
         monkeypatch.delenv(name)
     from alibabacloud_credentials.utils import auth_constant, auth_util
@@ -307,7 +307,7 @@ def test_pages_by_token_end_where_there_is_none():
     assert [item["n"] for item in found] == [1, 2]
 
 
-def test_a_listing_that_goes_in_a_circle_ends():
+def test_a_listing_with_repeated_page_tokens_ends():
     with pytest.raises(RuntimeError, match="a listing of Things goes in a circle: NextToken 'a'"):
         list(pages_of(lambda _: {"NextToken": "a"}, {"MaxResults": 1}, items="Things"))
 

@@ -1,4 +1,4 @@
-"""The table of shipped prices is written of what a cloud tells."""
+"""The table of shipped prices is written from a cloud's answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_region_is_read_whole(tool: Any, cloud: SimulatedAlibabaCloud, clients
     assert len(entry["prices"]) == len(cloud.catalogue.types) - 1
 
 
-def test_an_account_that_may_not_ask_writes_nothing(
+def test_an_account_without_price_permission_writes_nothing(
     tool: Any, cloud: SimulatedAlibabaCloud, clients: CloudClients
 ):
     with cloud.deny("DescribePrice"), pytest.raises(AuthError, match="ecs:DescribePrice"):

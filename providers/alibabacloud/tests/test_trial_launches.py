@@ -55,7 +55,7 @@ def test_a_role_that_may_not_be_used_is_said_of_the_node_class(cloud, plugin):
     assert "ecs:RunInstances" in message
 
 
-def test_the_machine_is_one_that_a_node_pool_may_launch(cloud, plugin):
+def test_the_trial_uses_an_instance_type_of_a_node_pool(cloud, plugin):
     node_class = node_class_of(cloud)
     arm = node_pool(node_class_ref=REF, requirements=[("kubernetes.io/arch", "In", "arm64")])
     plugin.running.node_classes.note(node_class, arm)
@@ -68,7 +68,7 @@ def test_the_machine_is_one_that_a_node_pool_may_launch(cloud, plugin):
     assert (type_info.architecture, image.architecture) == ("ARM", "arm64")
 
 
-def test_the_disk_is_one_that_the_machine_boots_from(cloud, plugin):
+def test_the_trial_uses_a_disk_that_the_instance_type_supports(cloud, plugin):
     """The first of all categories is one that new types have no more."""
     status, *rest = validation(plugin, node_class_of(cloud))
     assert (status, rest) == ("True", rest)
@@ -119,8 +119,8 @@ def test_without_a_type_for_its_images_no_launch_would_succeed(cloud, plugin):
         ({"tags": {"team": "https://web"}}, "InvalidTagValue.Malformed", "spec.tags"),
     ],
 )  # fmt: skip
-def test_a_value_that_ecs_does_not_take_is_told_at_its_field(cloud, plugin, spec, code, field):
-    """An older CRD let it in, or no rule can tell; nothing is launched from the NodeClass."""
+def test_a_value_refused_by_ecs_is_reported_at_its_field(cloud, plugin, spec, code, field):
+    """An older CRD or no rule admitted it; nothing is launched from the NodeClass."""
     node_class = node_class_of(cloud, **spec)
     type_of_all_disks = [("node.kubernetes.io/instance-type", "In", "ecs.g7.large")]
     plugin.running.node_classes.note(

@@ -155,20 +155,20 @@ class ClusterReader:
             return _IPV6 if is_ipv6(address) else _IPV4
         name = self._settings.cluster_name
         try:
-            found = self._describe().ip_family
+            ip_family = self._describe().ip_family
         except CloudProviderError as error:
             facts.require_known("ip_family", remedy=f"EKS does not tell it either: {error}")
             failure = refusal_behind(error)
             if failure is None or not is_not_found(failure.code):
                 raise
-            found = ""
-        if not found:
+            ip_family = ""
+        if not ip_family:
             facts.require_known("ip_family", remedy="EKS does not tell it either")
             raise NodeClassNotReadyError(
                 f'the IP family of cluster "{name}" is not known: neither the API server (service '
                 "kube-system/kube-dns, ServiceCIDRs) nor eks:DescribeCluster tells it"
             )
-        return found
+        return ip_family
 
     def _describe(self) -> _EksCluster:
         """Return what EKS says, or last said.
@@ -177,9 +177,9 @@ class ClusterReader:
             CloudProviderError: EKS refused or did not answer, and never did.
         """
         name = self._settings.cluster_name
-        known = self._fresh.get(name)
-        if known is not None:
-            return known
+        cluster = self._fresh.get(name)
+        if cluster is not None:
+            return cluster
         try:
             with core_errors_of("eks:DescribeCluster"):
                 answer = self._clients.eks.describe_cluster(name=name)
@@ -193,9 +193,9 @@ class ClusterReader:
             )
             self._fresh.put(name, self._last, ttl=_ASKED_AGAIN_AFTER)
             return self._last
-        known = self._last = _read(answer["cluster"])
-        self._fresh.put(name, known)
-        return known
+        cluster = self._last = _read(answer["cluster"])
+        self._fresh.put(name, cluster)
+        return cluster
 
 
 def _read(cluster: ClusterTypeDef) -> _EksCluster:

@@ -190,28 +190,28 @@ class InstanceReader:
 
     def of_ids(self, ids: Iterable[str]) -> dict[str, DescribedInstance]:
         """Return the instances with these ids, terminated ones too; those unknown are left out."""
-        found: dict[str, DescribedInstance] = {}
+        instances: dict[str, DescribedInstance] = {}
         for chunk in _chunks(sorted(set(ids))):
             for instance in self._describe([{"Name": "instance-id", "Values": chunk}]):
-                found[instance.id] = instance
-        return found
+                instances[instance.id] = instance
+        return instances
 
     def of_claims(self, uids: Iterable[str]) -> tuple[DescribedInstance, ...]:
         """Return all instances of the fleets that were made for one of these claims.
 
         Terminated ones are among them, and so are the instances of others in these fleets.
         """
-        wanted = frozenset(uids)
-        found: dict[str, DescribedInstance] = {}
-        for chunk in _chunks(sorted({index_pattern(uid) for uid in wanted})):
+        claim_uids = frozenset(uids)
+        instances: dict[str, DescribedInstance] = {}
+        for chunk in _chunks(sorted({index_pattern(uid) for uid in claim_uids})):
             filters: list[FilterTypeDef] = [
                 {"Name": f"tag:{EKS_CLUSTER_NAME_TAG}", "Values": [self._cluster]},
                 {"Name": f"tag:{INDEX_TAG}", "Values": chunk},
             ]
             for instance in self._describe(filters):
-                if any(claim.uid in wanted for claim in CLAIM_TAGS.claims_of(instance.tags)):
-                    found[instance.id] = instance
-        return tuple(found[key] for key in sorted(found))
+                if any(claim.uid in claim_uids for claim in CLAIM_TAGS.claims_of(instance.tags)):
+                    instances[instance.id] = instance
+        return tuple(instances[key] for key in sorted(instances))
 
     def of_cluster(self) -> DescribedInstances:
         """Return all instances of the cluster, terminated ones too, by id.
@@ -223,18 +223,19 @@ class InstanceReader:
             {"Name": "tag-key", "Values": [NODE_CLASS_TAG]},
             {"Name": f"tag:{EKS_CLUSTER_NAME_TAG}", "Values": [self._cluster]},
         ]
-        found: dict[str, DescribedInstance] = {}
+        instances_by_id: dict[str, DescribedInstance] = {}
         problem, has_begun = "", False
         try:
             for page in self._pages(filters):
                 has_begun = True
-                found |= {instance.id: instance for instance in page}
+                instances_by_id |= {instance.id: instance for instance in page}
         except CloudProviderError as error:
             if not has_begun:
                 raise
             problem = str(error)
         return DescribedInstances(
-            instances=tuple(found[key] for key in sorted(found)), problem=problem
+            instances=tuple(instances_by_id[key] for key in sorted(instances_by_id)),
+            problem=problem,
         )
 
     def _describe(self, filters: Sequence[FilterTypeDef]) -> Iterator[DescribedInstance]:
@@ -260,15 +261,15 @@ def _capacity_type(item: InstanceTypeDef, *, uses_reservations: bool) -> str:
         return SPOT
     if not uses_reservations or not item.get("CapacityReservationId"):
         return ON_DEMAND
-    wanted = item.get("CapacityReservationSpecification", {})
+    reservation_specification = item.get("CapacityReservationSpecification", {})
     is_reserved = (
         lifecycle in _RESERVED_MARKETS
-        or wanted.get("CapacityReservationPreference", "") == _RESERVED_ONLY
+        or reservation_specification.get("CapacityReservationPreference", "") == _RESERVED_ONLY
     )
     return RESERVED if is_reserved else ON_DEMAND
 
 
 def _chunks(values: Iterable[str]) -> Iterator[list[str]]:
-    left = iter(values)
-    while chunk := list(islice(left, FILTER_VALUES)):
+    remaining = iter(values)
+    while chunk := list(islice(remaining, FILTER_VALUES)):
         yield chunk

@@ -81,7 +81,9 @@ class ProviderDoctor:
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="aws-doctor") as pool:
             tried = [pool.submit(_try_call, action, call) for action, call in tries.items()]
             checked = [pool.submit(check) for check in checks]
-            problems = [found for found in (each.result() for each in tried) if found is not None]
+            problems = [
+                problem for problem in (each.result() for each in tried) if problem is not None
+            ]
         if not problems:
             problems = [_ok(f"all of {len(tries)} permissions that can be tried out are granted")]
         return (who, *self._gates(), *problems, *(each.result() for each in checked))

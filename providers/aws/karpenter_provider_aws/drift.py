@@ -54,12 +54,12 @@ def drift_of(
         CloudProviderError: the NodeClass has not found what there is to compare with.
     """
     status = node_class.status
-    for name, found in (
+    for name, has_drifted in (
         ("amis", status.amis),
         ("securityGroups", status.security_groups),
         ("subnets", status.subnets),
     ):
-        if not found:
+        if not has_drifted:
             raise CloudProviderError(f'EC2NodeClass "{node_class.name}": status.{name} is empty')
     image = image_for(instance_type, status.amis)
     if image is None or image.id != claim.status.image_id:
@@ -118,12 +118,12 @@ class DriftDetector:
             if claim.name not in ids:
                 return None
             try:
-                found = self._instance(claim, ids[claim.name], instances)
-                if found is None:
+                instance = self._instance(claim, ids[claim.name], instances)
+                if instance is None:
                     return None
                 instance_type = _type_of(claim, types)
                 reason = drift_of(
-                    claim, node_class, instance_type, found, placement_group_id=group_id
+                    claim, node_class, instance_type, instance, placement_group_id=group_id
                 )
             except CloudProviderError as error:
                 return error
@@ -142,10 +142,10 @@ class DriftDetector:
             )
         if not claim.status.image_id:
             raise CloudProviderError(f'NodeClaim "{claim.name}": status.imageID is empty')
-        found = instances.get(instance_id)
-        if found is not None and not found.is_gone:
-            return found
-        if found is None and self._recent.get(instance_id) is not None:
+        instance = instances.get(instance_id)
+        if instance is not None and not instance.is_gone:
+            return instance
+        if instance is None and self._recent.get(instance_id) is not None:
             return None
         raise NodeClaimNotFoundError(f"instance {instance_id} does not exist")
 
@@ -159,10 +159,10 @@ def _instance_id(claim: NodeClaim) -> str:
 
 def _type_of(claim: NodeClaim, types: Mapping[str, InstanceType]) -> InstanceType:
     name = claim.metadata.labels.get(INSTANCE_TYPE, "")
-    found = types.get(name)
-    if found is None:
+    instance_type = types.get(name)
+    if instance_type is None:
         raise CloudProviderError(
             f'NodeClaim "{claim.name}": label {INSTANCE_TYPE} is '
             + (f'"{name}", which is not sold' if name else "missing")
         )
-    return found
+    return instance_type

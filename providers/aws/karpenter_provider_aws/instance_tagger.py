@@ -52,9 +52,9 @@ def missing_tags(
     tags: Iterable[str], *, node: str, node_claim: str, cluster: str
 ) -> dict[str, str]:
     """Return what is to be added to an instance that has these keys."""
-    wanted = {NAME_TAG: node, NODE_CLAIM_TAG: node_claim, EKS_CLUSTER_NAME_TAG: cluster}
+    required_tags = {NAME_TAG: node, NODE_CLAIM_TAG: node_claim, EKS_CLUSTER_NAME_TAG: cluster}
     there = set(tags)
-    return {key: value for key, value in wanted.items() if key not in there and value}
+    return {key: value for key, value in required_tags.items() if key not in there and value}
 
 
 @final
@@ -144,8 +144,8 @@ class InstanceTagger:
             for name in sorted(others)
             if self._keys.get(name) is None and not self._is_tagged(name)
         )
-        wanted = [instance_id, *islice(unread, FILTER_VALUES - 1)]
-        for name, instance in self._reader.of_ids(wanted).items():
+        instance_ids = [instance_id, *islice(unread, FILTER_VALUES - 1)]
+        for name, instance in self._reader.of_ids(instance_ids).items():
             keys = _ALL_KEYS if instance.is_leaving else frozenset(instance.tags)
             self._keys.put(name, keys)
 
@@ -164,7 +164,7 @@ class InstanceTagger:
 
     def _tag(self, instance_id: str, missing: Mapping[str, str]) -> None:
         self._turns.drop(instance_id)
-        known = self._keys.get(instance_id) or frozenset()
+        tag_keys = self._keys.get(instance_id) or frozenset()
         self._keys.drop(instance_id)
         try:
             with core_errors_of("ec2:CreateTags"):
@@ -173,4 +173,4 @@ class InstanceTagger:
             failure = refusal_behind(error)
             if failure is None or not is_not_found(failure.code):
                 raise
-        self._keys.put(instance_id, known | missing.keys())
+        self._keys.put(instance_id, tag_keys | missing.keys())

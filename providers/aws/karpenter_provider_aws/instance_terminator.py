@@ -53,10 +53,10 @@ class InstanceTerminator:
         An instance that EC2 does not know is gone, or not shown yet: which of the two is seen when
         it is described again, so its termination counts as started.
         """
-        wanted = set(names)
+        instance_ids = set(names)
         with self._lock:
-            suspects = [name for name in self._refused if name in wanted]
-        others = sorted(wanted.difference(suspects))
+            suspects = [name for name in self._refused if name in instance_ids]
+        others = sorted(instance_ids.difference(suspects))
         outcomes: dict[str, TerminateOutcome] = {}
         for first in range(0, len(others), _AT_ONCE):
             outcomes |= self._batch(others[first : first + _AT_ONCE])

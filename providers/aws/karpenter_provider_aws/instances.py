@@ -97,24 +97,24 @@ class ClusterInstances:
         """
         parsed = [_parse_ids(text) for text in provider_ids]
         shifted = self._shifts()
-        kept = self._not_terminated(shifted)
-        asked = [
+        known_before = self._not_terminated(shifted)
+        instance_ids = [
             key[1]
             for key in parsed
-            if not isinstance(key, CloudProviderError) and key[1] not in kept
+            if not isinstance(key, CloudProviderError) and key[1] not in known_before
         ]
-        found = self._reader.of_ids(asked) if asked else {}
-        shown = kept | self._shown(found.values())
+        described = self._reader.of_ids(instance_ids) if instance_ids else {}
+        shown = known_before | self._shown(described.values())
         outcomes: list[FetchOutcome] = []
         for key in parsed:
             if isinstance(key, CloudProviderError):
                 outcomes.append(key)
                 continue
-            instance = shown.get(key[1]) or self._not_yet_visible(key[1], found)
+            instance = shown.get(key[1]) or self._not_yet_visible(key[1], described)
             outcomes.append(instance or NodeClaimNotFoundError(f"instance {key[1]} does not exist"))
         with self._lock:
             self._seen |= shown
-            for name in asked:
+            for name in instance_ids:
                 if name not in shown:
                     self._seen.pop(name, None)
         return outcomes
@@ -193,8 +193,8 @@ class ClusterInstances:
                 outcomes[text] = ZoneShiftedError("termination", what=key[1], zone=key[0])
             else:
                 ids[text] = key[1]
-        found = self._reader.of_ids(ids.values()) if ids else {}
-        here = {n: i for n, i in found.items() if not i.is_gone}
+        described = self._reader.of_ids(ids.values()) if ids else {}
+        here = {n: i for n, i in described.items() if not i.is_gone}
         leaving = {name for name, instance in here.items() if instance.is_leaving}
         results = self._terminate_described({n: i for n, i in here.items() if n not in leaving})
         for text, name in ids.items():
@@ -202,7 +202,7 @@ class ClusterInstances:
                 outcomes[text] = TerminationStatus.STARTED
             elif name in results:
                 outcomes[text] = results[name]
-            elif self._not_yet_visible(name, found) is not None:
+            elif self._not_yet_visible(name, described) is not None:
                 outcomes[text] = CloudProviderError(
                     f"instance {name} was just launched, and EC2 does not show it yet"
                 )

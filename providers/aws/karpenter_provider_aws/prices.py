@@ -207,8 +207,10 @@ class RegionPrices:
             self._remember_former(book, keyed)
             self._revision += book.update(keyed, now=now)
             before = self._read_at.get(capacity_type)
-            known = {} if before is None else before.prices
-            merged = known | {name: {**known.get(name, {}), **of} for name, of in prices.items()}
+            prices_before = {} if before is None else before.prices
+            merged = prices_before | {
+                name: {**prices_before.get(name, {}), **of} for name, of in prices.items()
+            }
             self._read_at = {**self._read_at, capacity_type: CachedPrices(now, merged)}
 
     def _remember_former(self, book: PriceTable, new: Mapping[PriceKey, Price]) -> None:
@@ -267,7 +269,7 @@ def _of(capacity_type: str, prices: Mapping[str, Price]) -> dict[PriceKey, Price
 
 
 def _filters(region: str, product: Mapping[str, str]) -> list[FilterTypeDef]:
-    wanted = {
+    values_by_field = {
         "regionCode": region,
         "serviceCode": "AmazonEC2",
         "preInstalledSw": "NA",
@@ -278,5 +280,5 @@ def _filters(region: str, product: Mapping[str, str]) -> list[FilterTypeDef]:
     }
     return [
         cast("FilterTypeDef", {"Type": "TERM_MATCH", "Field": field, "Value": value})
-        for field, value in wanted.items()
+        for field, value in values_by_field.items()
     ]

@@ -162,19 +162,19 @@ class CloudClients:
 
     def _client(self, service: str, *, region: str = "", attempts: int | None = None) -> object:
         key = (service, attempts)
-        found = self._clients.get(key)
-        if found is None:
+        client = self._clients.get(key)
+        if client is None:
             region = region or self.region
             with self._lock:
-                found = self._clients.get(key)
-                if found is None:
+                client = self._clients.get(key)
+                if client is None:
                     made = self._made_session().client(
                         service, region, config=self._config(attempts=attempts)
                     )
                     if self._observe is not None:
                         self._observe(cast("BaseClient", made))
-                    found = self._clients[key] = made
-        return found
+                    client = self._clients[key] = made
+        return client
 
     def _made_session(self) -> _Session:
         """Call under the lock."""
@@ -208,16 +208,16 @@ class CloudClients:
         from botocore.utils import IMDSRegionProvider
 
         with self._lock:
-            found = self._made_session().region_name
-        if not found:
+            region = self._made_session().region_name
+        if not region:
             # A read of the metadata may wait for its time limit: not under the lock.
-            machine = botocore.session.get_session()
-            found = cast("str | None", IMDSRegionProvider(machine).provide())
-        if not found:
+            session = botocore.session.get_session()
+            region = cast("str | None", IMDSRegionProvider(session).provide())
+        if not region:
             raise SettingsError(
                 "the AWS region is not known: set AWS_REGION (the instance's metadata has none)"
             )
-        return found
+        return region
 
 
 def _core_session() -> CoreSession:

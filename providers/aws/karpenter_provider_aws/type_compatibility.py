@@ -74,7 +74,7 @@ def _interfaces_misfit(
     # A prefix takes the place of one address; the first place is the primary address's.
     if prefixes and prefixes + 1 > info.ipv4_per_interface:
         return f"an interface does not hold {prefixes} prefixes"
-    wanted = efa_only_interfaces(interfaces)
-    if wanted > (info.efa_max_interfaces or 0):
-        return f"it does not take {wanted} EFAs"
+    efa_count = efa_only_interfaces(interfaces)
+    if efa_count > (info.efa_max_interfaces or 0):
+        return f"it does not take {efa_count} EFAs"
     return ""

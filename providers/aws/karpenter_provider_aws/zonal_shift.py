@@ -91,7 +91,7 @@ def no_shifts() -> ShiftedZones:
 
 def shifts_of(answer: GetManagedResourceResponseTypeDef) -> tuple[ZonalShift, ...]:
     """Read what AWS tells of a resource: shifts that users began, and those it began itself."""
-    begun = [
+    active_shifts = [
         ZonalShift(
             zone_id=item["awayFrom"],
             ends_at=item["expiryTime"],
@@ -99,13 +99,13 @@ def shifts_of(answer: GetManagedResourceResponseTypeDef) -> tuple[ZonalShift, ..
         )
         for item in answer["zonalShifts"]
     ]
-    begun += [
+    active_shifts += [
         ZonalShift(
             zone_id=item["awayFrom"], ends_at=None, is_applied=item["appliedStatus"] == _APPLIED
         )
         for item in answer.get("autoshifts", ())
     ]
-    return tuple(begun)
+    return tuple(active_shifts)
 
 
 def active_zone_ids(shifts: Iterable[ZonalShift], *, now: datetime) -> frozenset[str]:
@@ -207,7 +207,7 @@ class ZonalShiftReader:
                 for subnet in page["Subnets"]:
                     zone_id = subnet.get("AvailabilityZoneId", "")
                     names.setdefault(zone_id, set()).add(subnet.get("AvailabilityZone", ""))
-        return {zone_id: frozenset(found) for zone_id, found in names.items()}
+        return {zone_id: frozenset(zone_names) for zone_id, zone_names in names.items()}
 
     def _report(self, active: frozenset[str]) -> None:
         """Log what began and what ended."""

@@ -43,7 +43,7 @@ def test_no_field_is_immutable(case):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.field is None], ids=named)
-def test_what_is_accepted_is_read_and_written_alike(case):
+def test_accepted_objects_are_read_and_written_alike(case):
     stored = validator().default(case.object)
 
     read = EC2NodeClass.model_validate(stored)
@@ -56,7 +56,7 @@ def test_what_is_accepted_is_read_and_written_alike(case):
     "case", [case for case in CASES if case.name not in {"no device index", "subnet terms null"}
              and case.name != "enclaves neither on nor off"], ids=named
 )  # fmt: skip
-def test_what_is_refused_is_read_all_the_same(case):
+def test_refused_objects_are_still_read(case):
     """It may be stored already, let in by an API server with another CRD."""
     EC2NodeClass.model_validate(case.object)
 
@@ -80,7 +80,7 @@ def test_metadata_options_are_filled_in():
 
 
 def test_nothing_else_is_filled_in():
-    """What a user wrote is what GitOps tools find."""
+    """GitOps tools find the fields that the user wrote, and no others."""
     stored = validator().default(node_class())
 
     assert stored["spec"].keys() - node_class()["spec"].keys() == {"metadataOptions"}

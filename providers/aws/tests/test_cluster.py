@@ -99,7 +99,7 @@ def test_a_cluster_that_eks_never_described_is_an_error(aws, source):
         ({"ip_family": "", "cidrs": ("fd00:10::/108",)}, True),
     ],
 )
-def test_the_ip_family_is_the_one_that_the_core_tells(source, facts, expected):
+def test_the_ip_family_comes_from_the_core(source, facts, expected):
     assert source(**facts).details().is_ipv6 is expected
 
 
@@ -110,7 +110,7 @@ def test_an_ip_family_that_the_core_does_not_know_is_asked_of_eks(aws, source, c
     assert source(ip_family="").details().is_ipv6 is expected
 
 
-def test_an_ip_family_that_nobody_tells_keeps_the_node_class_from_being_ready(aws, source):
+def test_an_unknown_ip_family_keeps_the_node_class_unready(aws, source):
     aws.clusters.clear()
     settings = replace(SETTINGS, cluster_endpoint="https://api", cluster_ca_bundle="Y2E=")
 

@@ -23,7 +23,7 @@ def source(aws, clients, facts):
     return ClusterReader(clients, CloudClock(aws), settings, facts, network)
 
 
-def test_launches_wait_while_nobody_says_whether_the_cluster_is_ipv4_or_ipv6(aws, clients):
+def test_launches_wait_while_the_ip_family_is_unknown(aws, clients):
     """A refusal is not taken for IPv4, and the answer is used as soon as it is there."""
     facts = ClusterFacts(unknown={"dns_ip": WHY, "ip_family": WHY})
     cluster = source(aws, clients, facts)
@@ -45,7 +45,7 @@ def test_eks_answers_where_the_api_server_does_not(aws, clients):
     assert aws.calls.count("DescribeCluster") == 1
 
 
-def test_ranges_that_become_known_are_used_without_asking_eks(aws, clients):
+def test_ranges_found_later_are_used_without_an_eks_call(aws, clients):
     facts = ClusterFacts(ip_family="IPv6", unknown={"service_cidrs": WHY})
     cluster = source(aws, clients, facts)
     assert cluster.details().service_cidr == ""

@@ -55,7 +55,7 @@ def test_a_failed_launch_has_the_reason_of_its_code(code, message, reason):
     assert code in codes.launch_failure(code, message).message
 
 
-def test_denials_by_a_boundary_and_by_a_policy_of_the_organisation_are_told_apart():
+def test_denials_by_boundary_and_by_organisation_policy_are_distinguished():
     by = {
         text: codes.launch_failure(
             "UnauthorizedOperation", f"no, with an explicit deny in a {text}"
@@ -126,7 +126,7 @@ def _refusal(code, status=400):
         (EndpointConnectionError(endpoint_url="http://x"), CloudProviderError),
     ],
 )
-def test_what_a_client_raises_becomes_the_error_of_the_core_and_names_the_action(raised, kind):
+def test_client_errors_become_core_errors_that_name_the_action(raised, kind):
     error = codes.core_error(raised, action="ec2:CreateFleet")
 
     assert type(error) is kind

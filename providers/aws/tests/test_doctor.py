@@ -39,7 +39,7 @@ def wrong(findings):
     return [found for found in findings if found.severity is Severity.ERROR]
 
 
-def test_where_nothing_is_wrong_all_is_ok_and_nothing_is_changed(world):
+def test_a_correct_setup_has_no_finding_and_changes_nothing(world):
     world.aws.messages.send_text("kept")
     before = world.aws.held()
 
@@ -79,7 +79,7 @@ def test_a_gate_that_does_not_exist_is_a_warning(world):
     assert 'there is no gate "NodeClasCEL"' in found.message
 
 
-def test_in_an_isolated_vpc_what_cannot_be_reached_is_not_tried(world):
+def test_in_an_isolated_vpc_unreachable_services_are_not_called(world):
     with world.aws.deny("GetProducts"), world.aws.deny("ListInstanceProfiles"):
         assert wrong(doctor(world, isolated_vpc=True).check()) == []
 
@@ -139,7 +139,7 @@ def test_a_version_of_kubernetes_that_is_not_known_is_a_warning(world):
     assert wrong(findings) == []
 
 
-def test_zonal_shift_is_looked_at_when_it_is_enabled(world):
+def test_zonal_shift_is_checked_when_enabled(world):
     world.aws.zonal_shifts.clear()
     assert wrong(doctor(world).check()) == []
     (found,) = wrong(doctor(world, enable_zonal_shift=True).check())

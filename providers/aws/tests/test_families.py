@@ -1,4 +1,4 @@
-"""Devices, images and what a machine is told of each AMI family: cases 120, 125 and 126."""
+"""Devices, images and bootstrap settings of each AMI family: cases 120, 125 and 126."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ami(ami_id: str, *requirements) -> Ami:
 
 
 @pytest.mark.parametrize("family", AmiFamily)
-def test_kubelet_lives_on_a_default_device_of_the_size_that_is_assumed(family):
+def test_kubelet_uses_a_default_device_of_the_assumed_size(family):
     traits = TRAITS[family]
 
     sizes = {device.device_name: device.size_gib for device in traits.default_devices}
@@ -112,7 +112,7 @@ def test_bottlerocket_has_an_image_for_each_architecture_and_for_nvidia(version)
 @pytest.mark.parametrize(
     ("year", "build"), [("2019", "10.0.17763"), ("2022", "10.0.20348"), ("2025", "10.0.26100")]
 )
-def test_windows_has_one_image_for_machines_of_its_build(year, build):
+def test_windows_has_one_image_per_build(year, build):
     [(path, [requirements])] = paths(f"windows{year}@latest", "1.35").items()
 
     name = f"Windows_Server-{year}-English-Core-EKS_Optimized-1.35"
@@ -141,7 +141,7 @@ def test_only_parameters_of_the_latest_images_change_their_values(alias, mutable
     assert {parameter.mutable for parameter in parameters} == {mutable}
 
 
-def test_a_machine_boots_the_first_image_in_status_order_that_is_for_it():
+def test_an_instance_boots_the_first_compatible_image_of_the_status():
     amis = [
         ami("ami-gpu", AMD64, {"key": INSTANCE_GPU_COUNT, "operator": "Exists"}),
         ami("ami-arm", ARM64),
@@ -181,7 +181,7 @@ def test_labels_that_a_kubelet_may_not_set_never_reach_it(label):
 
 
 @pytest.mark.parametrize("label", ["example.com/kubernetes.io", "mykubernetes.io/a", "k8s.io"])
-def test_labels_that_only_look_like_forbidden_ones_reach_the_kubelet(label):
+def test_labels_similar_to_forbidden_ones_reach_the_kubelet(label):
     assert bootstrap_labels({label: "x"}, capacity_type="spot", is_custom=True)[label] == "x"
 
 

@@ -144,12 +144,12 @@ def test_another_profile_is_another_hash():
         ("ipPrefixCount", 2),
     ],
 )
-def test_what_is_looked_for_does_not_count(path, new):
+def test_selector_terms_do_not_change_the_hash(path, new):
     """Case 28."""
     assert value(changed(path, new)) == value(EVERYTHING)
 
 
-def test_every_field_of_the_spec_either_counts_or_is_known_not_to():
+def test_every_field_of_the_spec_is_hashed_or_listed_as_excluded():
     """A new field must be thought of here."""
     spec = {**EVERYTHING["spec"], "amiFamily": "AL2023"}
     counted = {

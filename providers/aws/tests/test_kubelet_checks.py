@@ -66,7 +66,7 @@ def reason(kubelet, family="AL2023", *, expressions_enabled=False):
         {"evictionHard": None},
     ],
 )
-def test_what_a_kubelet_understands_is_valid(kubelet):
+def test_accepted_kubelet_values_are_valid(kubelet):
     """Cases 19-22."""
     assert invalid_settings(kubelet) == ()
     assert reason(kubelet) is None
@@ -208,7 +208,7 @@ def test_what_a_kubelet_understands_is_valid(kubelet):
         ),
     ],
 )
-def test_what_a_kubelet_would_refuse_or_ignore_is_invalid(kubelet, complaint):
+def test_refused_and_ignored_kubelet_values_are_invalid(kubelet, complaint):
     """Cases 19-23; field and value are named."""
     assert invalid_settings(kubelet) == (f"spec.kubelet.{complaint}",)
     assert reason(kubelet) == INVALID
@@ -247,8 +247,8 @@ GRACE = {"memory.available": "1m"}
         {"serializeImagePulls": False},
     ],
 )
-def test_what_the_reference_takes_is_valid(kubelet):
-    """What its specs say of `spec.kubelet`; here and below, as far as it is not above."""
+def test_values_accepted_by_the_reference_are_valid(kubelet):
+    """Cases of the reference's specs about `spec.kubelet`, as far as not above."""
     assert invalid_settings(kubelet) == ()
 
 
@@ -310,7 +310,7 @@ def test_what_the_reference_takes_is_valid(kubelet):
         ({"cpuCFSQuota": "true"}, "cpuCFSQuota"),
     ],
 )
-def test_what_the_reference_refuses_is_invalid(kubelet, named):
+def test_values_refused_by_the_reference_are_invalid(kubelet, named):
     """The field is named."""
     assert any(text.startswith(f"spec.kubelet.{named}:") for text in invalid_settings(kubelet))
 
@@ -379,7 +379,7 @@ def test_fields_that_every_family_supports_are_fields_of_the_kubelet():
     assert unsupported_settings(dict.fromkeys(SUPPORTED_BY_ALL), AmiFamily.AL2) == ()
 
 
-def test_every_type_of_the_kubelet_is_told_from_others():
+def test_every_kubelet_value_type_is_checked():
     """Data written anew for a later release may bring a type that nothing here reads."""
 
     def leaves(shape):

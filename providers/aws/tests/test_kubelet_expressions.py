@@ -120,7 +120,7 @@ def test_a_result_is_rounded_to_the_unit_of_its_resource(resource, expression, v
         ("int('a')", "parse error"),
     ],
 )
-def test_what_can_never_be_evaluated_is_known_beforehand(expression, problem):
+def test_an_expression_that_never_evaluates_is_an_early_error(expression, problem):
     """Cases 68 and 69 (KubeletExpressionInvalid)."""
     assert re.search(problem, expression_error(expression))
     assert "\n" not in expression_error(expression)
@@ -141,14 +141,14 @@ def test_what_can_never_be_evaluated_is_known_beforehand(expression, problem):
         ("", "empty"),
     ],
 )
-def test_what_fails_for_a_machine_is_an_error(expression, problem):
+def test_a_failing_expression_is_an_error(expression, problem):
     """Case 68."""
     with pytest.raises(ExpressionError, match=problem):
         evaluate(expression, M5_LARGE)
 
 
 @pytest.mark.parametrize("expression", ["1 / (vcpus - 2)", "1 % (vcpus - 2)", "vcpus - 3"])
-def test_what_fails_for_some_machines_alone_is_no_problem_beforehand(expression):
+def test_an_expression_that_fails_for_some_types_is_no_early_error(expression):
     """It is found by trying every type: KubeletExpressionEvaluationFailed."""
     assert expression_error(expression) == ""
 
@@ -196,8 +196,8 @@ def test_trying_every_type_notes_each_mistake_once_with_its_first_type():
     small = {**M5_LARGE, "instance_type": "t3.micro", "vcpus": 1}
 
     results = [
-        notes(expression, machine)
-        for machine in (M5_LARGE, small)
+        notes(expression, type_facts)
+        for type_facts in (M5_LARGE, small)
         for expression in ("20 / (vcpus - 2) + 20", "vcpus - 2", "vcpus * 30")
     ]
 

@@ -192,7 +192,7 @@ def test_many_threads_that_need_a_template_make_it_once(world):
     assert world.calls.count("DescribeLaunchTemplates") == 1
 
 
-def test_those_who_wait_for_a_template_learn_why_it_could_not_be_made(world):
+def test_waiters_for_a_template_get_its_creation_error(world):
     inside, go_on = Event(), Event()
 
     def hold() -> None:
@@ -223,14 +223,14 @@ def test_those_who_wait_for_a_template_learn_why_it_could_not_be_made(world):
     ],
 )
 @pytest.mark.parametrize("operation", ["DescribeLaunchTemplates", "CreateLaunchTemplate"])
-def test_what_ec2_refuses_is_an_error_of_the_core(world, operation, code, status, error):
+def test_a_refusal_of_ec2_is_a_core_error(world, operation, code, status, error):
     world.fail(operation, code, status=status)
 
     with pytest.raises(error, match=f"ec2:{operation}"):
         world.templates.ensure([template()])
 
 
-def test_all_templates_of_a_launch_are_looked_for_by_one_call_and_made_side_by_side(world):
+def test_templates_of_a_launch_are_queried_by_one_call_and_created_concurrently(world):
     world.templates.ensure([template("one")])
     others = [template(f"other-{index}") for index in range(4)]
     everybody = Barrier(4, timeout=10)
@@ -322,7 +322,7 @@ def test_templates_that_ec2_does_not_know_are_forgotten_and_not_deleted(world):
 # -- upkeep ----------------------------------------------------------------------------------------
 
 
-def test_templates_are_deleted_when_nobody_needed_them_for_a_minute(world):
+def test_templates_unused_for_a_minute_are_deleted(world):
     world.templates.ensure([template("one")])
     world.clock.seconds += 40
     world.templates.ensure([template("two")])
@@ -332,14 +332,14 @@ def test_templates_are_deleted_when_nobody_needed_them_for_a_minute(world):
     assert world.names() == [TWO]
 
 
-def test_a_template_that_is_needed_again_and_again_stays(world):
+def test_a_template_in_repeated_use_is_kept(world):
     for _ in range(5):
         world.templates.ensure([template()])
         world.clock.seconds += 40
         assert world.templates.sweep() == ()
 
 
-def test_a_template_stays_while_a_launch_goes_on_however_long_and_a_minute_after(world):
+def test_a_template_is_kept_during_a_launch_and_a_minute_after(world):
     def launch() -> tuple[str, ...]:
         world.clock.seconds += 3600
         return world.templates.sweep()
@@ -408,7 +408,7 @@ def test_throttling_ends_a_sweep(world):
     assert world.templates.sweep() == (ONE, TWO)
 
 
-def test_what_an_earlier_process_left_is_deleted_by_the_next(world):
+def test_templates_of_an_earlier_process_are_deleted(world):
     world.templates.ensure([template("one")])
     world.templates.ensure([template("two")])
     next_process = world.process()
@@ -464,7 +464,7 @@ def test_all_templates_of_a_node_class_go_with_it(world):
     assert world.templates.sweep() == (TWO,)
 
 
-def test_a_node_class_whose_templates_cannot_all_be_deleted_is_told(world):
+def test_a_failed_template_deletion_of_a_node_class_is_reported(world):
     world.templates.ensure([template("one")])
     world.templates.ensure([template("two")])
     world.fail("DeleteLaunchTemplate", "InternalError", status=500)
@@ -476,7 +476,7 @@ def test_a_node_class_whose_templates_cannot_all_be_deleted_is_told(world):
     assert world.names() == []
 
 
-def test_the_size_of_user_data_is_known_until_the_node_class_goes(world):
+def test_the_user_data_size_is_kept_until_the_node_class_is_deleted(world):
     def size() -> float | None:
         return world.registry.get_sample_value(
             "karpenter_ec2nodeclasses_userdata_bytes", {"nodeclass": "default"}

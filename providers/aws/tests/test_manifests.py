@@ -1,7 +1,7 @@
-"""Manifests that guides to Karpenter print, as v1: each gives machines on the simulated AWS.
+"""Manifests that guides to Karpenter print, as v1: each launches instances on the simulated AWS.
 
 They were written for Provisioner and AWSNodeTemplate; here they are NodePool and EC2NodeClass, field by field.
-Each is admitted by an API server with our CRDs, becomes Ready, and a pod that suits it gets a machine that is as
+Each is admitted by an API server with our CRDs, becomes Ready, and a pod that suits it gets an instance that is as
 the manifest asks; `karpenter plan --offline` says the same of the files.
 """
 
@@ -55,7 +55,7 @@ DISCOVERY = {"tags": {"karpenter.sh/discovery": CLUSTER}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """What came of a manifest."""
+    """Result of a manifest."""
 
     name: str
     """Instance type."""
@@ -77,7 +77,7 @@ class Launched:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A manifest, a pod that suits it, and what must be true of the machine."""
+    """A manifest, a pod that suits it, and what must be true of the instance."""
 
     name: str
     requirements: tuple[dict[str, Any], ...] = ()
@@ -146,7 +146,7 @@ KUBELET = {
 
 
 def has_kubelets_arithmetic(found: Launched) -> bool:
-    """Four cores and 15,155 MiB, of which the kubelet keeps what it was told."""
+    """Four cores and 15,155 MiB, less the configured kubelet reservations."""
     assert found.name == "m5.xlarge"
     memory = 15155 * MIB
     expected = {
@@ -441,7 +441,7 @@ def manifests(aws: SimulatedAws, example: Example) -> list[dict[str, Any]]:
 
 
 def launched(aws: SimulatedAws, harness: ControllerHarness) -> Launched:
-    """Return the only machine, and whether its claim says so too."""
+    """Return the only instance, and whether its claim says so too."""
     (instance,) = aws.instances.living
     (claim,) = harness.claims()
     labels = claim["metadata"]["labels"]
@@ -459,7 +459,7 @@ def launched(aws: SimulatedAws, harness: ControllerHarness) -> Launched:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_gives_a_machine_as_it_asks(west, tmp_path, monkeypatch, example):
+def test_an_example_launches_its_requested_instance(west, tmp_path, monkeypatch, example):
     """Admitted, Ready, launched; and planned alike from files."""
     west.reset()
 
@@ -474,7 +474,7 @@ def test_an_example_gives_a_machine_as_it_asks(west, tmp_path, monkeypatch, exam
     assert found.name in node["instanceTypes"]
 
 
-def test_the_least_that_works_gives_a_machine_in_china(tmp_path):
+def test_the_minimal_example_launches_an_instance_in_china(tmp_path):
     """Another partition, whose prices are in yuan."""
     profile = "KarpenterNodeInstanceProfile"
     example = Example(
@@ -496,7 +496,7 @@ def test_the_least_that_works_gives_a_machine_in_china(tmp_path):
 def played(
     aws: SimulatedAws, example: Example, folder: Path
 ) -> tuple[Launched, list[dict[str, Any]], dict[str, Any]]:
-    """Return the machine, NodeClass and NodePool as they came to be, and the pod."""
+    """Return the instance, NodeClass and NodePool as they came to be, and the pod."""
     if "instanceProfile" in example.node_class:
         name = example.node_class["instanceProfile"]
         owners_clients(aws).iam.create_instance_profile(InstanceProfileName=name)
@@ -522,7 +522,7 @@ def played(
 def planned(
     objects: list[dict[str, Any]], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> list[dict[str, Any]]:
-    """Return the machines that `karpenter plan` would launch for these objects."""
+    """Return the instances that `karpenter plan` would launch for these objects."""
     file = folder / "objects.yaml"
     file.write_text(yaml.safe_dump_all(objects))
     monkeypatch.setenv("CLUSTER_NAME", CLUSTER)

@@ -87,7 +87,7 @@ def test_offerings_and_types_have_series(metrics, registry):
     assert registry.get_sample_value(f"{PREFIX}memory_bytes", of_type) == 8192 * 2**20
 
 
-def test_what_one_node_pool_can_have_can_be_had(metrics, registry):
+def test_an_offering_available_to_one_node_pool_is_available(metrics, registry):
     for pool, available in (("a", False), ("b", True), ("c", False)):
         types = [large(offering("on-demand", "us-east-1a", 0.1, available=available))]
         metrics.offerings.record(pool, types)
@@ -127,7 +127,7 @@ def test_a_reservation_counts_as_itself(metrics, registry):
     assert sold(registry, PRICE, "reserved") == 1e-8
 
 
-def test_what_goes_wrong_is_counted(metrics, registry):
+def test_faults_are_counted(metrics, registry):
     where = {"zone": "us-east-1a", "zone_id": "use1-az1"}
     why = {"capacity_type": "spot", "reason": "SpotQuotaExceeded"}
 
@@ -192,5 +192,5 @@ def test_every_metric_has_its_row(registry, clock):
     assert documented == declared
 
 
-def test_a_listing_lasts_as_long_as_the_core_goes_by_it():
+def test_offering_metrics_last_as_long_as_the_cores_listing():
     assert timedelta(minutes=30) == LISTING_LIFE

@@ -23,7 +23,7 @@ def complaints(**fields):
 
 
 @pytest.mark.parametrize("label", ALL_LABELS)
-def test_every_well_known_label_may_be_asked_for_and_set(label):
+def test_every_well_known_label_may_be_required_and_set(label):
     if label not in (CAPACITY_TYPE, INSTANCE_TENANCY):
         assert complaints(requirements=[(label, "In", "test")]) == ()
     assert complaints(labels={label: "test"}) == ()

@@ -11,7 +11,7 @@ from karpenter_simulated_aws.testing import subject_on
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
-def test_what_each_process_knows_it_reads_itself_and_the_leader_does_the_rest(
+def test_every_process_reads_its_own_facts_and_the_leader_runs_the_other_tasks(
     few_types_aws, few_types_shared, tmp_path
 ):
     subject = subject_on(few_types_aws, shared=few_types_shared)

@@ -107,7 +107,7 @@ def test_each_policy_is_as_short_as_iam_takes(path):
     assert len(re.sub(r"\s", "", substituted(path.read_text()))) <= LONGEST
 
 
-def test_what_is_there_may_be_changed_by_its_own_tags_alone():
+def test_existing_resources_may_be_changed_by_their_own_tags_alone():
     """An action on what exists already is bounded by the tags of that: others' must stay theirs."""
     changing = {"ec2:DeleteLaunchTemplate", "ec2:TerminateInstances", "iam:TagInstanceProfile"}
     changing |= {f"iam:{verb}InstanceProfile" for verb in ("AddRoleTo", "RemoveRoleFrom", "Delete")}
@@ -146,7 +146,7 @@ def test_statements_have_names_of_their_own():
 
 
 @pytest.mark.parametrize("sid", ["MakeWithTags", "TagWhatIsMade"])
-def test_what_is_made_has_the_tags_that_policies_ask_for(sid):
+def test_created_resources_have_the_tags_of_the_policies(sid):
     cluster = NAMES["CLUSTER_NAME"]
     tags = owned_tags({}, cluster=cluster, node_class="default", node_pool="default")
 
@@ -154,7 +154,7 @@ def test_what_is_made_has_the_tags_that_policies_ask_for(sid):
 
 
 @pytest.mark.parametrize("sid", ["LaunchByOwnTemplates", "TagOwnInstances", "EndOwn"])
-def test_what_was_made_has_the_tags_that_policies_go_by(sid):
+def test_existing_resources_have_the_tags_of_the_policies(sid):
     cluster = NAMES["CLUSTER_NAME"]
     tags = owned_tags({}, cluster=cluster, node_class="default", node_pool="default")
 
@@ -170,7 +170,7 @@ def test_what_was_made_has_the_tags_that_policies_go_by(sid):
         ("ChangeOwnProfiles", "aws:ResourceTag/"),
     ],
 )
-def test_profiles_have_the_tags_that_policies_ask_for(sid, prefix):
+def test_profiles_have_the_tags_of_the_policies(sid, prefix):
     tags = profile_tags(
         {}, cluster=NAMES["CLUSTER_NAME"], region=NAMES["AWS_REGION"], node_class="default"
     )

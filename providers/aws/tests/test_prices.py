@@ -14,7 +14,7 @@ from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_aws.prices import RegionPrices, read_products, read_spot_history
 from karpenter_provider_aws.sdk import pricing_region
-from providers.aws.tests.stubbed import StubbedClients
+from providers.aws.tests.stubbed_clients import StubbedClients
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 METAL = "bare metal"
@@ -136,7 +136,7 @@ def test_a_price_list_that_cannot_be_read_leaves_shipped_prices_and_spot_is_read
         ([], [product("c98.metal", "1.20")], "Shared"),
     ],
 )
-def test_half_a_price_list_is_not_used(shared: list[str], metal: list[str], named: str):
+def test_an_incomplete_price_list_is_not_used(shared: list[str], metal: list[str], named: str):
     """Case 73."""
     prices = RegionPrices("us-east-1")
     prices.update_on_demand({"c98.large": 9.0, "c98.metal": 9.0}, now=NOW)
@@ -147,7 +147,7 @@ def test_half_a_price_list_is_not_used(shared: list[str], metal: list[str], name
     assert prices.on_demand("c98.metal") == Price(9.0)
 
 
-def test_both_failures_are_told():
+def test_both_failures_are_reported():
     prices = RegionPrices("us-east-1")
 
     with pytest.raises(CloudProviderError, match=r"(?s)GetProducts.*DescribeSpotPriceHistory|"
@@ -262,7 +262,7 @@ def test_products_without_a_price_are_left_out(item: str):
     assert read_products([item, product("b", "2")], currency="USD") == {"b": 2.0}
 
 
-def test_what_was_not_read_for_long_is_told():
+def test_stale_prices_are_reported():
     prices = RegionPrices("us-east-1")
     isolated = RegionPrices("us-east-1", isolated=True)
     prices.update_spot({("m5.large", "us-east-1a"): 0.03}, now=NOW)
@@ -292,7 +292,7 @@ def test_a_new_process_begins_with_the_prices_of_the_last_one(tmp_path: Path):
     assert prices.stale(now=later, after=timedelta(days=1)) == ("on-demand", "spot")
 
 
-def test_prices_of_last_month_are_not_begun_with(tmp_path: Path):
+def test_month_old_prices_are_not_loaded_at_the_start(tmp_path: Path):
     clients = cloud([product("c98.large", "1.20")], [product("c99.large", "1.23")])
     RegionPrices("us-east-1").refresh(clients, now=NOW, disk=disk(tmp_path))
 
@@ -302,7 +302,7 @@ def test_prices_of_last_month_are_not_begun_with(tmp_path: Path):
     assert prices.on_demand("c98.large") is None
 
 
-def test_what_one_list_said_is_kept_though_the_other_failed(tmp_path: Path):
+def test_prices_of_one_list_are_kept_when_the_other_fails(tmp_path: Path):
     with pytest.raises(CloudProviderError):
         RegionPrices("us-east-1").refresh(cloud([], []), now=NOW, disk=disk(tmp_path))
 

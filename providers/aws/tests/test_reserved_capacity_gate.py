@@ -25,7 +25,7 @@ RESERVATIONS_READY = "CapacityReservationsReady"
 
 @pytest.fixture
 def cloud(few_types_aws: SimulatedAws) -> SimulatedAws:
-    """A cloud with two machines reserved."""
+    """A cloud with two instances reserved."""
     few_types_aws.reservations.add(instance_type="m5.large", zone="us-east-1a", total=2)
     return few_types_aws
 
@@ -74,7 +74,7 @@ def test_reservations_are_found_and_offered_only_with_the_gate(cloud, play, is_o
     assert (cloud.calls.count("DescribeCapacityReservations") > 0) is is_on
 
 
-def test_what_was_found_with_the_gate_is_not_offered_without_it(cloud, play):
+def test_reservations_found_with_the_gate_are_not_offered_without_it(cloud, play):
     """The status of a NodeClass outlives the process that wrote it."""
 
     async def resolve(world):
@@ -92,7 +92,7 @@ def test_what_was_found_with_the_gate_is_not_offered_without_it(cloud, play):
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_open_reservations_are_left_alone_with_the_gate_alone(cloud, play, is_on):
+def test_open_reservations_are_not_used_with_the_gate_only(cloud, play, is_on):
     """Case 132: without the gate EC2 does as it always did."""
 
     async def scenario(world):

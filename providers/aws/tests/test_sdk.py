@@ -29,7 +29,7 @@ def test_a_client_is_made_once_and_that_of_dry_runs_is_another(clients):
     assert clients.ec2 is not clients.ec2_without_retries
 
 
-def test_clients_stay_below_the_time_limit_of_a_hook():
+def test_client_time_limits_are_below_those_of_hooks():
     limits = ClientLimits()
 
     assert limits.attempts * (limits.connect_seconds + limits.read_seconds) < 120

@@ -48,7 +48,7 @@ def test_defaults_are_those_of_the_reference():
     )
 
 
-def test_the_core_s_gate_of_reservations_is_heeded():
+def test_the_cores_reservation_gate_is_used():
     assert not read("--feature-gates", "ReservedCapacity=false").reserved_capacity
 
 
@@ -143,11 +143,11 @@ def test_an_unknown_gate_is_logged():
     assert [(line["log_level"], line["gate"]) for line in logs] == [("warning", "NodeClasCEL")]
 
 
-def test_a_known_gate_counts_beside_an_unknown_one():
+def test_a_known_gate_counts_with_an_unknown_one():
     assert read("--aws-feature-gates=Unknown=x, NodeClassCEL = true").gates == {NODE_CLASS_CEL}
 
 
-def test_nodes_trust_what_this_process_trusts_where_nothing_else_is_said():
+def test_nodes_use_the_ca_bundle_of_the_process_by_default():
     found = read(ca_bundle=PEM).cluster_ca_bundle
 
     assert base64.b64decode(found).decode() == PEM

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from karpenter_provider_aws.data import NetworkLimits, network_limits, shipped_on_demand_prices
-from providers.aws.tests.catalogue.dump import raw_types
+from providers.aws.tests.catalogue.recorded_region import raw_types
 from providers.aws.tools.make_network_limits import limits_of
 from providers.aws.tools.make_static_prices import prices_of
 
@@ -55,15 +55,17 @@ def test_prices_are_read_by_region():
 
 
 def test_shipped_addresses_agree_with_ec2():
-    """Where both tell how many addresses an interface has, they say the same."""
-    told = {
+    """Both give the same number of addresses per interface."""
+    addresses_by_type = {
         name: item["NetworkInfo"]["Ipv4AddressesPerInterface"] for name, item in raw_types().items()
     }
-    shipped = {name: network_limits()[name].ipv4_per_interface for name in told.keys() & (
+    shipped = {name: network_limits()[name].ipv4_per_interface for name in addresses_by_type.keys() & (
         network_limits().keys())}  # fmt: skip
 
     assert len(shipped) > 1300
-    assert {name: count for name, count in shipped.items() if told[name] != count} == {}
+    assert {
+        name: count for name, count in shipped.items() if addresses_by_type[name] != count
+    } == {}
     assert network_limits()["m5.large"] == NetworkLimits(10, 9)
 
 

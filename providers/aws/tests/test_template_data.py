@@ -1,6 +1,6 @@
 """Tests launch template content (cases 87, 95, 104, 116 to 120, 126 to 132).
 
-Also the limit of user data (133), and the numbers of cases 47 to 51 as the kubelet is told them.
+Also the limit of user data (133), and the numbers of cases 47 to 51 as kubelet settings.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def test_types_that_reserve_other_amounts_have_other_templates():
 
 
 @pytest.mark.parametrize(
-    ("alias", "told"),
+    ("alias", "max_pods_text"),
     [
         ("al2@latest", "--max-pods=29 --pods-per-core=2"),
         ("al2023@latest", "maxPods: 29"),
@@ -219,10 +219,10 @@ def test_types_that_reserve_other_amounts_have_other_templates():
         ("windows2022@latest", "--max-pods=29 --pods-per-core=2"),
     ],
 )
-def test_every_family_is_told_how_many_pods_the_catalogue_reckons_with(alias, told):
+def test_every_family_gets_max_pods_of_the_catalogue(alias, max_pods_text):
     spec = {"amiSelectorTerms": [{"alias": alias}], "kubelet": {"podsPerCore": 2}}
 
-    assert told in user_text(data(spec=spec))
+    assert max_pods_text in user_text(data(spec=spec))
 
 
 def test_custom_images_share_a_template_whatever_the_numbers():
@@ -246,7 +246,7 @@ def test_user_data_that_cannot_be_merged_makes_no_template():
         templates(spec=spec)
 
 
-def test_settings_that_bottlerocket_does_not_know_are_told():
+def test_unknown_bottlerocket_settings_are_reported():
     spec = {
         "amiSelectorTerms": [{"alias": "bottlerocket@latest"}],
         "userData": "[settings.kubernetes]\nno-such-setting = 1",
@@ -311,7 +311,7 @@ def test_other_types_with_the_same_numbers_do_not_change_the_name():
     ],
     ids=str,
 )
-def test_whatever_a_template_says_is_in_its_name(changes):
+def test_every_template_field_changes_its_name(changes):
     assert name(**changes) != name()
 
 
@@ -325,7 +325,7 @@ def test_whatever_a_template_says_is_in_its_name(changes):
     ],
     ids=str,
 )
-def test_what_a_template_does_not_say_is_not_in_its_name(spec):
+def test_fields_outside_a_template_are_not_in_its_name(spec):
     assert name(spec=spec) == name()
 
 
@@ -499,7 +499,7 @@ def test_a_claim_that_names_no_partition_leaves_it_to_ec2():
     assert lowest_partition(Requirements()) == 0
 
 
-def test_enclaves_are_for_who_asks_for_them():
+def test_enclaves_are_enabled_on_request():
     asking = claim(requests=["eks.amazonaws.com/nitro-sandbox"])
 
     assert data()["EnclaveOptions"] == {"Enabled": False}
@@ -507,14 +507,14 @@ def test_enclaves_are_for_who_asks_for_them():
     assert data(spec={"enclaveOptions": {"enabled": True}})["EnclaveOptions"] == {"Enabled": True}
 
 
-def test_virtual_machines_inside_are_for_who_asks_for_them():
+def test_nested_virtualization_is_enabled_on_request():
     spec = {"cpuOptions": {"nestedVirtualization": "enabled"}}
 
     assert data(spec=spec)["CpuOptions"] == {"NestedVirtualization": "enabled"}
     assert "CpuOptions" not in data(spec={"cpuOptions": {}})
 
 
-def test_monitoring_is_for_who_asks_for_it():
+def test_monitoring_is_enabled_on_request():
     assert data(spec={"detailedMonitoring": True})["Monitoring"] == {"Enabled": True}
 
 
@@ -611,7 +611,7 @@ def test_prefixes_and_public_address_of_the_one_interface():
     ]
 
 
-def test_pods_that_ask_for_efa_get_all_that_the_type_has():
+def test_pods_with_efa_requests_get_every_efa_of_the_type():
     found = data(EFA, node_claim=claim(requests=["vpc.amazonaws.com/efa"]))["NetworkInterfaces"]
 
     places = [(item["NetworkCardIndex"], item["DeviceIndex"]) for item in found]
@@ -624,7 +624,7 @@ def test_efas_are_not_attached_unasked():
     assert len(data(EFA)["NetworkInterfaces"]) == 1
 
 
-def test_configured_interfaces_count_more_than_what_pods_ask_for():
+def test_configured_interfaces_override_requests_of_pods():
     found = data(EFA, node_claim=claim(requests=["vpc.amazonaws.com/efa"]), spec=EVERYTHING)[
         "NetworkInterfaces"
     ]
@@ -699,7 +699,7 @@ def test_only_reservations_that_the_claim_may_use_have_templates():
 
 
 @pytest.mark.parametrize("capacity_type", ["spot", "on-demand"])
-def test_other_launches_leave_open_reservations_alone(capacity_type):
+def test_other_launches_do_not_use_open_reservations(capacity_type):
     assert data(capacity_type=capacity_type)["CapacityReservationSpecification"] == {
         "CapacityReservationPreference": "none"
     }

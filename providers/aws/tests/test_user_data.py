@@ -1,6 +1,6 @@
 """User data of each AMI family, read back as its reader does: acceptance cases 121 to 124.
 
-Also the flags of cases 47 to 51: what the catalogue reckons with is what the kubelet is told.
+Also the flags of cases 47 to 51: the catalogue's numbers are the kubelet's settings.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_al2_is_an_archive_with_one_script_that_joins_the_cluster():
     )
 
 
-def test_al2_tells_the_kubelet_its_settings_in_order_with_sorted_entries():
+def test_al2_passes_kubelet_settings_in_order_with_sorted_entries():
     kubelet = {
         "podsPerCore": 4,
         "systemReserved": {"memory": "1Gi", "cpu": "100m"},
@@ -157,7 +157,7 @@ def test_al2_says_that_pods_have_ipv6_addresses_when_their_name_server_has():
     assert "--ip-family" not in al2_arguments()
 
 
-def test_al2_leaves_out_what_nobody_knows():
+def test_al2_leaves_out_unknown_values():
     arguments = al2_arguments(ca_bundle="", labels={}, sizing={"dns_ip": ""})
 
     assert "--b64-cluster-ca" not in arguments
@@ -178,7 +178,7 @@ def test_al2_runs_the_users_script_first():
     assert found[0][1].strip() == "#!/bin/bash\necho hello"
 
 
-def test_al2_copies_the_parts_of_an_archive_whichever_header_is_first():
+def test_al2_copies_archive_parts_for_any_first_header():
     archive = (
         'Content-Type: multipart/mixed; boundary="B"\nMIME-Version: 1.0\n\n'
         '--B\nContent-Type: text/x-shellscript; charset="us-ascii"\n\n#!/bin/bash\necho 1\n'
@@ -206,7 +206,7 @@ def test_text_that_begins_like_an_archive_and_is_none_is_refused(family):
 # -- AL2023 ------------------------------------------------------------------------------------
 
 
-def test_al2023_is_told_everything_in_a_node_config():
+def test_al2023_gets_all_settings_in_a_node_config():
     text = user_data(AmiFamily.AL2023, bootstrap())
 
     assert parts(text)[0][1].startswith("# Karpenter Generated NodeConfig\n")
@@ -312,7 +312,7 @@ def test_al2023_puts_the_users_parts_before_the_config_that_wins(text, types):
 # -- Bottlerocket ------------------------------------------------------------------------------
 
 
-def test_bottlerocket_is_told_everything_in_settings():
+def test_bottlerocket_gets_all_settings_as_toml():
     kubelet = {
         "evictionHard": {"memory.available": "5%"},
         "evictionSoftGracePeriod": {"memory.available": "2m"},
@@ -437,11 +437,11 @@ SETTING_VALUES = {
     ],
 )
 def test_bottlerocket_takes_settings_of_their_type_only(names, admitted):
-    """What it cannot read keeps it from booting."""
+    """An unreadable setting keeps it from booting."""
     for name in names:
-        for told, value in SETTING_VALUES.items():
+        for setting, value in SETTING_VALUES.items():
             text = f"[settings.kubernetes]\n{name} = {value}\n"
-            if told in admitted:
+            if setting in admitted:
                 assert name in bottlerocket(user_data=text)["kubernetes"]
             else:
                 with pytest.raises(BadInputError, match=f"settings.kubernetes.{name} is .* must"):
@@ -511,7 +511,7 @@ OLD = Ami(id="ami-old", name="bottlerocket-aws-k8s-1.33-x86_64-v1.45.0-431fe75a"
         ([AmiTerm(tags={"a": "b"})], "v1.46.0"),
     ],
 )
-def test_bottlerocket_version_is_what_the_selector_or_an_image_tells(terms, version):
+def test_bottlerocket_version_comes_from_the_selector_or_an_image(terms, version):
     assert ami_version(terms, [NEW, OLD]) == version
 
 
@@ -588,7 +588,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 @with_examples(100)
 def test_bottlerocket_keeps_whatever_a_user_sets_elsewhere(document):
-    """What Python reads as TOML is written back as the same."""
+    """TOML that Python reads is written back unchanged."""
     text = tomli_w.dumps({"settings": {"host-containers": document}, "others": document})
 
     merged = tomllib.loads(user_data(AmiFamily.BOTTLEROCKET, bootstrap(user_data=text)))

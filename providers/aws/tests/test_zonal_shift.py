@@ -36,7 +36,7 @@ def shift(aws, arn, zone_id, *, minutes=60, applied=True):
     aws.zonal_shifts.shift(arn, zone_id, expires_at=ends, applied=applied)
 
 
-def test_a_shifted_zone_is_known_by_id_and_by_name(aws, clients, arn, zone_id):
+def test_a_shifted_zone_is_recognised_by_id_and_by_name(aws, clients, arn, zone_id):
     part = shifts(aws, clients)
     shift(aws, arn, zone_id)
     assert part.zones() == NO_SHIFTS
@@ -63,7 +63,7 @@ def test_in_a_shifted_zone_changes_are_refused(aws, clients, arn, zone_id):
     assert part.zones().refuse("termination", what="i-1", zone="us-east-1b") is None
 
 
-def test_a_shift_ends_when_it_expires_without_being_looked_at(aws, clients, arn, zone_id):
+def test_a_shift_ends_at_its_expiry_without_a_poll(aws, clients, arn, zone_id):
     part = shifts(aws, clients)
     shift(aws, arn, zone_id, minutes=10)
     part.run()
@@ -82,7 +82,7 @@ def test_a_shift_that_is_not_applied_is_none(aws, clients, arn, zone_id):
     assert not part.zones().has(ZONE)
 
 
-def test_a_shift_that_is_called_off_is_over_although_another_goes_on(aws, clients, arn, zone_id):
+def test_a_cancelled_shift_ends_while_another_goes_on(aws, clients, arn, zone_id):
     other = next(
         subnet["AvailabilityZoneId"]
         for subnet in clients.ec2.describe_subnets()["Subnets"]
@@ -100,7 +100,7 @@ def test_a_shift_that_is_called_off_is_over_although_another_goes_on(aws, client
     assert part.zones().names == {"us-east-1b"}
 
 
-def test_while_aws_does_not_answer_what_was_seen_stands(aws, clients, arn, zone_id):
+def test_shifts_are_kept_while_aws_does_not_answer(aws, clients, arn, zone_id):
     part = shifts(aws, clients)
     shift(aws, arn, zone_id)
     part.run()
@@ -117,7 +117,7 @@ def test_a_cluster_that_is_not_registered_is_named(aws, clients):
         shifts(aws, clients).run()
 
 
-def test_a_look_costs_one_call_once_cluster_and_zones_are_known(aws, clients, arn, zone_id):
+def test_a_poll_takes_one_call_once_cluster_and_zones_are_known(aws, clients, arn, zone_id):
     part = shifts(aws, clients)
     shift(aws, arn, zone_id)
     part.run()
@@ -128,7 +128,7 @@ def test_a_look_costs_one_call_once_cluster_and_zones_are_known(aws, clients, ar
     assert [call.action for call in aws.calls.all] == ["GetManagedResource"]
 
 
-def test_it_is_looked_at_each_half_minute_by_every_replica_if_it_is_enabled(aws, clients):
+def test_every_replica_polls_zonal_shift_each_half_minute_when_enabled(aws, clients):
     (task,) = shifts(aws, clients).tasks()
 
     assert (task.period, task.leader_only) == (timedelta(seconds=30), False)

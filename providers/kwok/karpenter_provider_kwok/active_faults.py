@@ -137,10 +137,10 @@ class ActiveFaults:
     def _any_active(self) -> bool:
         """Whether any fault is in force; asked first, as it locks nobody out."""
         with self._store.reading() as db:
-            found = db.execute(
+            active_row = db.execute(
                 "SELECT 1 FROM faults WHERE remaining IS NULL OR remaining > 0 LIMIT 1"
             ).fetchone()
-        return found is not None
+        return active_row is not None
 
     def _first(
         self, db: sqlite3.Connection, kind: KwokFaultKind, operation: CloudOperation
@@ -155,8 +155,8 @@ class ActiveFaults:
         if self._file is None:
             return
         try:
-            found = self._file.stat()
-            seen = (found.st_mtime_ns, found.st_size)
+            file_status = self._file.stat()
+            seen = (file_status.st_mtime_ns, file_status.st_size)
             text = self._file.read_text(encoding="utf-8") if seen != self._seen else None
         except OSError:
             seen, text = None, "[]" if self._seen is not None else None

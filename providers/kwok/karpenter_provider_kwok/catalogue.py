@@ -213,10 +213,10 @@ def _resources(place: _FilePosition, amounts: Mapping[str, object]) -> dict[str,
 
 
 def _offerings(place: _FilePosition, value: object) -> tuple[Offering, ...]:
-    found: list[Offering] = []
+    offerings: list[Offering] = []
     for index, item in enumerate(place.items(value)):
-        found.extend(_offering(place.at(str(index)), item))
-    return tuple(found)
+        offerings.extend(_offering(place.at(str(index)), item))
+    return tuple(offerings)
 
 
 def _offering(place: _FilePosition, value: object) -> Iterable[Offering]:
@@ -253,7 +253,7 @@ def _is_price(value: float) -> bool:
 
 
 def _requirements(place: _FilePosition, value: object) -> Requirements:
-    found: list[Requirement] = []
+    requirement_list: list[Requirement] = []
     for index, item in enumerate(place.items(value)):
         at = place.at(str(index))
         fields = at.fields(item, {"key", "operator", "values"})
@@ -262,17 +262,17 @@ def _requirements(place: _FilePosition, value: object) -> Requirements:
         values = fields.get("values", [])
         texts = at.at("values").texts(values) if values else ()
         try:
-            found.append(Requirement.of(key, operator, texts))
+            requirement_list.append(Requirement.of(key, operator, texts))
         except BadInputError as error:
             raise BadInputError(f"{at.entry}: {at.field}: {error}") from error
-    requirements = Requirements(found)
+    requirements = Requirements(requirement_list)
     for key in (ZONE, CAPACITY_TYPE):
         if requirements.get(key).operator != "In":
             raise place.error(value, f"must name values of {key} (operator In)")
     for capacity_type in sorted(requirements.get(CAPACITY_TYPE).values):
         if capacity_type not in CAPACITY_TYPES:
-            wanted = f"{CAPACITY_TYPE} must be one of {', '.join(CAPACITY_TYPES)}"
-            raise place.error(capacity_type, wanted)
+            problem = f"{CAPACITY_TYPE} must be one of {', '.join(CAPACITY_TYPES)}"
+            raise place.error(capacity_type, problem)
     return requirements
 
 

@@ -89,13 +89,15 @@ class KwokCloud:
 
     def _launch(self, db: sqlite3.Connection, request: LaunchRequest) -> LaunchOutcome:
         now = self._timestamp()
-        known = db.execute("SELECT * FROM instances WHERE token = ?", (request.token,)).fetchone()
-        if known is None:
+        launched_row = db.execute(
+            "SELECT * FROM instances WHERE token = ?", (request.token,)
+        ).fetchone()
+        if launched_row is None:
             outcome = self._launch_new(db, request, now)
         else:
-            outcome = self._in_progress(db, request) or _repeated(known, request, now)
+            outcome = self._in_progress(db, request) or _repeated(launched_row, request, now)
         if isinstance(outcome, LaunchedInstance):
-            result = "launched" if known is None else "repeated"
+            result = "launched" if launched_row is None else "repeated"
         else:
             result = type(outcome).__name__
         record_call(db, at=now, operation="launch", subject=request.token, result=result)
@@ -269,8 +271,8 @@ class KwokCloud:
             and not node.is_deleting
         ]
         with self._store.reading() as db:
-            known = {row[0] for row in db.execute("SELECT provider_id FROM instances")}
-        strangers = [node for node in ours if node.provider_id not in known]
+            stored_ids = {row[0] for row in db.execute("SELECT provider_id FROM instances")}
+        strangers = [node for node in ours if node.provider_id not in stored_ids]
         if not strangers:
             return 0
         now = self._timestamp()
@@ -321,7 +323,7 @@ class KwokCloud:
         if is_reclaiming:
             self._reclaim()
         with self._store.reading() as db:
-            found = db.execute(
+            rows = db.execute(
                 "SELECT * FROM interruptions WHERE NOT acknowledged ORDER BY id"
             ).fetchall()
         return tuple(
@@ -331,7 +333,7 @@ class KwokCloud:
                 provider_id=row["provider_id"],
                 deadline=datetime.fromtimestamp(row["deadline"], UTC),
             )
-            for row in found
+            for row in rows
         )
 
     def _reclaim(self) -> None:

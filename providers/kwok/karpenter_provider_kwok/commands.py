@@ -27,11 +27,11 @@ def add_commands(app: typer.Typer) -> None:
         from karpenter_provider_kwok.dump import dump_file
 
         try:
-            found = dump_file(file, now=datetime.now(UTC))
+            state = dump_file(file, now=datetime.now(UTC))
         except SettingsError as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(1) from error
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        sys.stdout.write(json.dumps(state, indent=2) + "\n")
 
     @app.command()
     def catalogue() -> None:  # pyright: ignore[reportUnusedFunction] - typer keeps it

@@ -197,10 +197,10 @@ def _choice(
     where: str,
 ) -> str:
     value = fields.get(name, default)
-    known = [choice.value for choice in choices]
-    if value not in known:
+    values = [choice.value for choice in choices]
+    if value not in values:
         raise BadInputError(
-            f"{where}: {name}: must be one of {', '.join(known)}, not {json.dumps(value)}"
+            f"{where}: {name}: must be one of {', '.join(values)}, not {json.dumps(value)}"
         )
     return str(value)
 

@@ -135,10 +135,10 @@ def record_call(
         db.execute("DELETE FROM interruptions WHERE acknowledged AND deadline < ?", (at,))
 
 
-def _check_format(found: int, path: str) -> None:
-    if found not in {0, _FORMAT}:
+def _check_format(file_format: int, path: str) -> None:
+    if file_format not in {0, _FORMAT}:
         raise SettingsError(
-            f"kwok state file {path} has format {found}, this version reads {_FORMAT}"
+            f"kwok state file {path} has format {file_format}, this version reads {_FORMAT}"
         )
 
 
@@ -153,8 +153,8 @@ def _connect(path: str, *, read_only: bool) -> sqlite3.Connection:
     )
     try:
         connection.row_factory = sqlite3.Row
-        found = connection.execute("PRAGMA user_version").fetchone()[0]
-        _check_format(found, path)
+        file_format = connection.execute("PRAGMA user_version").fetchone()[0]
+        _check_format(file_format, path)
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")

@@ -221,16 +221,16 @@ class KwokProvider:
         """Say what is sold and whether instances outlive the process."""
         running = self._started
         sold = f"{len(running.catalogue)} instance types"
-        found = [Finding(severity=Severity.OK, message=f"the simulated cloud sells {sold}")]
+        findings = [Finding(severity=Severity.OK, message=f"the simulated cloud sells {sold}")]
         if not running.settings.keeps_state:
-            found.append(
+            findings.append(
                 Finding(
                     severity=Severity.WARNING,
                     message="the simulated cloud forgets its instances with the process",
                     remedy="name a file with --kwok-state-file",
                 )
             )
-        return found
+        return findings
 
 
 @final
@@ -287,12 +287,16 @@ class _StartedProvider:
 
     def _registration_delay(self, request: LaunchRequest) -> timedelta:
         node_class = request.node_class
-        asked = (
+        annotated_delay = (
             node_class.spec.node_registration_delay
             if isinstance(node_class, KWOKNodeClass)
             else None
         )
-        return self.settings.registration_delay if asked is None else asked.timedelta
+        return (
+            self.settings.registration_delay
+            if annotated_delay is None
+            else annotated_delay.timedelta
+        )
 
 
 def _catalogue(settings: KwokSettings) -> tuple[InstanceType, ...]:

@@ -133,7 +133,7 @@ def test_offerings_may_carry_labels_of_their_own():
     assert extra_labels([with_rack, without]) == {"example.com/rack"}
 
 
-def test_an_offering_of_several_zones_is_sold_in_each():
+def test_an_offering_of_several_zones_is_available_in_each():
     wide = offering()
     wide["Requirements"][1]["values"] = ["zone-b", "zone-a"]
     (it,) = load(entry(offerings=[wide]))
@@ -147,7 +147,7 @@ def test_field_names_are_read_in_any_case():
     assert it.offerings[0].price.amount == 0.1
 
 
-def test_what_is_not_available_is_listed_all_the_same():
+def test_unavailable_offerings_are_listed():
     (it,) = load(entry(offerings=[offering(Available=False)]))
     assert [o.available for o in it.offerings] == [False]
 
@@ -272,7 +272,7 @@ def test_zones_of_the_shipped_catalogue_differ(shipped):
 
 
 def test_prices_of_the_shipped_catalogue_are_uneven(shipped):
-    """Equal machines cost differently, and so the choice of one matters."""
+    """Equal types cost differently, and so the choice of one matters."""
     per_cpu = {
         it.offerings[0].price.amount / it.capacity["cpu"]
         for it in shipped

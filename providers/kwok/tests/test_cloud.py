@@ -288,7 +288,7 @@ def test_two_processes_share_one_cloud(tmp_path):
     run_kwok(look, tmp_path)
 
 
-def test_a_failed_transaction_leaves_nothing_half_done(tmp_path):
+def test_a_failed_transaction_changes_nothing(tmp_path):
     async def scenario(world):
         def give_up(db):
             db.execute("DELETE FROM instances")
@@ -319,7 +319,7 @@ def kwok_node(name, **fields):
     return NodeView(name=name, **(given | fields))
 
 
-def test_nodes_the_store_never_heard_of_are_taken_in(tmp_path):
+def test_nodes_unknown_to_the_store_are_adopted(tmp_path):
     """Another controller's cluster, or a lost state file: they can be listed and terminated."""
     owner = OwnerView(api_version="karpenter.sh/v1", kind="NodeClaim", name="old", uid="uid-old")
 
@@ -359,7 +359,7 @@ def test_an_adopted_instance_is_found_without_a_listing(tmp_path):
         {"labels": {}},
     ],
 )
-def test_nodes_of_others_are_left_alone(tmp_path, fields):
+def test_nodes_of_others_are_ignored(tmp_path, fields):
     async def scenario(world):
         world.nodes.nodes["other"] = kwok_node("other", **fields)
         assert (await world.providers.list_instances("kwok")).instances == ()
@@ -446,7 +446,7 @@ def test_a_node_the_core_already_deleted_costs_no_request(tmp_path):
 # -- faults
 
 
-def test_a_stock_out_is_avoided_or_told(tmp_path):
+def test_a_stock_out_is_avoided_or_reported(tmp_path):
     """The next cheapest is launched; when none is left, the outcome names what was tried."""
 
     async def scenario(world):
@@ -531,7 +531,7 @@ def test_a_partial_listing_says_so(tmp_path):
     run_kwok(scenario, tmp_path)
 
 
-def test_a_token_in_progress_is_refused_until_its_instance_can_be_told(tmp_path):
+def test_a_token_in_progress_is_refused_until_its_instance_is_listed(tmp_path):
     """The first request is carried out; the refusals do not say that nothing was done."""
 
     async def scenario(world):
@@ -625,7 +625,7 @@ def test_faults_are_read_from_a_file_whenever_it_changes(tmp_path):
 # -- settings, dump
 
 
-def test_the_dump_is_what_tests_settle_against(tmp_path):
+def test_the_dump_lists_every_instance_for_tests(tmp_path):
     async def scenario(world):
         await launch(world, requirements=[only("std1.large"), SPOT])
         return world.clock.now()

@@ -40,7 +40,7 @@ async def passes(world, seconds):
 
 
 def state_of(world):
-    """How far the Nodes of all instances are."""
+    """Return the states of the Nodes of all instances."""
     dump = world.dump()
     return [each["nodeState"] for each in (*dump["instances"], *dump["terminated"])]
 
@@ -95,7 +95,7 @@ def test_a_node_is_not_made_for_an_instance_whose_name_another_one_has(tmp_path)
     run_kwok(scenario, tmp_path)
 
 
-def test_two_alike_faults_strike_one_after_the_other(tmp_path):
+def test_two_equal_faults_apply_one_after_the_other(tmp_path):
     async def scenario(world):
         for _ in range(2):
             world.cloud.disturbances.inject(KwokFault(kind=KwokFaultKind.FAILED_NODE, count=1))

@@ -55,7 +55,7 @@ def test_an_unknown_metric_is_an_error():
 
 
 def test_series_of_objects_are_replaced_all_together():
-    """What is not there any more loses its series."""
+    """Series of deleted objects are removed."""
     metrics = Metrics()
     name = f"{NAMESPACE}_pods_unbound_time_seconds"
 
@@ -126,7 +126,7 @@ def test_durations_are_counted_in_upstreams_buckets():
 
 
 def test_each_wait_of_a_pod_is_measured_once(tmp_path):
-    """Also of pods that are Ready within one look; gauges are there only while a pod waits."""
+    """Also of pods that are Ready within one pass; gauges exist only while a pod waits."""
 
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
@@ -211,7 +211,7 @@ def test_requests_and_limits_of_pods_are_added_up_by_node(tmp_path):
     play(tmp_path, story)
 
 
-def test_a_pool_costs_what_its_machines_cost(tmp_path):
+def test_pool_cost_is_the_sum_of_its_nodes(tmp_path):
     """By type, zone and capacity type (case 276)."""
     sold = {item.name: item for item in load_catalogue(default_catalogue_text(), file="shipped")}
 

@@ -109,7 +109,7 @@ def test_nodes_and_pods_have_their_labels_and_amounts():
     assert (pods["c"]["nodepool"], pods["c"]["managed"]) == ("", "false")
 
 
-def test_only_nodes_that_changed_are_written_anew(monkeypatch):
+def test_only_changed_nodes_are_rendered_again(monkeypatch):
     """A scrape of a quiet cluster formats no node."""
     written = Counter()
     node_text = node_series._node_text
@@ -147,12 +147,12 @@ def test_nodes_that_have_gone_leave_no_text_behind():
 
 
 async def test_the_gauges_of_a_large_cluster_give_the_event_loop_back():
-    """At least once for every few hundred machines, and nothing is formatted on it."""
-    machines = 4 * BATCH_SIZE
+    """At least once for every few hundred nodes, and nothing is formatted on it."""
+    node_count = 4 * BATCH_SIZE
     clock = SystemClock()
     cluster_state = ClusterState(StateBuilder(MANAGED_KINDS), clock)
     cluster_state.fold(ObjectObserved(node_pool()))
-    for number in range(machines):
+    for number in range(node_count):
         for made in node_and_claim(f"web-{number}"):
             cluster_state.fold(ObjectObserved(made))
     cluster_state.fold(InformersSynced())
@@ -172,9 +172,9 @@ async def test_the_gauges_of_a_large_cluster_give_the_event_loop_back():
     await observability._step()
     working.cancel()
 
-    assert turns >= machines / BATCH_SIZE
+    assert turns >= node_count / BATCH_SIZE
     assert not observability._series._texts
     share = runtime.metrics.registry.get_sample_value(
         "karpenter_nodepools_usage", {"resource_type": "nodes", "nodepool": "default"}
     )
-    assert share == pytest.approx(machines)
+    assert share == pytest.approx(node_count)

@@ -63,7 +63,7 @@ def test_quantiles_are_those_of_what_was_observed(registry, clock):
     }
 
 
-def test_what_is_long_ago_counts_for_the_sum_alone(registry, clock):
+def test_old_observations_count_for_the_sum_alone(registry, clock):
     waits = summary(registry, clock)
     waits.observe(100.0)
     clock.now = WINDOW_SECONDS - 1
@@ -78,7 +78,7 @@ def test_what_is_long_ago_counts_for_the_sum_alone(registry, clock):
     assert math.isnan(scraped(registry)["", "0.5"])
 
 
-def test_of_very_many_observations_the_latest_count(registry, clock):
+def test_the_latest_observations_count(registry, clock):
     waits = summary(registry, clock)
     waits.observe(10.0**9)
     for _ in range(MAX_OBSERVATIONS):
@@ -87,7 +87,7 @@ def test_of_very_many_observations_the_latest_count(registry, clock):
     assert scraped(registry)["", "1"] == 1.0
 
 
-def test_series_are_told_apart_by_their_labels(registry, clock):
+def test_series_are_distinguished_by_their_labels(registry, clock):
     waits = summary(registry, clock, "nodepool")
     waits.labels(nodepool="web").observe(1.0)
     waits.labels(nodepool="db").observe(5.0)

@@ -51,7 +51,7 @@ def gate(contacts=None, registry=None):
     ],
 )  # fmt: skip
 def test_a_stale_kind_holds_back_those_that_read_it(kind, waiting):
-    """And nobody else."""
+    """And no other controllers."""
     contacts = Contacts()
     contacts.lose(kind)
     freshness = gate(contacts)
@@ -126,7 +126,7 @@ def test_waiting_ends_with_the_last_stale_kind():
 
 
 def test_the_event_names_kind_time_and_cause():
-    """So that whoever reads it need not look for the log."""
+    """So that a reader does not need the log."""
     stale = (
         StaleKind(kind=PODS, seconds=123.4, problem="list pods: forbidden"),
         StaleKind(kind=NODES, seconds=None),

@@ -70,7 +70,7 @@ async def test_repeated_idle_decision_is_recorded_once():
 
 
 async def test_repeated_refusal_is_recorded_once():
-    """What is given up changes nothing either; another command upon the same inputs is another."""
+    """A command given up changes nothing; another command on the same inputs is new."""
     journal = DecisionJournal()
     for number, (inputs, claim) in enumerate([("a", "x"), ("a", "y"), ("a", "x"), ("b", "x")]):
         going = DecisionCandidate(
@@ -120,7 +120,7 @@ async def test_refused_claims_are_recorded_once():
 def test_a_plug_in_that_hangs_over_a_record_does_not_keep_a_command_from_being_carried_out(
     tmp_path,
 ):
-    """It is under way before anybody hears of it."""
+    """It is under way before it is recorded."""
 
     async def story(harness):
         running = harness.start()
@@ -220,7 +220,7 @@ class Guard:
 
 
 def played(tmp_path, story, *, arguments=(), guard=None):
-    """Tell a story; `guard` is a plug-in beside the provider."""
+    """Run a scenario; `guard` is a plug-in beside the provider."""
     plugins = None if guard is None else {"guard": guard}
     play(tmp_path, story, arguments=("--disable-leader-election", *arguments), plugins=plugins)
 
@@ -234,7 +234,7 @@ def forced(found):
 
 
 def test_expiry_is_recorded(tmp_path):
-    """With the pods that have to move, at the price of the machine."""
+    """With the pods that have to move, at the price of the node."""
     found = {}
 
     async def story(harness):
@@ -279,7 +279,7 @@ def test_claim_that_never_registers_is_recorded(tmp_path):
 
 
 def test_claim_without_capacity_is_recorded(tmp_path):
-    """What it could have become is not to be had."""
+    """None of its offerings is available."""
     faults, found = tmp_path / "faults.json", {}
     faults.write_text(json.dumps([{"fault": "stock-out"}]))
 
@@ -386,8 +386,8 @@ def test_refused_replacement_is_recorded(tmp_path):
         found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
     played(tmp_path, story)
-    begun, *others = reversed(found["decisions"])
-    assert (begun.method, begun.rejection) == ("drift", "")
+    started, *others = reversed(found["decisions"])
+    assert (started.method, started.rejection) == ("drift", "")
     refused = next(item for item in others if item.rejection)
     assert (refused.method, refused.rejection) == ("drift", "launch")
     assert refused.obstacles[0].names == ("general",)
@@ -411,16 +411,16 @@ def test_rolled_back_command_is_recorded(tmp_path):
         found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
     played(tmp_path, story)
-    begun, taken_back = found["decisions"][-1], found["decisions"][-2]
-    assert (begun.method, begun.failure) == ("drift", "")
+    started, taken_back = found["decisions"][-1], found["decisions"][-2]
+    assert (started.method, started.failure) == ("drift", "")
     assert (taken_back.id, taken_back.failure) == (
-        begun.id, "replacements were not ready in time",
+        started.id, "replacements were not ready in time",
     )  # fmt: skip
-    assert taken_back.at > begun.at
+    assert taken_back.at > started.at
 
 
 def test_why_pods_are_left_by_a_limit_is_on_record(tmp_path):
-    """The plan had machines for them that were not created."""
+    """The plan had claims for them that were not created."""
     found = {}
 
     async def story(harness):

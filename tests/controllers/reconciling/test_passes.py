@@ -75,7 +75,7 @@ def test_passes_that_fail_in_a_row_are_a_problem_until_one_succeeds():
     assert seen[-1] is None
 
 
-def test_a_success_in_between_begins_the_count_anew():
+def test_a_success_in_between_restarts_the_count():
     """Four, one, four."""
     failures = [ValueError("odd")] * (FAILING_PASSES - 1)
 
@@ -85,7 +85,7 @@ def test_a_success_in_between_begins_the_count_anew():
 @pytest.mark.parametrize(
     "error", [ThrottledError("slowly"), NodeClassNotReadyError("no subnets"), FencedError("lost")]
 )
-def test_what_only_has_to_be_waited_for_is_no_problem_for_a_while(error):
+def test_an_expected_wait_is_no_problem_for_a_while(error):
     """Unlike failures."""
     assert set(looped([error] * (FAILING_PASSES + 2))) == {None}
 
@@ -115,7 +115,7 @@ def test_work_that_is_not_vital_is_no_problem_of_the_process():
     assert set(looped([ValueError("odd")] * 9, is_vital=False)) == {None}
 
 
-def test_loops_of_one_name_are_counted_apart():
+def test_loops_of_one_name_are_counted_separately():
     """One of them succeeding does not hide the other."""
     health = PassHealth()
     first, second = health.streak("interruption"), health.streak("interruption")
@@ -131,7 +131,7 @@ def condition(pool):
     return next((each for each in conditions if each["type"] == PASSES_SUCCEED), None)
 
 
-def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_path, monkeypatch):
+def test_a_stalled_loop_is_reported_to_readiness_and_every_pool(tmp_path, monkeypatch):
     """And all is well when it succeeds again."""
     broken = []
 
@@ -148,8 +148,8 @@ def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_pat
         await scene.cluster.clock.sleep(180)
         failures = running.process.servers.failures()
         assert "disruption has failed" in failures["passes"]
-        told = scene.events("PassFailing")
-        assert {event["involvedObject"]["kind"] for event in told} == {"NodePool"}
+        reported = scene.events("PassFailing")
+        assert {event["involvedObject"]["kind"] for event in reported} == {"NodePool"}
         assert running.metric('karpenter_pass_failures{controller="disruption"}') >= FAILING_PASSES
         said = condition(scene.pool("general"))
         assert (said["status"], said["reason"]) == ("False", "PassFailing")
@@ -164,8 +164,8 @@ def test_a_loop_that_stands_still_is_told_to_readiness_and_to_every_pool(tmp_pat
     play(tmp_path, story)
 
 
-def test_garbage_collection_that_only_gets_throttled_is_told_to_readiness(tmp_path, monkeypatch):
-    """Instances that nobody owns cost money meanwhile."""
+def test_throttled_garbage_collection_is_reported_to_readiness(tmp_path, monkeypatch):
+    """Instances without an owner cost money meanwhile."""
     listing = Providers.list_instances
     busy = []
 
@@ -182,8 +182,8 @@ def test_garbage_collection_that_only_gets_throttled_is_told_to_readiness(tmp_pa
         await scene.cluster.clock.sleep(300)
         assert not running.process.servers.failures()
         await scene.settle(running.process.servers.failures, seconds=1800)
-        told = running.process.servers.failures()["passes"]
-        assert "nodeclaim.garbagecollection has failed 20 times in a row: Describe" in told
+        reported = running.process.servers.failures()["passes"]
+        assert "nodeclaim.garbagecollection has failed 20 times in a row: Describe" in reported
 
         busy.clear()
         await scene.settle(lambda: not running.process.servers.failures(), seconds=120)
@@ -241,11 +241,11 @@ def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monke
         running, kept, stay = await drifting(scene, apart("odd", 1))
         await scene.settle(lambda: stay() == {kept}, seconds=600)
 
-        told = scene.events("JudgementFailed")
-        assert {(e["involvedObject"]["kind"], e["involvedObject"]["name"]) for e in told} >= {
+        reported = scene.events("JudgementFailed")
+        assert {(e["involvedObject"]["kind"], e["involvedObject"]["name"]) for e in reported} >= {
             ("Node", kept)
         }
-        assert all("min() arg is an empty sequence" in event["message"] for event in told)
+        assert all("min() arg is an empty sequence" in event["message"] for event in reported)
         failed = 'karpenter_judgements_failed_total{controller="disruption",kind="Node"}'
         assert running.metric(failed) > 0
         assert not running.process.servers.failures()
@@ -255,7 +255,7 @@ def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monke
 
 
 def test_a_pod_spread_over_a_key_that_nothing_has_keeps_no_node(tmp_path):
-    """Where it would rather be spread; its own node is replaced too."""
+    """The spread is a preference; its own node is replaced too."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "example.com/nowhere",

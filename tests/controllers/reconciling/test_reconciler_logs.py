@@ -51,7 +51,7 @@ async def test_the_log_names_the_object_as_a_reader_would(key, shown):
     [ThrottledError("CreateTags waits its turn"), NodeClassNotReadyError("web has no subnets")],
     ids=["a rate limit", "a NodeClass that is to be mended"],
 )
-def test_what_only_has_to_be_waited_for_is_no_failure(error):
+def test_an_expected_wait_is_no_failure(error):
     with structlog.testing.capture_logs() as lines:
         log_failure(structlog.get_logger(), error, retry_seconds=1.0)
     assert [(line["log_level"], line["error"]) for line in lines] == [("info", str(error))]

@@ -70,12 +70,12 @@ def test_a_throttled_key_waits_as_long_as_asked_every_time():
 
 
 @pytest.mark.parametrize("draw", [0.0, 0.999])
-def test_nobody_comes_back_sooner_than_asked_nor_later_than_twice_that(draw):
+def test_a_retry_is_between_once_and_twice_the_requested_delay(draw):
     waits = rises(lambda _: throttled(2), jitter=lambda: draw)
     assert 2.0 <= waits[1] - waits[0] <= 4.0
 
 
-def test_a_long_wait_is_not_drawn_out_by_half():
+def test_a_long_wait_has_limited_jitter():
     """An hour is an hour and half a minute at most."""
     waits = rises(lambda _: throttled(300), jitter=lambda: 1.0, tries=2)
     assert waits == [0.0, 330.0]
@@ -100,14 +100,14 @@ def unsaid():
     return ThrottledError("slow down")
 
 
-def test_a_key_doubles_its_wait_while_nobody_says_how_long():
+def test_a_key_doubles_its_wait_without_a_requested_delay():
     """From one second to half a minute."""
     tried = rises(lambda _: unsaid(), jitter=lambda: 0.0, tries=8)
     waits = [after - before for before, after in pairwise(tried)]
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
 
 
-def test_a_wait_that_nobody_named_is_spread_too():
+def test_a_default_wait_has_jitter():
     assert rises(lambda _: unsaid(), jitter=lambda: 0.5, tries=4) == [0.0, 1.5, 4.5, 10.5]
 
 
@@ -178,7 +178,7 @@ def test_a_throttled_loop_waits_as_long_as_asked_every_time():
     assert steps([throttled(1)] * 3, lambda: 0.5) == [0.0, 1.5, 3.0, 4.5]
 
 
-def test_a_loop_doubles_its_wait_while_nobody_says_how_long():
+def test_a_loop_doubles_its_wait_without_a_requested_delay():
     """A success ends the row."""
     seen = steps([*[unsaid()] * 7, None, unsaid()], lambda: 0.0)
     waits = [after - before for before, after in pairwise(seen)]
@@ -232,7 +232,7 @@ class Clock:
 
 @pytest.fixture
 def launching():
-    """A launcher whose launches fail as told, a claim, and how long that one waits."""
+    """A launcher whose launches fail as configured, a claim, and its wait."""
     clock = Clock()
     snapshot = SimpleNamespace(node_classes={}, node_claims={})
     launcher = InstanceLauncher(
@@ -268,7 +268,7 @@ async def test_a_throttled_launch_is_no_failed_launch(launching):
     assert await launching.left_after(CloudProviderError("broken")) == pytest.approx(4.0)
 
 
-async def test_a_launch_doubles_its_wait_while_nobody_says_how_long(launching):
+async def test_a_launch_doubles_its_wait_without_a_requested_delay(launching):
     """A quarter is jitter; failures before and after are counted without it."""
     assert await launching.left_after(CloudProviderError("broken")) == pytest.approx(1.0)
     waits = [await launching.left_after(unsaid()) for _ in range(7)]

@@ -58,7 +58,7 @@ def test_a_key_that_is_due_in_no_time_is_due_at_once(seconds):
     run_virtual(story())
 
 
-def test_a_key_that_asks_for_its_back_off_waits_longer_each_time():
+def test_a_key_with_requested_back_off_waits_longer_each_time():
     """And from the beginning after it was content."""
     seen = []
 
@@ -84,7 +84,7 @@ def test_a_key_that_asks_for_its_back_off_waits_longer_each_time():
 
 
 def test_a_key_added_while_worked_on_is_due_again_afterwards():
-    """Nobody works on it twice at a time."""
+    """It is never worked on twice at a time."""
 
     async def story():
         queue = WorkQueue(LoopClock())

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from tests.e2e.upstream.expected import EXPECTED
-from tests.e2e.upstream.runner import Player
+from tests.e2e.upstream.runner import ScenarioPlayer
 from tests.e2e.upstream.suite import LIMIT_SECONDS, SUITES, scenarios
 
 
@@ -45,7 +45,7 @@ def main():
         print("\n".join(scenario.name for scenario in chosen))
         return 0
     output = arguments.output or Path(tempfile.mkdtemp(prefix="upstream-"))
-    player = Player(
+    player = ScenarioPlayer(
         output,
         kubernetes=arguments.kubernetes,
         limit_seconds=arguments.limit,

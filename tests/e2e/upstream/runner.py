@@ -6,11 +6,11 @@ import contextlib
 import re
 import shutil
 
-from tests.e2e.upstream.ground import LOGS, Ground
+from tests.e2e.upstream.environment import LOGS, ScenarioEnvironment
 from tests.e2e.upstream.suite import LIMIT_SECONDS, Result, play
 
 
-class Player:
+class ScenarioPlayer:
     """Plays scenarios; a context manager.
 
     They share a control plane and a controller until one of them fails: what it left behind is no
@@ -55,7 +55,7 @@ class Player:
         if self._ground is None:
             self._grounds += 1
             folder = self._output / f"ground-{self._grounds}"
-            ground = Ground(folder, kubernetes=self._kubernetes, options=self._options)
+            ground = ScenarioEnvironment(folder, kubernetes=self._kubernetes, options=self._options)
             self._ground = await ground.__aenter__()
         return self._ground
 

@@ -44,7 +44,7 @@ class Scenario:
     words: tuple[str, ...]
     """Names of the containers around it, and its own."""
     description: str
-    """What its suite is called."""
+    """Name of its suite."""
 
     @property
     def name(self):
@@ -59,7 +59,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Result:
-    """How a scenario went."""
+    """Result of a scenario."""
 
     scenario: Scenario
     state: str
@@ -116,7 +116,7 @@ async def play(scenario, kubeconfig, folder, *, limit_seconds=LIMIT_SECONDS):
         log=folder / "scenario.log",
         environment={**os.environ, "KUBECONFIG": str(kubeconfig), "OUTPUT_DIR": str(folder)},
     )
-    begun = asyncio.get_running_loop().time()
+    started_at = asyncio.get_running_loop().time()
     await process.start()
     try:
         await process.wait(limit_seconds)
@@ -124,7 +124,7 @@ async def play(scenario, kubeconfig, folder, *, limit_seconds=LIMIT_SECONDS):
         # Its last words say where it was.
         process.signal(signal.SIGINT)
         await process.stop(LAST_WORDS_SECONDS)
-        seconds = asyncio.get_running_loop().time() - begun
+        seconds = asyncio.get_running_loop().time() - started_at
         return Result(scenario, "timed out", seconds, _last_step(process.log_text()))
     except BaseException:
         await process.kill()
@@ -134,7 +134,7 @@ async def play(scenario, kubeconfig, folder, *, limit_seconds=LIMIT_SECONDS):
             failure = spec.get("Failure", {})
             reason = f"{failure.get('Message', '')} {_place(failure)}".strip()
             return Result(scenario, spec["State"], spec["RunTime"] / 1e9, reason)
-    seconds = asyncio.get_running_loop().time() - begun
+    seconds = asyncio.get_running_loop().time() - started_at
     return Result(scenario, "not played", seconds, process.log_tail())
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
+from tests.e2e.upstream.environment import COLLECTION_SECONDS
 from tests.e2e.upstream.expected import EXPECTED, NOT_YET
-from tests.e2e.upstream.ground import COLLECTION_SECONDS
-from tests.e2e.upstream.runner import Player
+from tests.e2e.upstream.runner import ScenarioPlayer
 from tests.e2e.upstream.suite import LIMIT_SECONDS, scenarios
 
 pytestmark = [
@@ -19,7 +19,7 @@ pytestmark = [
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def player(tmp_path_factory, kubernetes):
     """One for all, so that scenarios share a control plane."""
-    async with Player(tmp_path_factory.mktemp("upstream"), kubernetes=kubernetes) as player:
+    async with ScenarioPlayer(tmp_path_factory.mktemp("upstream"), kubernetes=kubernetes) as player:
         yield player
 
 
@@ -32,13 +32,13 @@ def regression():
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("name", sorted(EXPECTED["regression"]))
 async def test_karpenters_own_scenario_passes(name, regression, player):
-    """What its name says."""
+    """Run the scenario of this name."""
     result = await player.play(regression[name])
     assert result.is_good, f"{result.state}: {result.reason}"
 
 
 def test_every_scenario_is_expected_to_pass_or_has_a_reason(regression):
-    """Nobody forgets one that a new version brings."""
+    """No scenario of a new version is forgotten."""
     expected = set(EXPECTED["regression"])
     assert expected <= regression.keys()
     unexplained = [name for name in regression if name not in expected | _not_yet(regression)]

@@ -15,10 +15,10 @@ def judged(*unrated, pool=None):
 
 
 def test_a_currency_without_a_rate_is_named_with_the_setting():
-    told = condition(judged("EUR"))
+    reported = condition(judged("EUR"))
 
-    assert (told.status, told.reason) == ("False", "NoExchangeRate")
-    assert told.message == (
+    assert (reported.status, reported.reason) == ("False", "NoExchangeRate")
+    assert reported.message == (
         "no exchange rate from EUR to USD: nodes of this NodePool are not replaced to save money, "
         "and costs leave them out; set --exchange-rates (EXCHANGE_RATES) with EUR=RATE, or "
         "--currency (CURRENCY) to the currency of the prices"

@@ -202,7 +202,7 @@ def test_a_drifted_claim_keeps_its_hash():
     assert stamped.status.conditions == (Condition(type="Drifted", status="True"),)
 
 
-def test_a_claim_of_this_version_is_left_alone():
+def test_a_claim_of_this_version_is_ignored():
     """Cases 140 and 83."""
     current = claim(version=HASH_VERSION, old_hash="1")
 

@@ -59,7 +59,7 @@ def test_two_failures_among_the_last_make_a_pool_unhealthy(results, expected):
     )
 
 
-def test_another_generation_of_the_nodeclass_starts_anew():
+def test_another_generation_of_the_nodeclass_restarts_the_record():
     """The old results were about another NodeClass."""
     healthy = with_registration_health(settled(), node_class(), (True,), now=NOW).pool
 
@@ -83,7 +83,7 @@ def test_a_new_process_takes_the_account_from_the_condition(results, remembered)
     assert remembered == step.reset.results
 
 
-def test_another_generation_of_the_pool_starts_anew():
+def test_another_generation_of_the_pool_restarts_the_record():
     """Case 144: what was wrong with the old template may be mended."""
     healthy = with_registration_health(settled(), node_class(), (True,), now=NOW).pool
     edited = healthy.model_copy(

@@ -22,14 +22,14 @@ def test_a_static_pool_has_the_condition_and_an_event(replicas):
     """Also one that asks for no nodes at all."""
     pool = node_pool(replicas=replicas)
 
-    told = with_replicas_ignored(pool, now=NOW)
+    reported_pool = with_replicas_ignored(pool, now=NOW)
 
-    condition = find_condition(told.status.conditions, "ReplicasIgnored")
+    condition = find_condition(reported_pool.status.conditions, "ReplicasIgnored")
     assert condition is not None
     assert (condition.status, condition.reason) == ("True", "StaticCapacityNotBuilt")
     (notice,) = static_notices(pool)
     assert (notice.reason, notice.message) == (condition.reason, condition.message)
-    assert with_replicas_ignored(told, now=NOW + timedelta(hours=1)) is told
+    assert with_replicas_ignored(reported_pool, now=NOW + timedelta(hours=1)) is reported_pool
 
 
 def test_a_dynamic_pool_has_neither():
@@ -41,10 +41,10 @@ def test_a_dynamic_pool_has_neither():
 
 def test_a_condition_of_a_static_pool_goes_with_its_replicas():
     """After the pool was made anew, or by a release that has static pools."""
-    told = with_replicas_ignored(node_pool(replicas=1), now=NOW)
-    spec = told.spec.model_copy(update={"replicas": None})
+    reported_pool = with_replicas_ignored(node_pool(replicas=1), now=NOW)
+    spec = reported_pool.spec.model_copy(update={"replicas": None})
 
-    cleared = with_replicas_ignored(told.model_copy(update={"spec": spec}), now=NOW)
+    cleared = with_replicas_ignored(reported_pool.model_copy(update={"spec": spec}), now=NOW)
 
     assert not is_true(cleared.status.conditions, "ReplicasIgnored")
     assert find_condition(cleared.status.conditions, "ReplicasIgnored") is None

@@ -78,7 +78,7 @@ def test_the_last_node_gone_leaves_zeros():
     assert held(builder, pool) == ZEROS
 
 
-def test_pools_are_counted_apart():
+def test_pools_are_counted_separately():
     """Case 84."""
     builder = synced_state(
         *node_and_claim("web-1", pool="web"), *node_and_claim("batch-1", pool="batch")

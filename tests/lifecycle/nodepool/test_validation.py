@@ -174,7 +174,7 @@ def test_unknown_capacity_types(values, valid, warned):
     assert is_true(with_validation(pool, now=NOW).status.conditions, "ValidationSucceeded") == valid
 
 
-def test_unknown_capacity_types_other_than_in_are_left_alone():
+def test_unknown_capacity_types_other_than_in_are_ignored():
     assert requirement_errors("karpenter.sh/capacity-type", "NotIn", "xspot") == ()
 
 

@@ -1,4 +1,4 @@
-"""What the fake provider of the acceptance cases sells, and the pools that sell it.
+"""Catalogue and pools of the acceptance cases' fake provider.
 
 A type is linear in price, comes as five offerings (spot in two zones, on demand in three) and
 keeps 100m of CPU and 10Mi of memory for itself.
@@ -80,7 +80,7 @@ def fake_type(
 
 
 def reserved_offering(zone, reservation_id, count, price):
-    """Make an offering out of a reservation that `count` machines are left of."""
+    """Make an offering of a reservation with `count` remaining instances."""
     labels = {ZONE: zone, CAPACITY_TYPE: "reserved", RESERVATION_ID: reservation_id}
     return Offering(
         requirements=Requirements.from_labels(labels),

@@ -1,7 +1,7 @@
 """A cluster in memory for the acceptance cases, with the project's own code between its parts.
 
 Objects go through `StateBuilder`; a pass asks `build_provisioning_input`, `solve` answers; claims are
-built as the provisioner builds them, limits looked at again before each; a fake provider launches
+built as the provisioner builds them, limits are checked again before each; a fake provider launches
 them, registration lets their Nodes in, and the pods are bound. What is made up here is only what
 Karpenter does not do itself: the cloud, the kubelet and the Kubernetes scheduler.
 """
@@ -85,7 +85,7 @@ class Pass:
     asked: ProvisioningInput
     plan: SchedulingPlan
     claims: list[NodeClaim] = field(default_factory=list)
-    """What was created, as launched."""
+    """Created NodeClaims, as launched."""
     refused: list[str] = field(default_factory=list)
     """Why planned claims were not created."""
 
@@ -99,14 +99,14 @@ class Pass:
 
 
 class Cluster:
-    """Pools, pods, nodes and volumes, and a provisioner that is told when to pass."""
+    """Pools, pods, nodes and volumes, and a provisioner that runs on request."""
 
     def __init__(self, packing=PackingPolicy.FIRST_FIT):
         self.options = SolveOptions(packing=packing, max_instance_types=MAX_TYPES)
         self.now = EPOCH
         self.provider = FakeProvider()
         self.sold = DEFAULT_TYPES
-        """What pools sell that were not told otherwise."""
+        """Default catalogue of a pool."""
         self.default_spread = ()
         self.unsupported_volumes = UnsupportedVolumes()
         self.is_judged = True
@@ -145,7 +145,7 @@ class Cluster:
         return self.snapshot.nodes.get(self.snapshot.pods[of.uid].node_name)
 
     def claim_of(self, of):
-        """Return the NodeClaim of the machine that a pod is bound to."""
+        """Return the NodeClaim of the node that a pod is bound to."""
         return self.snapshot.state_nodes_by_node[self.snapshot.pods[of.uid].node_name].claim
 
     def labels_of(self, of):
@@ -153,11 +153,11 @@ class Cluster:
         return self.node_of(of).labels
 
     def is_scheduled(self, *pods):
-        """Tell whether all of these pods are bound."""
+        """Return whether all of these pods are bound."""
         return all(self.snapshot.pods[item.uid].node_name for item in pods)
 
     def is_unscheduled(self, *pods):
-        """Tell whether none of these pods is bound."""
+        """Return whether none of these pods is bound."""
         return not any(self.snapshot.pods[item.uid].node_name for item in pods)
 
     def scheduled(self, pods):
@@ -256,7 +256,7 @@ class Cluster:
         )
 
     def node(self, name, *, taints=(), labels=None, allocatable=None, **options):
-        """Make a Node that nobody manages; 10 cores, 10 GiB and 110 pods unless said."""
+        """Make an unmanaged Node; 10 cores, 10 GiB and 110 pods unless said."""
         amounts = parse_resources(
             {"cpu": "10", "memory": "10Gi", "pods": "110", **(allocatable or {})}
         )
@@ -300,12 +300,12 @@ class Cluster:
                 taints=tuple(t for t in known.taints if not is_ephemeral(t)),
                 conditions=(_ready(self.now),),
             )
-            machine = self.snapshot.state_nodes_by_node[item.name]
-            if machine.claim is not None:
-                self.apply(with_claim_conditions(machine.claim, INITIALIZED, now=self.now))
+            state_node = self.snapshot.state_nodes_by_node[item.name]
+            if state_node.claim is not None:
+                self.apply(with_claim_conditions(state_node.claim, INITIALIZED, now=self.now))
 
     def terminate(self, node):
-        """Begin to delete a machine: its claim, or its Node when there is no claim."""
+        """Start to delete a node: its claim, or its Node when there is no claim."""
         claim = self.snapshot.state_nodes_by_node[node.name].claim
         if claim is None:
             self.change(node, deletion_timestamp=self.now)
@@ -318,7 +318,7 @@ class Cluster:
     def provision(self, *pods, bind=True):
         """Create these pods, make one pass over all that wait, and bind those that got a place.
 
-        Only the pods given are bound, whoever else was placed.
+        Only the given pods are bound, although others were placed.
         """
         self.apply(*pods)
         made = self.plan()
@@ -333,9 +333,10 @@ class Cluster:
             self.state.apply_event(NodesNominated(names=names, until=self.now + NOMINATION_WINDOW))
             self.state.apply_event(PodsDecided(placed=places, at=self.now))
         where = {
-            uid: machine.node
+            uid: state_node.node
             for uid, name in places.items()
-            if (machine := self.snapshot.state_node(name)) is not None and machine.node is not None
+            if (state_node := self.snapshot.state_node(name)) is not None
+            and state_node.node is not None
         }
         for planned in made.plan.claims:
             node = self._launch(planned, made)
@@ -348,7 +349,7 @@ class Cluster:
                 self._bind_as_scheduler(item, where[item.uid])
 
     def plan(self):
-        """Ask for a plan, have the verifier look at it, and change nothing."""
+        """Make a plan, verify it, and change nothing."""
         asked = build_provisioning_input(
             self.snapshot,
             now=self.now,
@@ -389,19 +390,19 @@ class Cluster:
         self.state.apply_event(
             PodsDecided(placed={item.uid: claim.name for item in planned.pods}, at=self.now)
         )
-        machine = self.provider.create(claim)
+        launched_instance = self.provider.create(claim)
         for name, types in self.provider.types.items():
-            if machine.capacity_type == "reserved":
+            if launched_instance.capacity_type == "reserved":
                 self.sell(*types, pool=name)
-        claim = launched_step(claim, launched_claim(claim, machine), self.now).claim
+        claim = launched_step(claim, launched_claim(claim, launched_instance), self.now).claim
         node = NodeView(
             uid=f"uid-node-{claim.name}",
             name=f"node-{number:03}",
             labels=dict(claim.metadata.labels),
-            provider_id=machine.provider_id,
+            provider_id=launched_instance.provider_id,
             taints=(UNREGISTERED, NOT_READY),
-            capacity=machine.capacity,
-            allocatable=machine.allocatable,
+            capacity=launched_instance.capacity,
+            allocatable=launched_instance.allocatable,
             created=self.now,
         )
         step = registration_step(claim, [node], now=self.now)
@@ -412,8 +413,8 @@ class Cluster:
 
     def _bind_as_scheduler(self, of, to):
         """Bind a pod, once the Kubernetes scheduler has nothing against it."""
-        machine = self.snapshot.state_nodes_by_node[to.name]
-        startup = [] if machine.claim is None else machine.claim.spec.startup_taints
+        state_node = self.snapshot.state_nodes_by_node[to.name]
+        startup = [] if state_node.claim is None else state_node.claim.spec.startup_taints
         passing = {(item.key, item.effect) for item in startup}
         taints = [
             item
@@ -423,7 +424,7 @@ class Cluster:
             and item.key != UNREGISTERED_TAINT
         ]
         labels = {HOSTNAME: to.name, **to.labels}
-        if not machine.initialized:
+        if not state_node.initialized:
             labels[INITIALIZED_LABEL] = "true"
         assert list(may_run(of, labels, taints)) == []
         self.bind(of, to)

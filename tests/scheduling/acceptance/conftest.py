@@ -20,7 +20,7 @@ DIFFERENCES = HERE / "packing_differences.yaml"
     params=[PackingPolicy.FIRST_FIT, PackingPolicy.VALUE], ids=lambda packing: packing.value
 )
 def packing(request):
-    """How plans are packed."""
+    """The packing policy of the plans."""
     return request.param
 
 

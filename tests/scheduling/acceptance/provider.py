@@ -14,7 +14,7 @@ ANY_NODE = WELL_KNOWN | FAKE_WELL_KNOWN
 
 
 @dataclass(frozen=True, kw_only=True)
-class FakeMachine:
+class FakeInstance:
     """An instance, as providers describe one."""
 
     provider_id: str
@@ -56,7 +56,7 @@ class FakeProvider:
         bought = (reserved or offers)[0]
         if reserved:
             self._take(bought.requirements.single_value(RESERVATION_ID))
-        return FakeMachine(
+        return FakeInstance(
             provider_id=f"fake://{len(self.calls):04}",
             instance_type=chosen.name,
             zone=bought.requirements.single_value(ZONE),
@@ -72,7 +72,7 @@ class FakeProvider:
         )
 
     def _take(self, reservation_id):
-        """Use up one machine of a reservation, wherever it is on offer."""
+        """Use up one instance of a reservation, wherever it is on offer."""
         self.types = {
             pool: tuple(
                 replace(item, offerings=tuple(_less(o, reservation_id) for o in item.offerings))

@@ -127,7 +127,7 @@ SLOTS = "test.com/extended-slots"
 
 
 def overridden_type(*, available):
-    """A type half of whose offerings give a machine with slots, and less memory."""
+    """A type half of whose offerings have slots, and less memory."""
     made = fake_type("override-capable", "4", "8Gi")
     memory = Overhead(system_reserved=parse_resources({"memory": "1Gi"})).total()
     dearer = [
@@ -146,7 +146,7 @@ def test_case_052_a_resource_of_some_offerings_is_bought_only_there(cluster):
     assert claim.instance_types == ("override-capable",)
 
 
-def test_case_053_offerings_that_are_sold_out_give_nothing(cluster):
+def test_case_053_sold_out_offerings_are_not_used(cluster):
     cluster.use(default_pool(), types=[overridden_type(available=False)])
     pod = cluster.pod(requests={SLOTS: "1"})
     cluster.provision(pod)

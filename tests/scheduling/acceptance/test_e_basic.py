@@ -129,7 +129,7 @@ def test_case_092_node_affinity_on_well_known_labels(cluster, key, right, wrong)
     assert cluster.is_unscheduled(bad)
 
 
-def test_case_093_accelerators_that_only_limits_ask_for(cluster):
+def test_case_093_accelerators_requested_by_limits_only(cluster):
     first, second = (cluster.pod(limits={device: "1"}) for device in (VENDOR_A, VENDOR_B))
     cluster.provision(first, second)
     assert cluster.labels_of(first)[INSTANCE_TYPE] == "gpu-vendor-instance-type"

@@ -264,7 +264,7 @@ def test_case_115_template_annotations_are_put_on_claim_and_node(cluster):
     ],
     ids=["none", "equal", "exists", "any effect", "all", "wrong value", "wrong effect"],
 )
-def test_case_116_a_pools_taint_asks_for_a_toleration(cluster, toleration, scheduled):
+def test_case_116_a_pools_taint_requires_a_toleration(cluster, toleration, scheduled):
     cluster.use(default_pool(taints=["nvidia.com/gpu=true:NoSchedule"]))
     pod = cluster.pod(tolerations=toleration)
     cluster.provision(pod)

@@ -165,7 +165,7 @@ def test_case_127_ignored_affinity_does_not_draw_pods_together(cluster, key):
 
 @pytest.mark.parametrize("policy", [PreferencePolicy.IGNORE, PreferencePolicy.RESPECT])
 @pytest.mark.parametrize("key", [ZONE, HOSTNAME])
-def test_case_128_a_preference_nobody_can_meet_does_not_cost_a_node(cluster, key, policy):
+def test_case_128_an_unmet_preference_does_not_cost_a_node(cluster, key, policy):
     cluster.configure(preferences=policy)
     one = cluster.pod(labels=FOO, cpu="2")
     two = cluster.pod(cpu="1", preferred=[preferred_node_term(1, (key, "In", "value-1"))])

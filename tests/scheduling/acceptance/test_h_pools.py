@@ -81,7 +81,7 @@ def test_case_134_a_pool_over_its_limit_gets_nothing(cluster):
     assert cluster.is_unscheduled(pod)
 
 
-def test_case_135_what_stays_within_the_limit_is_bought(cluster):
+def test_case_135_nodes_within_the_limit_are_launched(cluster):
     cluster.use(limited(cpu="2"))
     pod = cluster.pod(cpu="1750m")
     cluster.provision(pod)

@@ -43,7 +43,7 @@ def daemon_set(name, *, containers, init=()):
     )
 
 
-def test_case_141_daemons_take_room(cluster):
+def test_case_141_daemons_take_resources(cluster):
     cluster.apply(cluster.daemon_set(**BIG))
     pod = plain(cluster)
     cluster.provision(pod)
@@ -118,7 +118,7 @@ def daemon_pod(cluster, name="agent", **options):
     ]
 
 
-def test_case_146_a_daemon_pod_that_is_there_tells_what_one_needs(cluster):
+def test_case_146_a_running_daemon_pod_gives_its_requests(cluster):
     cluster.apply(cluster.daemon_set(cpu="4", memory="4Gi"), daemon_pod(cluster, **BIG))
     pod = plain(cluster)
     cluster.provision(pod)
@@ -252,7 +252,7 @@ def requests_of(claim):
     ],
     ids=["158", "159"],
 )
-def test_case_158_159_a_claim_asks_for_its_pods_and_once_for_its_daemons(cluster, number, expected):
+def test_case_158_159_a_claim_requests_its_pods_and_once_its_daemons(cluster, number, expected):
     cluster.apply(cluster.daemon_set(cpu="1", memory="1Mi"))
     cluster.provision(*cluster.pods(number, cpu="1", memory="1Mi"))
     (claim,) = cluster.created
@@ -260,7 +260,7 @@ def test_case_158_159_a_claim_asks_for_its_pods_and_once_for_its_daemons(cluster
 
 
 def test_case_160_daemons_that_wait_for_registered_and_initialised_nodes(cluster):
-    """Both count when the machine is chosen; what they wait for is nothing to ask a cloud for."""
+    """Both count for the choice of the type; a cloud cannot be asked for the labels they wait for."""
     cluster.apply(
         cluster.daemon_set("after-initialisation", cpu="1", where=[(INITIALIZED, "In", "true")]),
         cluster.daemon_set("after-registration", cpu="1", where=[(REGISTERED, "In", "true")]),
@@ -302,7 +302,7 @@ def test_case_367_a_daemons_template_asks_for_its_limits(cluster):
 
 
 def test_case_151_a_requirement_of_the_pool_narrows_its_daemons(cluster):
-    """A daemon of large machines does not count in a pool of small ones."""
+    """A daemon of large nodes does not count in a pool of small ones."""
     cluster.use(default_pool(requirements=[requirement_spec(SIZE, "In", "small")]))
     cluster.apply(cluster.daemon_set("of-large", **BIG, where=[(SIZE, "In", "large")]))
     pod = plain(cluster)

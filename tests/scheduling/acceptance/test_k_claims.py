@@ -53,7 +53,7 @@ def test_case_163_only_types_that_match_what_pods_require(cluster, key, value, e
     assert required(claim, INSTANCE_TYPE) == expected
 
 
-def test_case_164_only_types_that_hold_what_pods_ask_for(cluster):
+def test_case_164_only_types_that_hold_the_requests(cluster):
     cluster.provision(cluster.pod(cpu="2", memory="1Mi"))
     (claim,) = cluster.created
     everything = {item.name for item in DEFAULT_TYPES}

@@ -53,7 +53,7 @@ def test_case_170_small_pods_fill_the_gaps_of_large_ones(cluster):
     assert len(cluster.nodes) == 20
 
 
-def test_case_171_pods_of_different_sizes_get_machines_of_their_size(cluster):
+def test_case_171_pods_of_different_sizes_get_nodes_of_their_size(cluster):
     cluster.use(default_pool(), types=incremental_types(5))
     large, small = cluster.pod(cpu="4500m"), cluster.pod(cpu="1")
     cluster.provision(large, small)
@@ -118,8 +118,8 @@ def test_case_176_nodes_that_boot_are_filled_before_new_ones_open(cluster, batch
         cluster.provision(*pods)
         assert cluster.is_scheduled(*pods)
     free = [
-        machine.allocatable["cpu"] - machine.requests.get("cpu", 0)
-        for machine in cluster.snapshot.state_nodes
+        state_node.allocatable["cpu"] - state_node.requests.get("cpu", 0)
+        for state_node in cluster.snapshot.state_nodes
     ]
     assert sum(amount >= 1000 for amount in free) <= 1
 

@@ -95,7 +95,7 @@ def test_case_201_an_empty_node_without_taints_is_used(cluster):
 
 
 @pytest.mark.parametrize("initialized", [True, False])
-def test_case_201_a_taint_of_somebodys_own_keeps_pods_away(cluster, initialized):
+def test_case_201_a_custom_taint_keeps_pods_away(cluster, initialized):
     node = empty_node(cluster, **EIGHT)
     if initialized:
         cluster.initialize(node)
@@ -162,7 +162,7 @@ def room(cluster, node):
     )
 
 
-def test_case_205_a_daemon_that_is_there_needs_no_room_any_more(cluster):
+def test_case_205_a_running_daemon_needs_no_further_resources(cluster):
     cluster.apply(cluster.daemon_set("ds", cpu="1", memory="1Gi"))
     node = empty_node(cluster, **EIGHT)
     assert room(cluster, node) == (15_900, 0)
@@ -171,7 +171,7 @@ def test_case_205_a_daemon_that_is_there_needs_no_room_any_more(cluster):
     assert place(cluster, limits={"cpu": "14900m"}).name == node.name
 
 
-def test_case_206_an_unexpected_daemon_pod_gives_no_room_back(cluster):
+def test_case_206_an_unexpected_daemon_pod_frees_no_resources(cluster):
     labelled = {"my-node-label": "value"}
     cluster.apply(
         cluster.daemon_set("ds-1", cpu="1", memory="1Gi", node_selector=labelled),
@@ -200,7 +200,7 @@ def test_case_207_an_initialised_node_comes_first(cluster, others, chosen):
 
 
 @pytest.mark.parametrize("number", [1, 100])
-def test_case_208_a_node_that_nobody_manages_takes_pods(cluster, number):
+def test_case_208_an_unmanaged_node_takes_pods(cluster, number):
     cluster.apply(cluster.node("unmanaged"))
     pods = cluster.pods(number, limits=LITTLE)
     cluster.provision(*pods)
@@ -284,7 +284,7 @@ def test_case_214_pods_still_go_to_the_nodes_of_such_a_pool(cluster):
     assert place(cluster, **LITTLE).name == first.name
 
 
-def test_case_195_booting_nodes_of_a_type_with_room_are_filled_in_one_batch(cluster):
+def test_case_195_booting_nodes_with_free_resources_are_filled_in_one_batch(cluster):
     """Several pods of one batch share what is left on one booting node and open one new one."""
     cluster.use(default_pool(), types=[fake_type("only", "4", "4Gi", "5")])
     first = place(cluster, limits={"cpu": "1"})

@@ -246,7 +246,7 @@ def test_case_233_nodes_that_the_affinity_excludes_do_not_count(cluster):
 @pytest.mark.parametrize(
     ("key", "first", "then"), [(CAPACITY_TYPE, "on-demand", "spot"), (ARCH, "amd64", "arm64")]
 )
-def test_case_234_what_exists_counts_without_affinity(cluster, key, first, then):
+def test_case_234_existing_pods_count_without_affinity(cluster, key, first, then):
     single = {INSTANCE_TYPE: "single-pod-instance-type"}
     pod = cluster.pod(labels=TEST, node_selector=single, where=[(key, "In", first)])
     cluster.provision(pod)
@@ -293,7 +293,7 @@ def test_case_238_capacity_type_and_hostname(cluster):
         assert max(cluster.skew(HOSTNAME)) <= 3
 
 
-def test_case_239_revisions_are_counted_apart_by_a_label_key(cluster):
+def test_case_239_revisions_are_counted_separately_by_a_label_key(cluster):
     rule = spread(HOSTNAME, label_keys=["test-label"])
     pods = [
         pod
@@ -409,7 +409,7 @@ def test_case_246_a_node_requirement_limits_what_is_counted(cluster):
 
 
 @pytest.mark.parametrize("zone", ["z1", "z2", "z3"])
-def test_case_246_a_pod_for_one_zone_whichever_it_is(cluster, zone):
+def test_case_246_a_pod_for_any_one_zone(cluster, zone):
     submit(cluster, 1, spread(ZONE), node_selector={ZONE: zone})
     assert cluster.skew_by_value(ZONE) == {zone: 1}
 

@@ -127,7 +127,7 @@ def test_case_257_anti_affinity_keeps_two_pods_apart_in_either_order(cluster, fi
 
 
 @pytest.mark.parametrize("large", ["plain", "averse"])
-def test_case_257_whichever_is_placed_first(cluster, large):
+def test_case_257_in_either_order_of_placement(cluster, large):
     plain = cluster.pod(labels=S2, cpu="1" if large == "plain" else "")
     averse = cluster.pod(away=[term(S2)], cpu="1" if large == "averse" else "")
     cluster.provision(plain, averse)

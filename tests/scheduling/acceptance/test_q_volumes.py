@@ -55,7 +55,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("objects", INVALID.values(), ids=INVALID)
-def test_case_270_what_cannot_be_found_leaves_the_pod_out_and_no_other(cluster, objects):
+def test_case_270_a_missing_object_leaves_out_its_pod_alone(cluster, objects):
     cluster.apply(*objects)
     invalid = cluster.pod(volumes=[claimed("data", "claim")])
     cluster.provision(invalid)
@@ -249,7 +249,7 @@ def test_case_281_volumes_without_a_driver_are_not_counted(cluster):
     ids=["named", "default", "newest default"],
 )
 def test_case_282_ephemeral_volumes_count_for_the_driver_of_their_class(cluster, asked, resolved):
-    """Which class an unnamed one has is the API server's to say, on the claim."""
+    """The API server sets the default class on the claim."""
     node = roomy(cluster, fake__csi__provider=1, other=10)
     other = [storage_class(n, zones("z1"), provisioner="other") for n in ("older-default",)]
     cluster.apply(storage_class(resolved, zones("z1")), *other)
@@ -280,7 +280,7 @@ UNSUPPORTED = {
 
 
 @pytest.mark.parametrize("objects", UNSUPPORTED.values(), ids=UNSUPPORTED)
-def test_case_283_what_no_machine_can_mount(cluster, objects):
+def test_case_283_volumes_that_no_node_can_mount(cluster, objects):
     cluster.unsupported_volumes = UnsupportedVolumes(
         topology_keys=frozenset({"topology.ebs.csi.aws.com/zone"}),
         provisioners=frozenset({"other-provider"}),
@@ -324,7 +324,7 @@ def test_case_285_a_volume_name_is_not_a_binding(cluster, completed):
 
 
 @pytest.mark.parametrize("of", ["", "missing", None])
-def test_case_286_running_pods_with_odd_claims_do_not_stop_a_pass(cluster, of):
+def test_case_286_running_pods_with_invalid_claims_do_not_stop_a_pass(cluster, of):
     node = roomy(cluster, fake__csi__provider=1)
     cluster.apply(
         volume_claim("claim", of=of),

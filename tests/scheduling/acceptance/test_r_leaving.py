@@ -58,7 +58,7 @@ def test_case_288_also_when_the_provider_takes_the_instance(cluster):
         ("Node", False, False),
     ],
 )
-def test_case_289_who_comes_back_elsewhere(cluster, kind, terminating, moves):
+def test_case_289_pods_of_a_leaving_node_that_are_rescheduled(cluster, kind, terminating, moves):
     own = {"deletion_timestamp": cluster.now} if terminating else {}
     pod = owned_by(cluster, kind, **own)
     assert leaving(cluster, pod) == (([pod.uid], 1) if moves else ([], 0))
@@ -84,7 +84,7 @@ def test_case_290_pods_that_a_budget_holds_stay(cluster, budgets):
     assert leaving(cluster, cluster.pod(labels=LABELS)) == ([], 0)
 
 
-def test_case_290_a_budget_that_allows_something_holds_nobody(cluster):
+def test_case_290_a_budget_with_allowed_disruptions_holds_no_pod(cluster):
     cluster.apply(disruption_budget(labels=LABELS, max_unavailable="1"))
     pod = cluster.pod(labels=LABELS)
     assert leaving(cluster, pod) == ([pod.uid], 1)

@@ -85,7 +85,7 @@ def test_limits_that_leave_no_type(cluster, limits, cpu):
     assert "for nodepool" in cluster.passes[-1].reason(pod)
 
 
-def test_daemons_that_leave_no_room(cluster):
+def test_daemons_that_leave_no_resources(cluster):
     cluster.apply(cluster.daemon_set(cpu="10000"))
     reason = why(cluster, cluster.pod())
     assert reason.constraint is PoolConstraint.DAEMON
@@ -114,7 +114,7 @@ def test_min_values_that_cannot_be_had(cluster, requirements):
     assert why(cluster, cluster.pod()).constraint is PoolConstraint.MIN_VALUES
 
 
-def test_offerings_that_are_sold_out(cluster):
+def test_sold_out_offerings(cluster):
     sold = [offering("z1", "spot", 1.0, available=False), offering("z2", "spot", 1.0)]
     cluster.use(default_pool(), types=[fake_type("a", offerings=sold)])
     reason = why(cluster, cluster.pod(node_selector={ZONE: "z1"}))
@@ -132,7 +132,7 @@ def test_spread_that_every_domain_would_break(cluster):
 
 
 @pytest.mark.parametrize("key", [ZONE, HOSTNAME])
-def test_affinity_to_nobody(cluster, key):
+def test_affinity_to_no_pod(cluster, key):
     reason = why(cluster, cluster.pod(near=[term(APP, key)]))
     assert reason.constraint is PoolConstraint.AFFINITY
 
@@ -161,7 +161,7 @@ def test_the_first_constraint_that_fails_is_the_reason(cluster):
     }
 
 
-def test_a_label_nobody_defines_is_not_defined_by_refusing_a_value(cluster):
+def test_an_undefined_label_is_not_defined_by_an_excluded_value(cluster):
     """Pods that want no `test-key=a` do not make `test-key=b` possible for others."""
     refusing = cluster.pod(cpu="1", where=[("test-key", "NotIn", "a")])
     wanting = cluster.pod(node_selector={"test-key": "b"})
@@ -170,7 +170,7 @@ def test_a_label_nobody_defines_is_not_defined_by_refusing_a_value(cluster):
     assert cluster.is_unscheduled(wanting)
 
 
-def test_an_ordered_machine_is_used_only_for_what_all_its_types_meet(cluster):
+def test_a_launching_node_is_used_for_what_all_its_types_meet(cluster):
     """A claim without an instance may still land in either zone."""
     types = ("default-instance-type", "small-instance-type")
     cluster.apply(
@@ -201,7 +201,7 @@ def test_an_overdrawn_node_takes_nothing(cluster):
     assert cluster.node_of(pod).name != "overdrawn"
 
 
-def test_a_node_without_room_to_attach_is_no_reason_to_wait(cluster):
+def test_a_node_without_free_attachments_is_no_reason_to_wait(cluster):
     """There is always a new node for one more volume."""
     cluster.apply(
         cluster.node("full", labels={ZONE: "z1"}),

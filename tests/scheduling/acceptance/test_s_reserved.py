@@ -29,13 +29,13 @@ SIZES = {SMALL: 2, MEDIUM: 3, LARGE: 6}
 
 
 def unreserved(offer):
-    """Say of an offering that its machines are of no reservation."""
+    """Mark an offering as one without a reservation."""
     none = Requirement.of(RESERVATION_ID, "DoesNotExist")
     return replace(offer, requirements=offer.requirements.add(none))
 
 
 def sized_type(name, **reservations):
-    """Make a type of as many GiB as cores, with so many machines of each reservation in z1."""
+    """Make a type of as many GiB as cores, with so many instances of each reservation in z1."""
     cores = SIZES[name]
     memory = f"{cores}Gi"
     price = fake_price(cores, parse_resources({"memory": memory})["memory"])
@@ -94,7 +94,7 @@ def is_bought(labels):
     return labels[CAPACITY_TYPE] in {"spot", "on-demand"} and RESERVATION_ID not in labels
 
 
-def test_case_291_one_reserved_machine_after_the_other_and_then_others(cluster, packing):
+def test_case_291_reserved_capacity_is_used_up_before_other_offerings(cluster, packing):
     found = labels_by_pass(cluster, cluster.pods(3, cpu="1800m"))
     # First-fit holds all that a claim could use, and so has one claim for both of them.
     together = {PackingPolicy.FIRST_FIT: [1, 1, 1], PackingPolicy.VALUE: [2, 1]}[packing]
@@ -109,7 +109,7 @@ def test_case_291_one_reserved_machine_after_the_other_and_then_others(cluster, 
 
 
 def one_per_pool(cluster):
-    """Make a pod for each of two pools, on small machines."""
+    """Make a pod for each of two pools, on small nodes."""
     return [
         pod
         for name in ("np-1", "np-2")
@@ -175,7 +175,7 @@ def test_case_296_no_preference_is_given_up_for_it(cluster):
     assert second[NODE_POOL] == "np-1"
 
 
-def test_case_297_pods_that_fit_one_reserved_machine_share_it(cluster):
+def test_case_297_pods_that_fit_one_reserved_node_share_it(cluster):
     where = [
         (INSTANCE_TYPE, "In", SMALL),
         (NODE_POOL, "In", "np-1"),
@@ -197,7 +197,7 @@ def test_case_298_a_reservation_that_two_pools_show_differently_counts_with_the_
     assert is_reserved(found[0], "r-shared")
 
 
-def test_case_298_a_reservation_that_is_used_up_stops_nobody(cluster):
+def test_case_298_an_exhausted_reservation_blocks_no_pod(cluster):
     used_up = three_types()
     used_up[1:] = [
         replace(
@@ -213,7 +213,7 @@ def test_case_298_a_reservation_that_is_used_up_stops_nobody(cluster):
     assert [is_bought(labels) for labels in found] == [True] * 3
 
 
-def test_pods_that_wait_for_reserved_machines_are_told_so(cluster):
+def test_pods_that_wait_for_reserved_capacity_have_that_reason(cluster):
     """Provisioning says nothing of pods with this reason: they wait for the next pass."""
     made = cluster.provision(*alone(cluster, 3, (INSTANCE_TYPE, "In", SMALL)))
     taken = "all reserved machines that would do are taken in this pass"
@@ -225,7 +225,7 @@ def test_pods_that_wait_for_reserved_machines_are_told_so(cluster):
     }
 
 
-def test_claims_for_reserved_machines_ask_for_what_they_hold_and_nothing_else(cluster, packing):
+def test_claims_for_reserved_capacity_require_their_reservations_only(cluster, packing):
     made = cluster.provision(*cluster.pods(2, cpu="1800m"))
     asked = [{s.key: tuple(s.values) for s in claim.spec.requirements} for claim in made.claims]
     assert {of_claim[CAPACITY_TYPE] for of_claim in asked} == {("reserved",)}
@@ -237,7 +237,7 @@ def test_claims_for_reserved_machines_ask_for_what_they_hold_and_nothing_else(cl
     assert [of_claim[RESERVATION_ID] for of_claim in asked] == held[packing]
 
 
-def test_pods_that_no_reserved_machine_holds_do_not_wait_for_one(cluster):
+def test_pods_that_fit_no_reserved_type_do_not_wait_for_one(cluster):
     found = labels_of_placed(cluster, alone(cluster, 2, cpu="5"))
     assert [is_bought(labels) for labels in found] == [True] * 2
 
@@ -258,11 +258,11 @@ def fallback_claim(cluster, **pool):
     return {spec.key: set(spec.values) for spec in claim.spec.requirements}
 
 
-def test_a_simulated_claim_for_one_reservation_is_for_reserved_machines_only(cluster):
+def test_a_simulated_claim_for_one_reservation_is_reserved_only(cluster):
     assert fallback_claim(cluster)[CAPACITY_TYPE] == {"reserved"}
 
 
-def test_a_simulated_claim_with_min_values_is_for_reserved_machines_only(cluster):
+def test_a_simulated_claim_with_min_values_is_reserved_only(cluster):
     asked = fallback_claim(cluster, requirements=[minimum(2, INSTANCE_TYPE)])
     assert asked[CAPACITY_TYPE] == {"reserved"}
     assert asked[INSTANCE_TYPE] == {SMALL, MEDIUM}

@@ -56,7 +56,7 @@ def test_case_300_pods_of_different_zones(cluster):
     assert zones_of(cluster, *pods) == {"z1": 1, "z2": 1}
 
 
-def test_case_300_a_preferred_zone_ties_nobody(cluster):
+def test_case_300_a_preferred_zone_ties_no_pod(cluster):
     wish = preferred_node_term(1, (ZONE, "In", "z1"))
     assert zones_of(cluster, cluster.pod(preferred=[wish])) == {"flexible": 1}
 
@@ -86,7 +86,7 @@ def test_case_301_too_few_domains_to_spread_over(cluster):
     assert zones_of(cluster, pod) == {"none": 1}
 
 
-def test_case_301_affinity_to_nobody(cluster):
+def test_case_301_affinity_to_no_pod(cluster):
     pod = cluster.pod(near=[term({"nonexistent": "label"}, ZONE)])
     assert zones_of(cluster, pod) == {"none": 1}
 
@@ -140,7 +140,7 @@ def test_case_305_usage_follows_pods_through_missed_events(cluster):
 
 
 def test_case_306_ports_and_volumes_survive_an_update_of_the_claim(cluster):
-    """Whatever else changes about the machine, a second pod of the port goes elsewhere."""
+    """After any change of the node, a second pod of the port goes elsewhere."""
     cluster.apply(storage_class("fast"), volume_claim("a", of="fast"), volume_claim("b", of="fast"))
     first = cluster.pod(host_ports=[80], volumes=[claimed("data", "a")])
     cluster.provision(first)
@@ -162,7 +162,7 @@ def test_case_306_ports_and_volumes_survive_an_update_of_the_claim(cluster):
 
 
 @pytest.mark.parametrize("order", ["node first", "pod first"])
-def test_case_307_running_pods_with_anti_affinity_are_known_until_they_go(cluster, order):
+def test_case_307_running_pods_with_anti_affinity_count_until_deleted(cluster, order):
     """In whatever order the Node and the pod were seen."""
     bare = cluster.node("bare", labels={ZONE: "z1"})
     (averse,) = cluster.pods(1, away=[term(APP, HOSTNAME)], node_name="bare")
@@ -176,7 +176,7 @@ def test_case_307_running_pods_with_anti_affinity_are_known_until_they_go(cluste
     assert cluster.node_of(other).name == "bare"
 
 
-def test_case_307_preferred_anti_affinity_of_running_pods_holds_nobody(cluster):
+def test_case_307_preferred_anti_affinity_of_running_pods_blocks_no_pod(cluster):
     from tests.scheduling.acceptance.workloads import wish
 
     cluster.apply(cluster.node("bare"))
@@ -193,7 +193,7 @@ def daemon_request(cluster):
     return found.shape.requests.get("cpu", 0)
 
 
-def test_case_308_the_newest_pod_of_a_daemon_set_tells_what_it_needs(cluster):
+def test_case_308_the_newest_pod_of_a_daemon_set_gives_its_requests(cluster):
     def daemon_pod(cpu, **own):
         shape = template(owner_kind="DaemonSet", cpu=cpu)
         return cluster.pods(1, shape=shape, owner_name="ds", owner_uid="uid-owner-ds", **own)[0]
@@ -221,7 +221,7 @@ def test_case_308_the_newest_pod_of_a_daemon_set_tells_what_it_needs(cluster):
     ],
 )
 @pytest.mark.parametrize("stage", ["booting", "initialised", "unmanaged"])
-def test_case_309_taints_of_booting_are_hidden_on_machines_that_boot_only(cluster, text, stage):
+def test_case_309_startup_taints_are_hidden_on_booting_nodes_only(cluster, text, stage):
     cluster.use(default_pool(startup_taints=["startup.example.com/taint:NoSchedule"]))
     if stage == "unmanaged":
         cluster.apply(cluster.node("unmanaged"))
@@ -238,7 +238,7 @@ def test_case_309_taints_of_booting_are_hidden_on_machines_that_boot_only(cluste
     assert (cluster.node_of(pod).name == node.name) is (stage == "booting")
 
 
-def test_case_310_usage_of_pools_follows_their_machines(cluster):
+def test_case_310_usage_of_pools_follows_their_nodes(cluster):
     cluster.use(default_pool("first"), default_pool("second"))
     cluster.apply(*node_and_claim("a", pool="first"), *node_and_claim("b", pool="first"))
     cluster.apply(*node_and_claim("c", pool="second"))

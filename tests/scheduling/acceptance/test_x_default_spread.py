@@ -63,7 +63,7 @@ def test_case_343_pods_with_a_constraint_of_their_own_keep_it(cluster):
     assert cluster.skew(HOSTNAME, WEB) == [3]
 
 
-def test_case_344_fewer_domains_than_the_default_asks_for(cluster):
+def test_case_344_fewer_domains_than_the_default_requires(cluster):
     cluster.use(pool("z1", "z2"))
     cluster.default_spread = (spread(ZONE, of=None, min_domains=3),)
     cluster.apply(replica_set())
@@ -87,7 +87,7 @@ def test_case_344_one_zone_only(cluster, soft, placed):
 @pytest.mark.parametrize(
     ("defaults", "known"), [((), True), ((HOSTS,), False)], ids=["no config", "no owner"]
 )
-def test_case_345_nothing_is_spread_without_a_configuration_or_anybody_to_count(
+def test_case_345_nothing_is_spread_without_configuration_or_countable_pods(
     cluster, defaults, known
 ):
     cluster.default_spread = defaults
@@ -124,7 +124,7 @@ def test_case_346_revisions_of_one_deployment_are_spread_apart(cluster):
     assert cluster.skew(HOSTNAME, WEB) == [2, 2]
 
 
-def test_case_346_a_service_alone_tells_whom_to_count(cluster):
+def test_case_346_a_service_alone_selects_the_counted_pods(cluster):
     cluster.default_spread = (SOFT, HOSTS)
     cluster.apply(ServiceView(uid="svc", namespace="default", name="web", selector=WEB))
     cluster.provision(*replicas(cluster, 3))

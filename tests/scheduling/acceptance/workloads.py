@@ -20,7 +20,7 @@ from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.testing.builders import node_term, pod_shape
 
 TEST = {"test": "test"}
-"""What the pods of most topology cases are labelled with."""
+"""Labels of the pods of most topology cases."""
 
 _GROUPS = {
     "DaemonSet": "apps",

@@ -44,17 +44,19 @@ class CallRates:
         The rate is that of the name itself, else of the first pattern that matches it.
         """
         with self._lock:
-            found = self._rates.get(name)
-            if found is None and by_pattern:
-                found = next(
+            call_rate = self._rates.get(name)
+            if call_rate is None and by_pattern:
+                call_rate = next(
                     (rate for pattern, rate in self._rates.items() if fnmatchcase(name, pattern)),
                     None,
                 )
-            if found is None:
+            if call_rate is None:
                 return True
             now = self._clock()
-            left, since = self._tokens.get(name, (found.bucket, now))
-            left = min(found.bucket, left + (now - since).total_seconds() * found.refill)
-            enough = left >= tokens
-            self._tokens[name] = (left - tokens if enough else left, now)
+            tokens_left, since = self._tokens.get(name, (call_rate.bucket, now))
+            tokens_left = min(
+                call_rate.bucket, tokens_left + (now - since).total_seconds() * call_rate.refill
+            )
+            enough = tokens_left >= tokens
+            self._tokens[name] = (tokens_left - tokens if enough else tokens_left, now)
             return enough

@@ -33,8 +33,8 @@ class ImageAlias:
     @property
     def family(self) -> ImageFamily | None:
         """The family; None when it is none that we know."""
-        known = self.name in ImageFamily.__members__.values()
-        return ImageFamily(self.name) if known else None
+        is_known = self.name in ImageFamily.__members__.values()
+        return ImageFamily(self.name) if is_known else None
 
     @property
     def is_latest(self) -> bool:

@@ -85,8 +85,8 @@ def with_runtime(script: str, runtime: ContainerRuntime | None) -> str:
     """Return the script for a container runtime; as it is when none is known, or it names none."""
     if runtime is None:
         return script
-    wanted = f" --runtime {runtime.name} --runtime-version {runtime.version}"
-    return _RUNTIME.sub(lambda _: wanted, script)
+    runtime_arguments = f" --runtime {runtime.name} --runtime-version {runtime.version}"
+    return _RUNTIME.sub(lambda _: runtime_arguments, script)
 
 
 @final
@@ -108,11 +108,11 @@ class AttachScripts:
         Raises:
             CloudProviderError: ACK refused or did not answer (`discovery.call_errors`).
         """
-        found = self._cache.get(key)
-        if found is None:
-            found = with_runtime(self._fetched(key), self._runtime(key))
-            self._cache.put(key, found)
-        return found
+        cached_script = self._cache.get(key)
+        if cached_script is None:
+            cached_script = with_runtime(self._fetched(key), self._runtime(key))
+            self._cache.put(key, cached_script)
+        return cached_script
 
     def note_registered(self) -> None:
         """Record that an instance joined: its token was good."""

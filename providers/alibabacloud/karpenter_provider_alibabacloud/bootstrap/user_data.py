@@ -83,8 +83,8 @@ def node_labels(labels: Mapping[str, str], *, capacity_type: str) -> dict[str, s
     What a kubelet refuses to set on its own node, and would not start with, is left out: the core
     puts it there once the node has registered.
     """
-    wanted = {**labels, CAPACITY_TYPE: capacity_type}
-    return {key: wanted[key] for key in sorted(wanted) if _may_be_set(key)}
+    all_labels = {**labels, CAPACITY_TYPE: capacity_type}
+    return {key: all_labels[key] for key in sorted(all_labels) if _may_be_set(key)}
 
 
 def _may_be_set(label: str) -> bool:

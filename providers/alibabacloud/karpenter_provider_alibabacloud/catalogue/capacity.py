@@ -92,12 +92,12 @@ def node_pods(
     pods = network_pods(info, cluster)
     if kubelet is None:
         return NodePods(pods, None)
-    told = kubelet.max_pods
-    if told is not None:
-        pods = told
+    max_pods = kubelet.max_pods
+    if max_pods is not None:
+        pods = max_pods
     if kubelet.pods_per_core and configures_kubelet(cluster):
-        pods = told = min(kubelet.pods_per_core * info.cpu_cores, pods)
-    return NodePods(pods, told)
+        pods = max_pods = min(kubelet.pods_per_core * info.cpu_cores, pods)
+    return NodePods(pods, max_pods)
 
 
 def capacity_of(

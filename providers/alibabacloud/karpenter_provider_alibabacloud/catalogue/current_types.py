@@ -28,7 +28,7 @@ _KNOWN_LABELS: Final = WELL_KNOWN | labels.WELL_KNOWN
 def launchable(types: Iterable[InstanceType], node_pool: NodePool) -> tuple[str, ...]:
     """Return the names of the types that a NodePool may launch by its requirements and labels."""
     template = node_pool.spec.template
-    wanted = Requirements.from_specs(template.spec.requirements).merge(
+    pool_requirements = Requirements.from_specs(template.spec.requirements).merge(
         Requirements.from_labels(template.metadata.labels)
     )
     return tuple(
@@ -36,7 +36,7 @@ def launchable(types: Iterable[InstanceType], node_pool: NodePool) -> tuple[str,
         for it in types
         # Labels that nobody knows are the pool's own: its nodes have them.
         if it.requirements.compatible(
-            wanted, allow_undefined=_KNOWN_LABELS | frozenset(wanted.keys())
+            pool_requirements, allow_undefined=_KNOWN_LABELS | frozenset(pool_requirements.keys())
         )
     )
 
@@ -112,9 +112,9 @@ class CurrentInstanceTypes:
     def _launchable(self, types: tuple[InstanceType, ...], node_pool: NodePool) -> Sequence[str]:
         name, template = node_pool.metadata.name, node_pool.spec.template
         with self._lock:
-            known = self._launchable_by_pool.get(name)
-        if known is None or known.types is not types or known.template != template:
-            known = _LaunchableTypes(types, template, launchable(types, node_pool))
+            cached = self._launchable_by_pool.get(name)
+        if cached is None or cached.types is not types or cached.template != template:
+            cached = _LaunchableTypes(types, template, launchable(types, node_pool))
             with self._lock:
-                self._launchable_by_pool[name] = known
-        return known.names
+                self._launchable_by_pool[name] = cached
+        return cached.names

@@ -163,8 +163,8 @@ class InstanceTypeCatalogue:
         stock, stock_revision = self._stock.current()
         basis, resolved = self._resolved(entry, node_class, catalogue_inputs, stock, stock_revision)
         pools = sorted({pool.id for it in resolved.values() for pool in it.sold.reservations})
-        left = {pool: self._reserved_left(pool) for pool in pools}
-        state = (prices, shortages.revision, basis, tuple(left.items()))
+        reserved_by_pool = {pool: self._reserved_left(pool) for pool in pools}
+        state = (prices, shortages.revision, basis, tuple(reserved_by_pool.items()))
         answer = entry.answer
         if answer is not None and answer.state == state:
             return answer.types
@@ -172,7 +172,7 @@ class InstanceTypeCatalogue:
             stock=stock,
             prices=self._prices,
             shortages=shortages,
-            reserved_left=lambda pool: left.get(pool, 0),
+            reserved_left=lambda pool: reserved_by_pool.get(pool, 0),
         )
         listed = _list(resolved, market, entry.before if answer is None else answer.listed)
         types = tuple(item.instance_type for item in listed.values())
@@ -239,10 +239,10 @@ class InstanceTypeCatalogue:
         return self._resolved(entry, node_class, catalogue_inputs, stock, revision)[1]
 
     def _find(self, resolved: Mapping[str, ResolvedType], name: str) -> ResolvedType:
-        found = resolved.get(name)
-        if found is None:
+        resolved_type = resolved.get(name)
+        if resolved_type is None:
             raise CloudProviderError(f'instance type "{name}" is not sold in region {self._region}')
-        return found
+        return resolved_type
 
     def _entry(self, node_class: ECSNodeClass, catalogue_inputs: CatalogueInputs) -> _CacheEntry:
         name = node_class.metadata.name
@@ -296,11 +296,11 @@ class InstanceTypeCatalogue:
         }
         amounts = tuple((image, tuple(sorted(of.items()))) for image, of in sorted(seen.items()))
         key = (types_revision, stock_revision, amounts)
-        known = entry.resolved
-        if known is not None and known[0] == key:
-            return known
-        before = dict[str, ResolvedType]() if known is None else known[1]
-        found: dict[str, ResolvedType] = {}
+        cached = entry.resolved
+        if cached is not None and cached[0] == key:
+            return cached
+        before = dict[str, ResolvedType]() if cached is None else cached[1]
+        types_by_name: dict[str, ResolvedType] = {}
         for name, info in types.items():
             if not entry.resolver.is_sold(info, stock):
                 continue
@@ -313,8 +313,8 @@ class InstanceTypeCatalogue:
             same = before.get(name)
             if same is None or same.inputs != inputs:
                 same = _resolved_for(node_class, entry.resolver, inputs)
-            found[name] = same
-        entry.resolved = resolved = (key, found)
+            types_by_name[name] = same
+        entry.resolved = resolved = (key, types_by_name)
         return resolved
 
 
@@ -340,9 +340,17 @@ def _list(
     listed: dict[str, _ListedType] = {}
     for name, item in resolved.items():
         rows = offering_rows(item.sold, market)
-        known = before.get(name)
-        if known is not None and known.rows == rows and known.resolved.is_like(item):
-            listed[name] = known if known.resolved is item else known._replace(resolved=item)
+        listed_before = before.get(name)
+        if (
+            listed_before is not None
+            and listed_before.rows == rows
+            and listed_before.resolved.is_like(item)
+        ):
+            listed[name] = (
+                listed_before
+                if listed_before.resolved is item
+                else listed_before._replace(resolved=item)
+            )
         else:
             listed[name] = _ListedType(item, rows, _instance_type(item, rows))
     return listed

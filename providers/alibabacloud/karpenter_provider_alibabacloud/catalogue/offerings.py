@@ -142,9 +142,9 @@ def _reserved(sold: PurchasableType, market: MarketState) -> Iterator[OfferingRo
     on_demand = market.prices.on_demand(sold.info)
     price = Price(on_demand.amount / _RESERVED_DISCOUNT, on_demand.currency)
     for pool in sold.reservations:
-        left = max(0, market.reserved_left(pool.id))
-        available = sold.has_image and left > 0
-        yield OfferingRow(RESERVED, pool.zone_id, price, available, pool.id, left)
+        remaining = max(0, market.reserved_left(pool.id))
+        available = sold.has_image and remaining > 0
+        yield OfferingRow(RESERVED, pool.zone_id, price, available, pool.id, remaining)
 
 
 def _is_short(

@@ -72,8 +72,8 @@ def fetch_region_types(clients: CloudClients) -> dict[str, InstanceTypeInfo]:
         items = clients.ecs.pages(
             "DescribeInstanceTypes", {"MaxResults": _PAGE}, items="InstanceTypes.InstanceType"
         )
-        found = [read_instance_type(item) for item in items]
-    info = {it.name: it for it in found if it.name and it.cpu_cores > 0 and it.memory_mib > 0}
+        infos = [read_instance_type(item) for item in items]
+    info = {it.name: it for it in infos if it.name and it.cpu_cores > 0 and it.memory_mib > 0}
     if not info:
         raise CloudProviderError(
             f"ecs:DescribeInstanceTypes: no instance types found in region {clients.region}"

@@ -61,7 +61,7 @@ def is_any_of(key: str, *values: str) -> Requirement:
 def instance_labels(info: InstanceTypeInfo) -> dict[str, str]:
     """Return the labels under `karpenter.k8s.alibabacloud` that follow from an instance type alone."""
     name = read_name(info.name, family=info.family)
-    found = {
+    type_labels = {
         labels.INSTANCE_CATEGORY: name.category,
         labels.INSTANCE_GENERATION: name.generation,
         labels.INSTANCE_FAMILY: name.family,
@@ -74,17 +74,17 @@ def instance_labels(info: InstanceTypeInfo) -> dict[str, str]:
     }
     if info.bandwidth_kbps:
         bandwidth = round(info.bandwidth_kbps / _KBPS_PER_MBPS)
-        found[labels.INSTANCE_NETWORK_BANDWIDTH] = str(bandwidth)
+        type_labels[labels.INSTANCE_NETWORK_BANDWIDTH] = str(bandwidth)
     if info.local_disks and info.local_disk_gib:
-        found[labels.INSTANCE_LOCAL_DISK_CATEGORY] = info.local_disk_category
-        found[labels.INSTANCE_LOCAL_DISK_SIZE] = str(info.local_disks * info.local_disk_gib)
+        type_labels[labels.INSTANCE_LOCAL_DISK_CATEGORY] = info.local_disk_category
+        type_labels[labels.INSTANCE_LOCAL_DISK_SIZE] = str(info.local_disks * info.local_disk_gib)
     if info.gpus:
-        found[labels.INSTANCE_GPU_NAME] = _label_value(info.gpu_spec)
-        found[labels.INSTANCE_GPU_MANUFACTURER] = info.gpu_spec.split(" ", 1)[0]
-        found[labels.INSTANCE_GPU_COUNT] = str(info.gpus)
+        type_labels[labels.INSTANCE_GPU_NAME] = _label_value(info.gpu_spec)
+        type_labels[labels.INSTANCE_GPU_MANUFACTURER] = info.gpu_spec.split(" ", 1)[0]
+        type_labels[labels.INSTANCE_GPU_COUNT] = str(info.gpus)
         if info.gpu_memory_gib:
-            found[labels.INSTANCE_GPU_MEMORY] = f"{info.gpu_memory_gib:g}"
-    return {key: value for key, value in found.items() if value}
+            type_labels[labels.INSTANCE_GPU_MEMORY] = f"{info.gpu_memory_gib:g}"
+    return {key: value for key, value in type_labels.items() if value}
 
 
 def _cpu_model(processor: str) -> str:
@@ -99,10 +99,10 @@ def zone_values(
     *, zones: Iterable[str], capacity_types: Iterable[str], reservations: Iterable[str]
 ) -> Values:
     """Return what a NodeClass and the stock say of a type's nodes, each in a fixed order."""
-    found = tuple(sorted(set(zones)))
+    zone_names = tuple(sorted(set(zones)))
     return (
-        (ZONE, found),
-        (labels.ZONE_ID, found),
+        (ZONE, zone_names),
+        (labels.ZONE_ID, zone_names),
         (CAPACITY_TYPE, tuple(sorted(set(capacity_types)))),
         (labels.CAPACITY_RESERVATION_ID, tuple(sorted(set(reservations)))),
     )
@@ -110,7 +110,7 @@ def zone_values(
 
 @lru_cache(maxsize=4096)
 def _type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement, ...]:
-    told = instance_labels(info)
+    type_labels = instance_labels(info)
     return (
         is_any_of(INSTANCE_TYPE, info.name),
         is_any_of(ARCH, *((info.architecture,) if info.architecture else ())),
@@ -118,7 +118,7 @@ def _type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement
         is_any_of(WINDOWS_BUILD),
         is_any_of(REGION, region),
         *(
-            is_any_of(key, told[key]) if key in told else is_any_of(key)
+            is_any_of(key, type_labels[key]) if key in type_labels else is_any_of(key)
             for key in sorted(labels.INSTANCE_LABELS)
         ),
     )

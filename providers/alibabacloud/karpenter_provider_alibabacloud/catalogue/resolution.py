@@ -160,7 +160,7 @@ class TypeResolver:
                     *(each.zone for each in (*on_demand, *spot)),
                     *(pool.zone_id for pool in reservations),
                 ),
-                capacity_types=(way for way, found in ways if found),
+                capacity_types=(way for way, zones_found in ways if zones_found),
                 reservations=(pool.id for pool in reservations),
             ),
         )
@@ -211,8 +211,8 @@ class TypeResolver:
         return next(
             (
                 image
-                for image, wanted in self._images
-                if requirements.compatible(wanted, allow_undefined=_KNOWN_LABELS)
+                for image, image_requirements in self._images
+                if requirements.compatible(image_requirements, allow_undefined=_KNOWN_LABELS)
             ),
             "",
         )

@@ -166,23 +166,23 @@ class StockReader:
             self._spot_hours.add(hours)
         return is_new
 
-    def _fetch(self, known: RegionStock | None) -> RegionStock:
+    def _fetch(self, last_stock: RegionStock | None) -> RegionStock:
         with self._lock:
             hours = sorted(self._spot_hours)
-        known = known or RegionStock(on_demand={})
+        last_stock = last_stock or RegionStock(on_demand={})
         with ThreadPoolExecutor(1 + len(hours), thread_name_prefix="alibabacloud-stock") as pool:
-            asked = {each: pool.submit(self._listing, each) for each in (None, *hours)}
-            errors = {each: error for each, it in asked.items() if (error := it.exception())}
+            futures = {each: pool.submit(self._listing, each) for each in (None, *hours)}
+            errors = {each: error for each, it in futures.items() if (error := it.exception())}
         for error in errors.values():
             if not isinstance(error, CloudProviderError):
                 raise error
-        if len(errors) == len(asked):
+        if len(errors) == len(futures):
             raise errors[None]
-        answers = {each: it.result() for each, it in asked.items() if each not in errors}
+        answers = {each: it.result() for each, it in futures.items() if each not in errors}
         for each, error in errors.items():
             way = "on-demand" if each is None else f"spot of {each} hours"
             _log.warning("stock could not be read", way=way, error=str(error))
-        return _combined(known, answers)
+        return _combined(last_stock, answers)
 
     def _listing(self, spot_hours: int | None) -> StockListing:
         spot = {"SpotStrategy": SPOT_STRATEGY, "SpotDuration": spot_hours}
@@ -206,20 +206,20 @@ class StockReader:
         return listing
 
 
-def _combined(known: RegionStock, answers: Mapping[int | None, StockListing]) -> RegionStock:
+def _combined(last_stock: RegionStock, answers: Mapping[int | None, StockListing]) -> RegionStock:
     """Put what was answered in place of what was known of it."""
     on_demand = answers.get(None)
     spot = {hours: it for hours, it in answers.items() if hours is not None}
     return RegionStock(
-        on_demand=known.on_demand if on_demand is None else on_demand.in_stock,
+        on_demand=last_stock.on_demand if on_demand is None else on_demand.in_stock,
         spot={
-            **known.spot,
+            **last_stock.spot,
             **{str(hours): it.in_stock for hours, it in sorted(spot.items())},
         },
         on_demand_listed=_union(
-            known.on_demand_listed, *([] if on_demand is None else [on_demand.listed])
+            last_stock.on_demand_listed, *([] if on_demand is None else [on_demand.listed])
         ),
-        spot_listed=_union(known.spot_listed, *(it.listed for it in spot.values())),
+        spot_listed=_union(last_stock.spot_listed, *(it.listed for it in spot.values())),
     )
 
 

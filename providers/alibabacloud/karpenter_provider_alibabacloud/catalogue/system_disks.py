@@ -76,17 +76,17 @@ class _DiskAnswer(NamedTuple):
 
 def read_system_disks(body: Mapping[str, object]) -> dict[str, frozenset[str]]:
     """Read an answer of DescribeAvailableResource about system disks of one type."""
-    found: dict[str, set[str]] = {}
+    categories_by_zone: dict[str, set[str]] = {}
     for zone in list_at(body, "AvailableZones.AvailableZone"):
         if not _is_available(zone):
             continue
         for group in list_at(zone, "AvailableResources.AvailableResource"):
             for resource in list_at(group, "SupportedResources.SupportedResource"):
                 if group.get("Type", "SystemDisk") == "SystemDisk" and _is_available(resource):
-                    found.setdefault(str(zone.get("ZoneId", "")), set()).add(
+                    categories_by_zone.setdefault(str(zone.get("ZoneId", "")), set()).add(
                         str(resource.get("Value", ""))
                     )
-    return {zone: frozenset(found[zone]) for zone in sorted(found)}
+    return {zone: frozenset(categories_by_zone[zone]) for zone in sorted(categories_by_zone)}
 
 
 def _is_available(item: Mapping[str, object]) -> bool:
@@ -128,8 +128,8 @@ class SystemDiskReader:
         now = self._clock.now()
         with self._lock:
             self._used_at.update(dict.fromkeys(names, now))
-        known = {name: self._answers.get(name) for name in names}
-        self._ask([name for name, answer in known.items() if answer is None])
+        disks_by_type = {name: self._answers.get(name) for name in names}
+        self._ask([name for name, answer in disks_by_type.items() if answer is None])
         short = self._shortages.items()
         return {name: self._without_shortages(name, short) for name in names}
 

@@ -80,10 +80,10 @@ def shipped_rates() -> EstimateRates:
 @cache
 def shipped_prices(region: str) -> ShippedPrices:
     """Return the prices of a region; they are empty for one that nobody has read."""
-    found = _table()["regions"].get(region)
-    if found is None:
+    region_prices = _table()["regions"].get(region)
+    if region_prices is None:
         return ShippedPrices(shipped_rates().currency, {})
-    return ShippedPrices(found["currency"], found["prices"])
+    return ShippedPrices(region_prices["currency"], region_prices["prices"])
 
 
 @cache

@@ -126,20 +126,20 @@ class ClusterReader:
         """
         if self._is_custom:
             return CUSTOM_CLUSTER
-        found = self._cache.get(self._cluster_id)
-        if found is not None:
-            return found
+        cached = self._cache.get(self._cluster_id)
+        if cached is not None:
+            return cached
         try:
-            found = self._fetched()
+            cached = self._fetched()
         except CloudProviderError:
             with self._lock:
                 if self._last is None:
                     raise
                 return self._last
-        self._cache.put(self._cluster_id, found)
+        self._cache.put(self._cluster_id, cached)
         with self._lock:
-            self._last = found
-        return found
+            self._last = cached
+        return cached
 
     def _fetched(self) -> ClusterDetails:
         try:

@@ -40,8 +40,8 @@ class ListedImage:
     @property
     def date(self) -> str:
         """The day of its release, as in its id or name (`20250117`); empty where they have none."""
-        found = _DATE.search(self.id) or _DATE.search(self.name)
-        return found[0] if found else ""
+        match = _DATE.search(self.id) or _DATE.search(self.name)
+        return match[0] if match else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,8 +132,8 @@ class ImageReader:
         images: list[DescribedImage] = []
         absent: list[str] = []
         for index, term in enumerate(node_class.spec.image_selector_terms):
-            found, complaint = self._of_term(index, term)
-            usable = [image for image in found if image.architecture in ARCHITECTURES]
+            term_images, complaint = self._of_term(index, term)
+            usable = [image for image in term_images if image.architecture in ARCHITECTURES]
             images.extend(usable)
             if complaint and not usable:
                 absent.append(complaint)
@@ -147,14 +147,14 @@ class ImageReader:
         query = image_query(index, term)
         if query is None:
             return (), f"{FIELD}[{index}] (it says nothing)"
-        found = self._owned.get(query)
-        if found is None:
-            found = self._described(query)
-            if found:
-                self._owned.put(query, found)
+        images = self._owned.get(query)
+        if images is None:
+            images = self._described(query)
+            if images:
+                self._owned.put(query, images)
         (name, _), *_ = query.terms
-        odd = sorted({image.architecture for image in found} - ARCHITECTURES.keys())
-        return found, f"{name} (an image for {', '.join(odd)})" if odd else name
+        odd = sorted({image.architecture for image in images} - ARCHITECTURES.keys())
+        return images, f"{name} (an image for {', '.join(odd)})" if odd else name
 
     def _published(self, alias: ImageAlias, term_text: str) -> tuple[Sequence[DescribedImage], str]:
         if alias.family is None:
@@ -201,19 +201,19 @@ class ImageReader:
 
     def _described(self, query: DiscoveryQuery) -> tuple[DescribedImage, ...]:
         """Return the newest first; an image that is named by its id may be an expired one."""
-        asked = query.to_api()
+        parameters = query.to_api()
         with core_errors_of():
             pages = self._clients.ecs.pages(
                 "DescribeImages",
                 {
                     "RegionId": self._clients.region,
                     "PageSize": PAGE_SIZE,
-                    "ShowExpired": True if "ImageId" in asked else None,
-                    **asked,
+                    "ShowExpired": True if "ImageId" in parameters else None,
+                    **parameters,
                 },
                 items="Images.Image",
             )
-            found = [
+            images = [
                 DescribedImage(
                     id=item.get("ImageId", ""),
                     name=item.get("ImageName", ""),
@@ -222,5 +222,5 @@ class ImageReader:
                 )
                 for item in pages
             ]
-        by_id = sorted(found, key=lambda image: image.id)
+        by_id = sorted(images, key=lambda image: image.id)
         return tuple(sorted(by_id, key=lambda image: image.created, reverse=True))

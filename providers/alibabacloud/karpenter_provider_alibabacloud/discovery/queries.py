@@ -46,9 +46,11 @@ class DiscoveryQuery:
 
     def absent(self, ids: Iterable[str]) -> tuple[str, ...]:
         """Return how those terms are named that an answer with these ids has nothing for."""
-        found = set(ids)
+        found_ids = set(ids)
         return tuple(
-            name for name, wanted in self.terms if not found or (wanted and wanted not in found)
+            name
+            for name, pattern in self.terms
+            if not found_ids or (pattern and pattern not in found_ids)
         )
 
 

@@ -82,14 +82,14 @@ def read_reservations(items: Iterable[ApiAnswer]) -> tuple[DescribedReservation,
 
     That is a reservation of a kind that we do not know, of no instance type, or of several.
     """
-    found: list[DescribedReservation] = []
+    reservations: list[DescribedReservation] = []
     for item in items:
         criteria = item.get("PrivatePoolOptionsMatchCriteria", "")
         resources = _resources(item)
         if criteria not in _CRITERIA or len(resources) != 1 or item.get("Status") != ACTIVE:
             continue
         (resource,) = resources
-        found.append(
+        reservations.append(
             DescribedReservation(
                 id=item.get("PrivatePoolOptionsId", ""),
                 name=item.get("PrivatePoolOptionsName", ""),
@@ -97,10 +97,10 @@ def read_reservations(items: Iterable[ApiAnswer]) -> tuple[DescribedReservation,
                 instance_type=resource.get("InstanceType", ""),
                 match_criteria=criteria,
                 end_time=_end(item),
-                available_instances=_left(resource),
+                available_instances=_remaining(resource),
             )
         )
-    return tuple(found)
+    return tuple(reservations)
 
 
 def _resources(item: ApiAnswer) -> Sequence[ApiAnswer]:
@@ -116,7 +116,7 @@ def _end(item: ApiAnswer) -> datetime | None:
     return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
-def _left(resource: ApiAnswer) -> int:
+def _remaining(resource: ApiAnswer) -> int:
     """Return the count that ECS gives, or what follows from the others."""
     available = resource.get("AvailableAmount")
     if available is not None:
@@ -172,8 +172,8 @@ class ReservationReader:
         return answer
 
     def _described(self, query: DiscoveryQuery) -> tuple[DescribedReservation, ...]:
-        asked = query.to_api()
-        ids = asked.pop("Ids", None)
+        parameters = query.to_api()
+        ids = parameters.pop("Ids", None)
         with core_errors_of():
             pages = self._clients.ecs.pages(
                 "DescribeCapacityReservations",
@@ -182,7 +182,7 @@ class ReservationReader:
                     "Status": ACTIVE,
                     "MaxResults": PAGE_SIZE,
                     "PrivatePoolOptions": None if ids is None else {"Ids": ids},
-                    **asked,
+                    **parameters,
                 },
                 items="CapacityReservationSet.CapacityReservationItem",
             )

@@ -60,7 +60,7 @@ def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[Discover
         if given:
             queries.append(DiscoveryQuery(given, ((text, ""),)))
     if named:
-        ids = json.dumps(sorted({wanted for _, wanted in named}))
+        ids = json.dumps(sorted({group_id for _, group_id in named}))
         queries.append(DiscoveryQuery((("SecurityGroupIds", ids),), tuple(named)))
     return tuple(queries)
 
@@ -84,17 +84,17 @@ class SecurityGroupReader:
             CloudProviderError: ECS refused or did not answer (`discovery.call_errors`).
         """
         queries = security_group_queries(terms)
-        found = self._cache.get(queries)
-        if found is None:
+        result = self._cache.get(queries)
+        if result is None:
             answers = [self._describe(query) for query in queries]
             unique = {group.id: group for answer in answers for group in answer}
-            found = DiscoveryResult(
+            result = DiscoveryResult(
                 items=tuple(unique[key] for key in sorted(unique)),
                 absent=absent_terms(queries, answers),
             )
-            if found.items:
-                self._cache.put(queries, found)
-        return found
+            if result.items:
+                self._cache.put(queries, result)
+        return result
 
     def _describe(self, query: DiscoveryQuery) -> list[DescribedSecurityGroup]:
         with core_errors_of():

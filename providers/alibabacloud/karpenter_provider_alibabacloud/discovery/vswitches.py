@@ -104,11 +104,11 @@ def least_addresses(
     pods_have_addresses = cni in {Cni.TERWAY_ENIIP, Cni.TERWAY_ENI}
     least: dict[str, int] = {}
     for instance_type in instance_types:
-        taken = max(1, instance_type.capacity.get("pods", 0)) if pods_have_addresses else 1
+        addresses = max(1, instance_type.capacity.get("pods", 0)) if pods_have_addresses else 1
         for offering in instance_type.offerings:
             if offering.available and offering.capacity_type == capacity_type:
                 zone = offering.zone
-                least[zone] = min(least.get(zone, taken), taken)
+                least[zone] = min(least.get(zone, addresses), addresses)
     return least
 
 
@@ -140,18 +140,18 @@ class VSwitchReader:
             CloudProviderError: VPC refused or did not answer (`discovery.call_errors`).
         """
         queries = vswitch_queries(terms)
-        found = self._cache.get(queries)
-        if found is None:
+        result = self._cache.get(queries)
+        if result is None:
             answers = [self._describe(query) for query in queries]
-            found = DiscoveryResult(
+            result = DiscoveryResult(
                 items=order_vswitches(vswitch for answer in answers for vswitch in answer),
                 absent=absent_terms(queries, answers),
             )
-            self._book.record({vswitch.id: vswitch.free_addresses for vswitch in found.items})
-            self._observe(found.items)
-            if found.items:
-                self._cache.put(queries, found)
-        return found
+            self._book.record({vswitch.id: vswitch.free_addresses for vswitch in result.items})
+            self._observe(result.items)
+            if result.items:
+                self._cache.put(queries, result)
+        return result
 
     def zonal_vswitches(
         self, node_class: ECSNodeClass, *, addresses_each: Mapping[str, int], instances: int

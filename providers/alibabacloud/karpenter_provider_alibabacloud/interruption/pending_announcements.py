@@ -64,8 +64,8 @@ class PendingAnnouncements:
             for name, causes in self._causes().items():
                 ends = [_end(announcement) for announcement in causes if announcement.id in handled]
                 if ends:
-                    known = self._acknowledged.get(name, _NEVER)
-                    self._acknowledged[name] = min(known, *ends)
+                    last_end = self._acknowledged.get(name, _NEVER)
+                    self._acknowledged[name] = min(last_end, *ends)
 
     def _causes(self) -> dict[str, list[Interruption]]:
         """Return all that is said of each instance, in the order of the sources."""

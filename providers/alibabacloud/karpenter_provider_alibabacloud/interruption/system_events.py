@@ -195,8 +195,8 @@ class SystemEventPoll:
             listed = self._listed
         ownership = {name: True if name in listed else self._ours.get(name) for name in ids}
         unknown = [name for name, is_ours in ownership.items() if is_ours is None]
-        found = self._reader.of_ids(unknown) if unknown else {}
-        for name, instance in found.items():
+        instances = self._reader.of_ids(unknown) if unknown else {}
+        for name, instance in instances.items():
             ownership[name] = self._reader.is_ours(instance)
             self._ours.put(name, value=self._reader.is_ours(instance))
         return frozenset(name for name, is_ours in ownership.items() if is_ours)

@@ -110,16 +110,16 @@ class NodeClassResolver:
         Raises:
             CloudProviderError: the cloud could be asked for nothing.
         """
-        found = self._found(node_class)
-        needed = [part for part in found if part.condition.type in LAUNCH_NEEDS]
+        resolved_parts = self._resolved_parts(node_class)
+        needed = [part for part in resolved_parts if part.condition.type in LAUNCH_NEEDS]
         silent = [part for part in needed if not part.is_answered]
         if len(silent) == len(needed):
             raise CloudProviderError("; ".join(part.condition.message for part in silent))
-        status = {name: value for part in found for name, value in part.status.items()}
+        status = {name: value for part in resolved_parts for name, value in part.status.items()}
         generation, before = node_class.metadata.generation, node_class.status.conditions
         needs = [current_condition(part, before, generation=generation)[0] for part in needed]
         validated = self._validation.validate(_with_status(node_class, status), needs)
-        return resolution_of(node_class, [*found, validated])
+        return resolution_of(node_class, [*resolved_parts, validated])
 
     def forget(self, node_class: ECSNodeClass) -> None:
         """Forget a NodeClass that is gone."""
@@ -127,7 +127,7 @@ class NodeClassResolver:
             for key in [key for key in self._silences if key[0] == node_class.uid]:
                 del self._silences[key]
 
-    def _found(self, node_class: ECSNodeClass) -> list[ResolutionPart]:
+    def _resolved_parts(self, node_class: ECSNodeClass) -> list[ResolutionPart]:
         """Ask for all at once: a service that is silent holds up no other."""
         spec, finder = node_class.spec, self._discovery
         with ThreadPoolExecutor(4, thread_name_prefix="alibabacloud-discovery") as pool:

@@ -37,9 +37,9 @@ Check: TypeAlias = "Callable[[ECSNodeClass], NodeClassFinding | None]"
 def tag_finding(node_class: ECSNodeClass) -> NodeClassFinding | None:
     """Refuse tags by which instances are known as ours, and too many; an old CRD let them in."""
     tags = node_class.spec.tags
-    taken = restricted_tags(tags)
-    if taken:
-        message = f"spec.tags: {', '.join(taken)}: set by Karpenter alone"
+    restricted = restricted_tags(tags)
+    if restricted:
+        message = f"spec.tags: {', '.join(restricted)}: set by Karpenter alone"
         return NodeClassFinding(reason=INVALID_TAGS, message=message)
     if len(tags) > MAX_USER_TAGS:
         message = (

@@ -43,11 +43,11 @@ def trial_instance(
     Of the types that some NodePool may launch (all, where there is none) it is the cheapest that can be
     had on demand now, if any can be: the same each time.
     """
-    wanted = {name for pool in node_pools for name in launchable(instance_types, pool)}
+    launchable_names = {name for pool in node_pools for name in launchable(instance_types, pool)}
     best: tuple[tuple[bool, float, str, str], TrialInstance] | None = None
     for it in instance_types:
         image = image_for(it.name)
-        if not image or (wanted and it.name not in wanted):
+        if not image or (launchable_names and it.name not in launchable_names):
             continue
         for offering in it.offerings:
             if offering.capacity_type != ON_DEMAND:
@@ -76,7 +76,7 @@ class TrialRequestBuilder:
         self._cluster_id: Final = cluster_id
         self._types: Final = types
         self._system_disks: Final = system_disks
-        self._known: Final = known
+        self._node_classes: Final = known
 
     def request(self, node_class: ECSNodeClass, user_data: str) -> Mapping[str, object]:
         """Return the parameters of RunInstances for one usual instance, with `user_data`.
@@ -87,7 +87,7 @@ class TrialRequestBuilder:
         """
         choice = trial_instance(
             self._types.instance_types(node_class),
-            self._known.node_pools(node_class),
+            self._node_classes.node_pools(node_class),
             self._types.image_for(node_class),
         )
         if choice is None:
@@ -98,7 +98,7 @@ class TrialRequestBuilder:
         name, zone, image = choice
         spec, status = node_class.spec, node_class.status
         disks = self._system_disks.of([name])[name]
-        wanted = spec.system_disk_categories
+        disk_categories = spec.system_disk_categories
         return {
             "RegionId": self._region,
             "InstanceType": name,
@@ -108,7 +108,7 @@ class TrialRequestBuilder:
             "Amount": 1,
             **run_parameters(
                 node_class,
-                category=(*usable_categories(disks, zone, wanted), *wanted)[0],
+                category=(*usable_categories(disks, zone, disk_categories), *disk_categories)[0],
                 user_data=user_data,
                 tags=owned_tags(spec.tags, cluster_id=self._cluster_id, node_class=node_class.name),
                 capacity_type=ON_DEMAND,

@@ -97,8 +97,8 @@ class NodeClassValidator:
 
         `dependencies` are the conditions of what a launch needs.
         """
-        found = (check(node_class) for check in STATIC_CHECKS)
-        problem = next((each for each in found if each is not None), None)
+        problems = (check(node_class) for check in STATIC_CHECKS)
+        problem = next((each for each in problems if each is not None), None)
         if problem is not None:
             return condition_unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
         waiting = _unmet_dependencies(dependencies)
@@ -126,9 +126,9 @@ class NodeClassValidator:
         if self._dry_runs is None or self._launch is None:
             return None
         key = (node_class.name, _digest(node_class))
-        known = self._results.get(key)
-        if known is not None:
-            return known
+        cached_outcome = self._results.get(key)
+        if cached_outcome is not None:
+            return cached_outcome
         try:
             request = self._launch.request(node_class, user_data)
         except LaunchFailedError as error:

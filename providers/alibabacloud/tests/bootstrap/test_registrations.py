@@ -1,24 +1,24 @@
-"""Scripts are fetched anew when machines stop joining: their tokens may have ended (section 5.3)."""
+"""Scripts are fetched again when instances stop registering: their tokens may have ended (section 5.3)."""
 
 from __future__ import annotations
 
 import pytest
 
 from karpenter_provider_alibabacloud.bootstrap.registrations import PendingRegistrations
-from providers.alibabacloud.tests.hand_clock import HandClock
+from providers.alibabacloud.tests.manual_clock import HandClock
 
 
 class Scripts:
-    """What was told of machines."""
+    """Records the registrations and failures that were reported."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reports: list[str] = []
 
     def note_registered(self) -> None:
-        self.told.append("registered")
+        self.reports.append("registered")
 
     def note_unregistered(self) -> None:
-        self.told.append("unregistered")
+        self.reports.append("unregistered")
 
 
 @pytest.fixture
@@ -36,29 +36,27 @@ def registrations(scripts, clock):
     return PendingRegistrations(scripts, clock)
 
 
-def test_a_machine_that_ends_late_without_having_joined_is_told_of_once(
-    registrations, scripts, clock
-):
+def test_a_late_end_without_registration_is_reported_once(registrations, scripts, clock):
     registrations.note_launched(["r.i-1"])
     clock.forward(minutes=15)
 
     registrations.note_terminated(["r.i-1"])
     registrations.note_terminated(["r.i-1"])
 
-    assert scripts.told == ["unregistered"]
+    assert scripts.reports == ["unregistered"]
 
 
-def test_a_machine_that_joined_is_told_of_once_and_may_end(registrations, scripts, clock):
+def test_a_registration_is_reported_once_and_the_instance_may_end(registrations, scripts, clock):
     registrations.note_launched(["r.i-1"])
     registrations.note_registered("r.i-1")
     registrations.note_registered("r.i-1")
     clock.forward(minutes=15)
     registrations.note_terminated(["r.i-1"])
 
-    assert scripts.told == ["registered"]
+    assert scripts.reports == ["registered"]
 
 
-def test_nothing_follows_from_machines_that_end_early_or_that_another_process_launched(
+def test_early_ends_and_instances_of_another_process_report_no_failure(
     registrations, scripts, clock
 ):
     registrations.note_launched(["r.i-1"])
@@ -67,16 +65,14 @@ def test_nothing_follows_from_machines_that_end_early_or_that_another_process_la
     registrations.note_terminated(["r.i-1", "r.i-another"])
     registrations.note_registered("r.i-another")
 
-    assert scripts.told == []
+    assert scripts.reports == []
 
 
-def test_a_launch_that_is_found_again_began_when_it_was_first_answered(
-    registrations, scripts, clock
-):
+def test_a_repeated_launch_keeps_the_time_of_its_first_answer(registrations, scripts, clock):
     registrations.note_launched(["r.i-1"])
     clock.forward(minutes=8)
     registrations.note_launched(["r.i-1"])
     clock.forward(minutes=8)
     registrations.note_terminated(["r.i-1"])
 
-    assert scripts.told == ["unregistered"]
+    assert scripts.reports == ["unregistered"]

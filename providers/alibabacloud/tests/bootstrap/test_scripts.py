@@ -17,14 +17,14 @@ from karpenter_provider_alibabacloud.bootstrap.scripts import (
 from karpenter_provider_alibabacloud.bootstrap.user_data_builder import UserDataBuilder
 from karpenter_simulated_alibabacloud.clusters import AckNodePool
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
-from providers.alibabacloud.tests.hand_clock import NOON, HandClock
+from providers.alibabacloud.tests.manual_clock import NOON, HandClock
 
 ASKED = "DescribeClusterAttachScripts"
 
 
 @pytest.fixture
 def clock(cloud):
-    """The cloud's tokens end by the machine's clock, so ours goes by it, too."""
+    """The cloud's tokens end by the machine's clock, so ours follows it."""
     made = HandClock()
     made.passed = cloud.time() - NOON
     return made
@@ -125,7 +125,7 @@ def test_a_script_may_be_that_of_a_node_pool(cloud, scripts):
     assert "--runtime-version 2.1.1" in script
 
 
-def test_after_three_machines_that_did_not_join_scripts_are_fetched_again_once(cloud, scripts):
+def test_three_failed_registrations_fetch_the_scripts_again_once(cloud, scripts):
     scripts.script(ScriptKey())
     for _ in range(2):
         scripts.note_unregistered()
@@ -168,7 +168,7 @@ def test_a_node_class_has_its_script_and_its_kubelet_in_the_user_data(cloud, scr
     assert text.index("--openapi-token") < text.index("echo done")
 
 
-def test_another_cluster_asks_nothing_of_ack(cloud):
+def test_a_cluster_outside_ack_makes_no_ack_call(cloud):
     """Case 79."""
     bootstrapper = UserDataBuilder(None, cluster_id="mine")
 

@@ -135,12 +135,12 @@ def test_a_shell_sees_each_value_as_it_is():
         ),
     ],
 )
-def test_the_kubelet_is_told_how_many_pods(kubelet, max_pods, encoded):
+def test_max_pods_is_in_the_kubelet_arguments(kubelet, max_pods, encoded):
     """Cases 31 and 73."""
     assert node_config(kubelet, max_pods=max_pods) == encoded
 
 
-def test_the_kubelet_is_told_all_that_the_user_has_set():
+def test_every_kubelet_setting_of_the_user_is_in_the_kubelet_arguments():
     """Section 5.5: what the catalogue reckons with is what the node does."""
     kubelet = {"kubeReserved": {"cpu": "200m"}, "cpuCFSQuota": False, "evictionHard": {"a": "5%"}}
 
@@ -190,7 +190,7 @@ def test_plain_text_is_a_script_that_runs_after_acks():
     assert len(parts_of(merged(""))) == len(parts_of(merged("  \n"))) == 1
 
 
-def test_a_content_type_that_nobody_can_read_is_none_of_the_stage_pre():
+def test_an_unreadable_content_type_is_no_part_of_the_pre_stage():
     archive = ARCHIVE.replace("text/x-shellscript; stage=pre", ";;stage=pre")
 
     contents = [content.strip() for _, content in parts_of(merged(archive))]
@@ -224,7 +224,7 @@ def test_another_cluster_gets_the_users_text_as_it_is():
         custom_user_data(bootstrap("x" * (LARGEST_BYTES + 1)))
 
 
-def test_another_clusters_text_can_ask_for_what_the_node_is_to_be():
+def test_user_data_outside_ack_can_use_labels_and_taints_of_the_node():
     text = "join --node-labels={{labels}} --taints={{taints}} --max={{maxPods}} # {{nodeClaim}}"
     node_claim = claim({"team": "web"}, taints=[TaintSpec(key="a", effect="NoSchedule")])
 

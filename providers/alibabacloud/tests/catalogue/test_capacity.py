@@ -12,7 +12,7 @@ from karpenter_provider_alibabacloud.catalogue.overhead import (
     reserved_memory_mib,
 )
 from karpenter_provider_alibabacloud.discovery.cluster import CUSTOM_CLUSTER, ClusterDetails, Cni
-from providers.alibabacloud.tests.catalogue.shelf import (
+from providers.alibabacloud.tests.catalogue.instance_type_data import (
     FLANNEL,
     GIB,
     MIB,
@@ -83,7 +83,7 @@ def test_types_with_too_few_addresses_for_terway_are_hidden(enis: int, is_listed
     assert "ecs.g7.large" in world.list(cluster=FLANNEL)
 
 
-def test_max_pods_counts_for_pods_memory_and_what_the_kubelet_is_told():
+def test_max_pods_sets_pods_reserved_memory_and_the_kubelet_argument():
     """Case 31."""
     world, of = World("ecs.g7.xlarge"), node_class(kubelet(maxPods=20))
     it = world.list(of)["ecs.g7.xlarge"]
@@ -91,15 +91,15 @@ def test_max_pods_counts_for_pods_memory_and_what_the_kubelet_is_told():
     assert it.capacity["pods"] == 20
     assert it.overhead.kube_reserved["memory"] == 675 * MIB
     assert it.allocatable()["memory"] == 14644 * MIB
-    told = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
-    assert told("ecs.g7.xlarge") == 20
+    max_pods_of = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
+    assert max_pods_of("ecs.g7.xlarge") == 20
 
 
-def test_the_kubelet_is_not_told_what_acks_script_does_anyway():
+def test_defaults_of_acks_script_are_no_kubelet_arguments():
     world = World("ecs.g7.xlarge")
-    told = world.catalogue.max_pods(node_class(), CatalogueInputs(now=NOW, cluster=TERWAY))
+    max_pods_of = world.catalogue.max_pods(node_class(), CatalogueInputs(now=NOW, cluster=TERWAY))
 
-    assert told("ecs.g7.xlarge") is None
+    assert max_pods_of("ecs.g7.xlarge") is None
 
 
 @pytest.mark.parametrize(
@@ -111,16 +111,16 @@ def test_the_kubelet_is_not_told_what_acks_script_does_anyway():
         ({"podsPerCore": 0, "maxPods": 20}, 20),
     ],
 )
-def test_pods_per_core_lower_the_number_that_the_kubelet_is_told(fields: dict[str, int], pods: int):
+def test_pods_per_core_lower_max_pods_of_the_kubelet(fields: dict[str, int], pods: int):
     """Case 32: four cores."""
     world, of = World("ecs.g7.xlarge"), node_class(kubelet(**fields))
 
     assert world.list(of)["ecs.g7.xlarge"].capacity["pods"] == pods
-    told = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
-    assert told("ecs.g7.xlarge") == pods
+    max_pods_of = world.catalogue.max_pods(of, CatalogueInputs(now=NOW, cluster=TERWAY))
+    assert max_pods_of("ecs.g7.xlarge") == pods
 
 
-def test_a_kubelet_that_nobody_tells_takes_no_pods_per_core():
+def test_pods_per_core_is_ignored_outside_ack():
     it = resolve(
         "ecs.g7.xlarge",
         node_class(kubelet(podsPerCore=4, kubeReserved={"memory": "4Gi"})),
@@ -148,13 +148,13 @@ def test_memory_is_reserved_by_pods_up_to_a_quarter(memory_mib: int, pods: int, 
 
 
 @pytest.mark.parametrize(("share", "mib"), [(0.0, 8192), (0.065, 7659), (0.5, 4096)])
-def test_memory_is_estimated_with_the_overhead_of_the_machine(share: float, mib: int):
+def test_memory_is_estimated_with_the_overhead_of_the_instance(share: float, mib: int):
     """Case 34."""
     assert estimated_memory_bytes(info(), overhead_percent=share) == mib * MIB
     assert resolve("ecs.g7.large", overhead_percent=share).capacity["memory"] == mib * MIB
 
 
-def test_interfaces_beside_the_nodes_own_are_a_resource():
+def test_additional_network_interfaces_are_a_resource():
     """Case 39."""
     assert resolve("ecs.g7.xlarge").capacity["aliyun/eni"] == 4 - 1
 
@@ -176,7 +176,7 @@ def test_gpus_are_a_resource_by_their_maker(spec: str, resource: str, count: int
     assert world.list()["ecs.gn7i-c8g1.2xlarge"].capacity[resource] == count
 
 
-def test_what_a_node_has_none_of_is_no_resource():
+def test_a_zero_quantity_is_no_resource():
     capacity = resolve("ecs.g7.large").capacity
 
     assert not [name for name in capacity if "gpu" in name]
@@ -250,7 +250,7 @@ def test_a_quantity_that_cannot_be_read_names_class_field_and_value():
         World("ecs.g7.large").list(of)
 
 
-def test_of_two_classes_with_the_same_mistake_each_is_told_of_its_own():
+def test_two_classes_with_the_same_mistake_get_an_error_each():
     """Their types are resolved alike, and once."""
     world = World("ecs.g7.large")
     for name in ("web", "batch"):

@@ -17,8 +17,8 @@ from karpenter_provider_alibabacloud.catalogue.requirements import (
     requirements_of,
     zone_values,
 )
-from providers.alibabacloud.tests.catalogue.shelf import REGION as HERE
-from providers.alibabacloud.tests.catalogue.shelf import (
+from providers.alibabacloud.tests.catalogue.instance_type_data import REGION as HERE
+from providers.alibabacloud.tests.catalogue.instance_type_data import (
     World,
     info,
     item,
@@ -28,7 +28,7 @@ from providers.alibabacloud.tests.catalogue.shelf import (
 )
 
 
-def told(name: str, **fields: object) -> dict[str, str]:
+def type_labels(name: str, **fields: object) -> dict[str, str]:
     found = instance_labels(info(name, **fields))
     return {
         key.removeprefix("karpenter.k8s.alibabacloud/instance-"): it for key, it in found.items()
@@ -50,7 +50,7 @@ def told(name: str, **fields: object) -> dict[str, str]:
         ("strange", "", "", "ecs.u0", ""),
     ],
 )
-def test_a_name_is_taken_apart(name: str, category: str, generation: str, family: str, size: str):
+def test_a_type_name_is_parsed(name: str, category: str, generation: str, family: str, size: str):
     """Cases 35 and 36."""
     found = read_name(name, family="ecs.u0")
 
@@ -60,7 +60,7 @@ def test_a_name_is_taken_apart(name: str, category: str, generation: str, family
 
 def test_a_type_with_gpus_names_them():
     """Case 35."""
-    found = told("ecs.gn7i-c8g1.2xlarge")
+    found = type_labels("ecs.gn7i-c8g1.2xlarge")
 
     assert found["category"] == "gn"
     assert found["generation"] == "7"
@@ -77,12 +77,12 @@ def test_a_type_with_gpus_names_them():
     [("NVIDIA T4*1/2", "nvidia-t4-1-2"), ("NVIDIA A100 80G", "nvidia-a100-80g")],
 )
 def test_a_gpus_name_is_the_value_of_a_label(spec: str, name: str):
-    assert told("ecs.gn7i-c8g1.2xlarge", GPUSpec=spec)["gpu-name"] == name
+    assert type_labels("ecs.gn7i-c8g1.2xlarge", GPUSpec=spec)["gpu-name"] == name
 
 
 def test_a_type_without_a_generation_has_a_family_all_the_same():
     """Case 36."""
-    found = told("ecs.e-c1m2.large")
+    found = type_labels("ecs.e-c1m2.large")
 
     assert {"category", "generation"}.isdisjoint(found)
     assert found["family"] == "ecs.e-c1m2"
@@ -91,7 +91,7 @@ def test_a_type_without_a_generation_has_a_family_all_the_same():
 @pytest.mark.parametrize(("gib", "mib"), [(0.5, "512"), (8.0, "8192"), (1024.0, "1048576")])
 def test_memory_is_whole_mib(gib: float, mib: str):
     """Case 37."""
-    assert told("ecs.g7.large", MemorySize=gib)["memory"] == mib
+    assert type_labels("ecs.g7.large", MemorySize=gib)["memory"] == mib
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_memory_is_whole_mib(gib: float, mib: str):
     ],
 )
 def test_the_processors_maker_is_in_its_name(processor: str, model: str):
-    assert told("ecs.g7.large", PhysicalProcessorModel=processor)["cpu-model"] == model
+    assert type_labels("ecs.g7.large", PhysicalProcessorModel=processor)["cpu-model"] == model
 
 
 def test_a_processor_of_an_unknown_maker_has_no_model():
@@ -121,8 +121,8 @@ def test_a_processor_of_an_unknown_maker_has_no_model():
     assert not requirement.values
 
 
-def test_what_ecs_tells_beside_is_in_labels():
-    found = told(
+def test_further_facts_of_ecs_are_labels():
+    found = type_labels(
         "ecs.g7.large",
         LocalStorageAmount=2,
         LocalStorageCapacity=894,
@@ -162,7 +162,7 @@ def test_equal_requirements_are_one_object():
 
 
 @pytest.mark.parametrize("name", ["ecs.ebmg7.32xlarge", "ecs.sccg7.32xlarge"])
-def test_whole_servers_are_known_by_their_family(name: str):
+def test_bare_metal_types_are_recognised_by_their_family(name: str):
     assert info(name).is_bare_metal
     assert not info("ecs.g7.large").is_bare_metal
 

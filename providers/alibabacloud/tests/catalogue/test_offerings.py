@@ -11,7 +11,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.prices import SpotQuote, quote_of
-from providers.alibabacloud.tests.catalogue.shelf import (
+from providers.alibabacloud.tests.catalogue.instance_type_data import (
     NOW,
     ZONES,
     A,
@@ -42,7 +42,7 @@ def test_a_type_is_offered_in_each_zone_on_demand_and_as_spot():
         assert offering.price.amount > 0
 
 
-def test_what_is_out_of_stock_cannot_be_had_and_is_still_known():
+def test_a_type_out_of_stock_is_listed_as_unavailable():
     """Case 40."""
     world = World(NAME)
     world.restock(replace(world.stock, on_demand={NAME: (A,)}, spot={"1": {NAME: (B,)}}))
@@ -52,7 +52,7 @@ def test_what_is_out_of_stock_cannot_be_had_and_is_still_known():
     assert set(bought(it)) == {(z, c) for z in ZONES for c in ("on-demand", "spot")}
 
 
-def test_a_region_without_spot_sells_on_demand():
+def test_a_region_without_spot_offers_on_demand():
     """Case 41."""
     world = World(NAME)
     world.restock(replace(world.stock, spot={}, spot_listed={}))
@@ -62,7 +62,7 @@ def test_a_region_without_spot_sells_on_demand():
     assert it.requirements.single_value(CAPACITY_TYPE) == "on-demand"
 
 
-def test_nothing_can_be_had_in_a_zone_without_a_vswitch():
+def test_no_offering_is_available_in_a_zone_without_a_vswitch():
     """Case 42."""
     world = World(NAME)
     everywhere = {NAME: (A, B, C)}
@@ -83,13 +83,13 @@ def test_nothing_can_be_had_in_a_zone_without_a_vswitch():
     assert not after.requirements.get(ZONE).has(C)
 
 
-def test_a_type_sold_only_where_there_is_no_vswitch_is_listed_and_cannot_be_had():
+def test_a_type_without_a_vswitch_in_its_zones_is_listed_as_unavailable():
     it = World(NAME).list(node_class(zones=[C]))[NAME]
 
     assert it.offerings == ()
 
 
-def test_a_type_that_the_region_never_sold_is_not_listed():
+def test_a_type_never_in_stock_in_the_region_is_not_listed():
     world = World(NAME, "ecs.c7.large")
     listed = {NAME: ZONES}
     world.restock(replace(world.stock, on_demand_listed=listed, spot_listed=listed))
@@ -97,7 +97,7 @@ def test_a_type_that_the_region_never_sold_is_not_listed():
     assert list(world.list()) == [NAME]
 
 
-def test_what_a_launch_found_sold_out_cannot_be_had_for_some_minutes():
+def test_a_shortage_of_a_launch_masks_its_offering_for_some_minutes():
     world = World(NAME)
     world.list()
     world.unavailable_offerings.mark(UnavailableOffering(NAME, A, "spot"), now=NOW)
@@ -137,7 +137,7 @@ def test_spot_above_the_limit_cannot_be_had():
     assert (B, "spot") not in available(it)
 
 
-def test_the_stock_of_the_wished_protected_time_counts():
+def test_the_stock_of_the_configured_protected_time_counts():
     world = World(NAME)
     world.restock(replace(world.stock, spot={"1": {NAME: (A,)}, "0": {NAME: (B,)}}))
 
@@ -160,7 +160,7 @@ def pool(name: str, zone: str = A, instance_type: str = NAME) -> dict[str, str]:
     return {"id": name, "zoneID": zone, "instanceType": instance_type}
 
 
-def test_a_private_pool_is_as_good_as_free_while_something_is_left_of_it():
+def test_a_private_pool_with_remaining_capacity_is_priced_near_zero():
     world = World(NAME, "ecs.g7.xlarge")
     of = node_class(capacityReservations=[pool("eap-2"), pool("eap-1", B), pool("eap-3", C)])
     world.left = {"eap-1": 3}

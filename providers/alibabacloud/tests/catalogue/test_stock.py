@@ -14,8 +14,8 @@ from karpenter_provider_alibabacloud.catalogue.stock import (
     read_listing,
 )
 from karpenter_provider_alibabacloud.codes import ApiError
-from providers.alibabacloud.tests.catalogue.answering import AnsweringClients, zones
-from providers.alibabacloud.tests.catalogue.shelf import A, B, SetClock
+from providers.alibabacloud.tests.catalogue.instance_type_data import A, B, SetClock
+from providers.alibabacloud.tests.catalogue.stubbed_clients import AnsweringClients, zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ def refuse(code: str = "InternalError", status: int = 500) -> Callable[[], Mappi
         ("ClosedWithoutStock", IN, False),
     ],
 )
-def test_what_counts_as_in_stock(zone: str, resource: str, is_in_stock: bool):
+def test_stock_status_decides_availability(zone: str, resource: str, is_in_stock: bool):
     """Case 40."""
     listing = read_listing(zones((A, zone, {NAME: resource})))
 
@@ -96,7 +96,7 @@ def test_a_region_without_spot_is_one(tmp_path: Path):
     assert stock.spot_zones(NAME) == ()
 
 
-def test_a_region_that_sells_no_spot_any_more_has_none(tmp_path: Path):
+def test_a_region_that_stops_offering_spot_has_no_spot_stock(tmp_path: Path):
     """Case 41: an empty answer is one, and none that failed; where it was sold stays known."""
     market = Market()
     book = market.book(tmp_path)
@@ -112,7 +112,7 @@ def test_a_region_that_sells_no_spot_any_more_has_none(tmp_path: Path):
 
 
 @pytest.mark.parametrize("half", ["on_demand", "spot"])
-def test_an_answer_that_fails_leaves_that_half_as_it_was(tmp_path: Path, half: str):
+def test_a_failed_answer_keeps_the_last_stock_of_its_capacity_type(tmp_path: Path, half: str):
     market = Market()
     book = market.book(tmp_path)
     book.current()
@@ -126,7 +126,7 @@ def test_an_answer_that_fails_leaves_that_half_as_it_was(tmp_path: Path, half: s
     assert stock.spot["1"] == ({NAME: (B,)} if half == "spot" else {OTHER: (B,)})
 
 
-def test_a_first_answer_that_fails_leaves_the_other_half(tmp_path: Path):
+def test_a_failed_first_answer_leaves_the_other_capacity_type(tmp_path: Path):
     market = Market()
     market.on_demand = refuse()
     stock, _ = market.book(tmp_path).current()
@@ -135,7 +135,7 @@ def test_a_first_answer_that_fails_leaves_the_other_half(tmp_path: Path):
     assert stock.spot_zones(NAME) == (B,)
 
 
-def test_when_both_fail_what_was_known_stays(tmp_path: Path):
+def test_two_failed_answers_keep_the_last_stock(tmp_path: Path):
     market = Market()
     book = market.book(tmp_path)
     known, _ = book.current()
@@ -147,7 +147,7 @@ def test_when_both_fail_what_was_known_stays(tmp_path: Path):
     assert book.current()[0] is known
 
 
-def test_a_region_that_sells_nothing_is_taken_for_a_failure(tmp_path: Path):
+def test_an_empty_stock_answer_counts_as_a_failure(tmp_path: Path):
     market = Market()
     market.on_demand = dict
     market.spot = refuse()
@@ -156,7 +156,7 @@ def test_a_region_that_sells_nothing_is_taken_for_a_failure(tmp_path: Path):
         market.book(tmp_path).current()
 
 
-def test_where_a_type_was_listed_once_stays_known(tmp_path: Path):
+def test_zones_in_which_a_type_was_listed_are_remembered(tmp_path: Path):
     market = Market()
     book = market.book(tmp_path)
     book.current()
@@ -170,7 +170,7 @@ def test_where_a_type_was_listed_once_stays_known(tmp_path: Path):
     assert stock.spot_listed == {NAME: (B,)}
 
 
-def test_a_new_process_plans_with_what_an_earlier_one_knew_lately(tmp_path: Path):
+def test_a_new_process_plans_with_recent_stock_of_the_disk_cache(tmp_path: Path):
     market = Market()
     known, _ = market.book(tmp_path).current()
     market.clock.at += timedelta(minutes=59)
@@ -180,7 +180,7 @@ def test_a_new_process_plans_with_what_an_earlier_one_knew_lately(tmp_path: Path
     assert len(market.clients.calls) == calls
 
 
-def test_old_stock_is_asked_for_and_old_zones_stay_known(tmp_path: Path):
+def test_old_stock_is_fetched_again_and_old_zones_are_remembered(tmp_path: Path):
     market = Market()
     market.book(tmp_path).current()
     market.clock.at += timedelta(hours=2)
@@ -191,7 +191,7 @@ def test_old_stock_is_asked_for_and_old_zones_stay_known(tmp_path: Path):
     assert stock.on_demand_listed == {NAME: (A, B)}
 
 
-def test_it_is_refreshed_every_five_minutes_or_at_once(tmp_path: Path):
+def test_stock_is_refreshed_every_five_minutes_or_at_once(tmp_path: Path):
     market = Market()
     book = market.book(tmp_path)
     book.current()
@@ -217,7 +217,7 @@ def test_another_protected_time_is_asked_about_from_the_next_refresh_on(tmp_path
     assert sorted(it.get("SpotDuration", -1) for it in asked) == [-1, 0, 1]
 
 
-def test_a_protected_time_nobody_asked_about_yet_is_as_by_default(tmp_path: Path):
+def test_an_unread_protected_time_uses_the_default_stock(tmp_path: Path):
     stock, _ = Market().book(tmp_path).current()
 
     assert stock.spot_zones(NAME, 0) == (B,)
@@ -234,7 +234,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damage: str):
     assert market.book(tmp_path).current()[0].on_demand == {OTHER: (B,)}
 
 
-def test_the_third_launch_in_a_row_that_finds_nothing_asks_for_a_look():
+def test_each_third_launch_without_stock_in_a_row_requests_a_refresh():
     errors = CapacityErrorCounter()
     outcomes = [True, True, False, True, True, True, True, True, True]
 

@@ -14,8 +14,8 @@ from karpenter_provider_alibabacloud.catalogue.system_disks import (
     usable_categories,
 )
 from karpenter_provider_alibabacloud.codes import ApiError
-from providers.alibabacloud.tests.catalogue.answering import AnsweringClients, zones
-from providers.alibabacloud.tests.catalogue.shelf import A, B, SetClock
+from providers.alibabacloud.tests.catalogue.instance_type_data import A, B, SetClock
+from providers.alibabacloud.tests.catalogue.stubbed_clients import AnsweringClients, zones
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ def refuse(_: Mapping[str, Any]) -> Mapping[str, Any]:
     raise ApiError("InternalError", "simulated", "R-1", 500, action=f"ecs:{ACTION}")
 
 
-class Shop:
+class DiskCloud:
     def __init__(self) -> None:
         self.clients = AnsweringClients(**{ACTION: answer})
         self.clock = SetClock()
@@ -57,9 +57,9 @@ class Shop:
 )
 def test_only_what_can_be_had_counts(zone: dict[str, str], disk: dict[str, str], is_there: bool):
     body = zones((A, WITH, {ESSD: WITH}), kind="SystemDisk")
-    told = body["AvailableZones"]["AvailableZone"][0]
-    told |= zone
-    group = told["AvailableResources"]["AvailableResource"][0]
+    described_zone = body["AvailableZones"]["AvailableZone"][0]
+    described_zone |= zone
+    group = described_zone["AvailableResources"]["AvailableResource"][0]
     group["SupportedResources"]["SupportedResource"][0] |= disk
 
     assert read_system_disks(body) == ({A: {ESSD}} if is_there else {})
@@ -73,8 +73,8 @@ def test_a_disk_without_a_stock_category_counts():
     assert read_system_disks(body) == {A: {ESSD}}
 
 
-def test_zones_and_kinds_are_known_for_each_type_and_asked_once():
-    shop = Shop()
+def test_disk_zones_and_categories_are_fetched_once_per_type():
+    shop = DiskCloud()
     found = shop.disks.of([NAME, OTHER, NAME])
 
     assert found == {name: {A: {ESSD, AUTO}, B: {ESSD}} for name in (NAME, OTHER)}
@@ -83,7 +83,7 @@ def test_zones_and_kinds_are_known_for_each_type_and_asked_once():
     assert {it["DestinationResource"] for it in shop.clients.asked(ACTION)} == {"SystemDisk"}
 
 
-def test_wanted_kinds_are_kept_in_their_order():
+def test_configured_categories_keep_their_order():
     disks = {A: frozenset({ESSD, AUTO}), B: frozenset({ESSD})}
 
     assert usable_categories(disks, A, (AUTO, "cloud", ESSD)) == (AUTO, ESSD)
@@ -92,8 +92,8 @@ def test_wanted_kinds_are_kept_in_their_order():
     assert usable_categories(None, A, (AUTO, ESSD)) == (AUTO, ESSD)
 
 
-def test_what_cannot_be_found_out_is_unknown_and_soon_asked_again():
-    shop = Shop()
+def test_a_failed_disk_query_is_unknown_and_repeated_soon():
+    shop = DiskCloud()
     shop.clients.answers[ACTION] = refuse
     assert shop.disks.of([NAME]) == {NAME: None}
     assert shop.disks.of([NAME]) == {NAME: None}
@@ -104,8 +104,8 @@ def test_what_cannot_be_found_out_is_unknown_and_soon_asked_again():
     assert shop.disks.of([NAME])[NAME] is not None
 
 
-def test_an_answer_holds_for_half_an_hour():
-    shop = Shop()
+def test_an_answer_is_valid_for_half_an_hour():
+    shop = DiskCloud()
     shop.disks.of([NAME])
     shop.clock.at += timedelta(minutes=29)
     shop.disks.of([NAME])
@@ -117,7 +117,7 @@ def test_an_answer_holds_for_half_an_hour():
 
 
 def test_types_in_use_are_renewed_before_launches_would_wait():
-    shop = Shop()
+    shop = DiskCloud()
     shop.disks.of([NAME])
     assert shop.disks.refresh() == 0
     for _ in range(12):
@@ -130,8 +130,8 @@ def test_types_in_use_are_renewed_before_launches_would_wait():
     assert 2 <= renewed <= 4
 
 
-def test_types_nobody_launches_any_more_are_not_renewed():
-    shop = Shop()
+def test_unused_types_are_not_refreshed():
+    shop = DiskCloud()
     shop.disks.of([NAME])
     shop.clock.at += timedelta(hours=3)
 
@@ -140,7 +140,7 @@ def test_types_nobody_launches_any_more_are_not_renewed():
 
 
 def test_a_renewal_that_fails_leaves_the_answer():
-    shop = Shop()
+    shop = DiskCloud()
     known = shop.disks.of([NAME])
     shop.clients.answers[ACTION] = refuse
     shop.clock.at += timedelta(minutes=25)
@@ -150,7 +150,7 @@ def test_a_renewal_that_fails_leaves_the_answer():
 
 
 def test_a_kind_that_a_launch_did_not_find_is_gone_for_some_minutes():
-    shop = Shop()
+    shop = DiskCloud()
     shop.disks.of([NAME, OTHER])
     shop.disks.mark(DiskShortage(NAME, A, ESSD))
 

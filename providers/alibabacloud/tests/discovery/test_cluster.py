@@ -65,7 +65,7 @@ def test_the_cluster_is_asked_for_once_in_a_quarter_of_an_hour(cloud, clients):
 
 
 @pytest.mark.parametrize("trouble", ["denied", "silent", "unreadable"])
-def test_what_was_known_of_the_cluster_stands_while_it_cannot_be_had(cloud, clients, trouble):
+def test_cluster_facts_are_kept_while_ack_does_not_answer(cloud, clients, trouble):
     """Before that there is an error: nothing is made up."""
     known = Readers(cloud, clients)
     details = known.cluster.details()
@@ -84,7 +84,7 @@ def test_what_was_known_of_the_cluster_stands_while_it_cannot_be_had(cloud, clie
         Readers(cloud, clients).cluster.details()
 
 
-def test_a_cluster_that_is_not_there_is_told_by_the_setting_that_names_it(cloud, clients):
+def test_a_missing_cluster_is_reported_with_its_setting(cloud, clients):
     cloud.clusters.clear()
 
     with pytest.raises(
@@ -95,7 +95,7 @@ def test_a_cluster_that_is_not_there_is_told_by_the_setting_that_names_it(cloud,
         Readers(cloud, clients).cluster.details()
 
 
-def test_of_a_cluster_that_is_none_of_acks_nothing_is_asked(cloud, clients):
+def test_a_cluster_outside_ack_is_not_queried(cloud, clients):
     """Case 79."""
     readers = Readers(cloud, clients, cluster_type="Custom")
 

@@ -74,7 +74,7 @@ def test_other_systems_and_architectures_belong_to_no_node():
     assert chosen("ContainerOS", images) == ["good"]
 
 
-def test_every_family_that_users_can_name_is_known():
+def test_every_image_family_of_the_schema_is_implemented():
     assert set(FAMILIES) == set(ImageFamily)
 
 
@@ -110,7 +110,7 @@ def test_a_release_is_found_a_minute_later(cloud, readers):
     assert new in {image.id for image in readers.images.find(node_class).items}
 
 
-def test_a_date_that_nobody_published_finds_nothing(cloud, readers):
+def test_an_unpublished_release_date_finds_no_image(cloud, readers):
     node_class = node_class_of(cloud, imageSelectorTerms=[{"alias": "ContainerOS@19990101"}])
 
     answer = readers.images.find(node_class)
@@ -170,7 +170,7 @@ def test_an_image_that_no_node_can_run_is_named(cloud, readers):
     )
 
 
-def test_an_alias_is_nothing_to_a_cluster_that_is_none_of_acks(cloud, clients):
+def test_an_alias_finds_no_image_outside_ack(cloud, clients):
     readers = Readers(cloud, clients, cluster_type="Custom")
 
     answer = readers.images.find(node_class_of(cloud))

@@ -43,7 +43,7 @@ def test_reservations_are_found_by_id_name_and_tags(cloud, readers):
     assert listed() == set()
 
 
-def test_what_is_left_is_read_with_them_and_asked_for_once_a_minute(cloud, readers):
+def test_remaining_capacity_of_reservations_is_read_once_a_minute(cloud, readers):
     made = reserve(cloud, "batch", total=5)
     wanted = terms({"id": made})
 
@@ -73,7 +73,7 @@ def test_terms_that_find_nothing_are_named(cloud, readers):
     )
 
 
-def test_what_nothing_can_be_launched_into_is_left_out():
+def test_unusable_reservations_are_left_out():
     one = {"InstanceType": "ecs.g7.large", "zoneId": "z", "TotalAmount": 5, "UsedAmount": 2}
     whole = {
         "PrivatePoolOptionsId": "crp-1",
@@ -97,7 +97,7 @@ def test_what_nothing_can_be_launched_into_is_left_out():
         assert read_reservations([whole | odd]) == ()
 
 
-def test_one_that_has_ended_is_gone_before_ecs_says_so(cloud, readers):
+def test_an_expired_reservation_is_dropped_before_ecs_drops_it(cloud, readers):
     end = readers.clock.now() + timedelta(seconds=30)
     cloud.time.advance((readers.clock.now() - cloud.time()).total_seconds())
     reserve(cloud, "batch", ends_at=end)

@@ -62,7 +62,7 @@ def test_many_vswitches_are_read_in_the_fewest_calls(cloud, readers):
     assert cloud.calls.count("DescribeVSwitches") == 6
 
 
-def test_terms_are_alternatives_and_what_stands_in_one_holds_together(cloud, readers):
+def test_terms_are_alternatives_and_fields_of_a_term_are_combined(cloud, readers):
     zone = cloud.world.zones[0]
     ids = cloud.world.vswitches
     discovery = dict(cloud.world.discovery)
@@ -116,8 +116,7 @@ def test_a_refusal_is_an_error_that_names_the_action(cloud, readers):
 
 
 def test_a_launch_gets_the_vswitch_of_each_zone_with_enough_addresses(cloud, readers):
-    """Section 4.2: none is chosen that has too few for one machine, and what is not used is given
-    back."""
+    """Section 4.2: each has addresses for one instance, and unused ones are given back."""
     zone = cloud.world.zones[0]
     small = cloud.world.vswitches[zone]
     large = cloud.networks.add_vswitch(

@@ -11,7 +11,7 @@ from karpenter_provider_alibabacloud.discovery.images import ImageReader
 from karpenter_provider_alibabacloud.discovery.reservations import ReservationReader
 from karpenter_provider_alibabacloud.discovery.security_groups import SecurityGroupReader
 from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
-from providers.alibabacloud.tests.hand_clock import HandClock
+from providers.alibabacloud.tests.manual_clock import HandClock
 
 if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.sdk import CloudClients

@@ -13,7 +13,7 @@ from karpenter_core.provider.kit.unavailable_offerings import (
 from karpenter_provider_alibabacloud.instances import ClusterInstances
 from karpenter_provider_alibabacloud.interruption.sources import InterruptionSources
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
-from providers.alibabacloud.tests.machines.cluster_world import TYPE, ZONE_B, World
+from providers.alibabacloud.tests.instances.cluster_world import TYPE, ZONE_B, World
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
 
-class Listening(World):
+class ListeningProcess(World):
     """A process that listens."""
 
     def restart(self, **settings: object) -> None:
@@ -47,7 +47,7 @@ class Listening(World):
         )
 
     def poll(self) -> tuple[Interruption, ...]:
-        """Have every source look once; return what is announced."""
+        """Poll every source once; return the announcements."""
         self.instances.list()
         for task in self.interruption_sources.tasks():
             task.run()
@@ -57,7 +57,7 @@ class Listening(World):
         self.interruption_sources.acknowledge([each.id for each in said])
 
     def is_marked(self, capacity_type: str = "spot", *, after: timedelta | None = None) -> bool:
-        """Whether machines are marked as sold out, now or later."""
+        """Whether instances are marked as sold out, now or later."""
         now = self.clock.now() if after is None else self.clock.now() + after
         return (
             UnavailableOffering(TYPE, ZONE_B, capacity_type)
@@ -66,5 +66,5 @@ class Listening(World):
 
 
 @pytest.fixture
-def world(cloud: SimulatedAlibabaCloud, clients: CloudClients) -> Listening:
-    return Listening(cloud, clients)
+def world(cloud: SimulatedAlibabaCloud, clients: CloudClients) -> ListeningProcess:
+    return ListeningProcess(cloud, clients)

@@ -38,8 +38,8 @@ from karpenter_provider_alibabacloud.labels import LABEL_CLASSES
 from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCallBuilder
 from karpenter_provider_alibabacloud.launch.ecs_cloud import ECS_TRAITS, EcsCloud
 from karpenter_provider_alibabacloud.prices import RegionPrices, SpotQuote
-from providers.alibabacloud.tests.catalogue.shelf import Forgetful
-from providers.alibabacloud.tests.hand_clock import NOON
+from providers.alibabacloud.tests.catalogue.instance_type_data import EmptyDiskCache
+from providers.alibabacloud.tests.manual_clock import NOON
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -121,7 +121,7 @@ class Process:
                 stock=stock,
                 prices=self.prices,
                 unavailable_offerings=self.unavailable_offerings,
-                learned=LearnedMemory(Forgetful(), now=NOON),  # pyright: ignore[reportArgumentType] - forgets on purpose
+                learned=LearnedMemory(EmptyDiskCache(), now=NOON),  # pyright: ignore[reportArgumentType] - forgets on purpose
                 reserved_left=self.reservations.reservation_counts.remaining,
             ),
             clock,
@@ -187,7 +187,7 @@ class Process:
         self.prices.update_spot({name: quote}, hours=1, currency="CNY")
 
     def types(self, node_class: ECSNodeClass) -> dict[str, InstanceType]:
-        """Return the types by name, as the core was last told of them."""
+        """Return the types by name, as the core last listed them."""
         return {it.name: it for it in self.offered.instance_types(node_class)}
 
     def requests(self, *claims: NodeClaim, node_class: ECSNodeClass) -> list[LaunchRequest]:
@@ -226,7 +226,7 @@ class Process:
         self.claims[claim.name] = claim.model_copy(update={"status": status})
 
     def launched(self, outcome: Any) -> Any:
-        """Return the machine of an outcome, as the cloud has it."""
+        """Return the instance of an outcome, as the cloud has it."""
         return self.cloud.instance(outcome.provider_id)
 
 

@@ -94,7 +94,7 @@ def changed(request, path):
 
 @pytest.mark.parametrize("build", [group_request, run_request], ids=[GROUP, RUN])
 def test_every_value_of_a_request_but_user_data_makes_another_token(wanted, build):
-    """Whoever asks for something else under a used token is refused, or gets the old answer."""
+    """Another request under a used token is refused, or gets the old answer."""
     request = build(wanted, region="cn-hangzhou")
     token = client_token(request, CLAIMS, {})
     paths = set(leaves(request))

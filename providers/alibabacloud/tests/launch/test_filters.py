@@ -90,7 +90,7 @@ def placed(found):
     return [(target.instance_type.name, target.vswitch.id) for target in found]
 
 
-def test_of_many_types_the_twenty_cheapest_stay_in_the_order_of_their_prices():
+def test_the_filter_keeps_the_twenty_cheapest_types_in_price_order():
     """Case 52."""
     types = [named(f"ecs.g{number}.large", on_demand("a", 100 - number)) for number in range(25)]
 
@@ -100,7 +100,7 @@ def test_of_many_types_the_twenty_cheapest_stay_in_the_order_of_their_prices():
     assert [target.price for target in best_of(targets(kept))] == [float(76 + n) for n in range(20)]
 
 
-def test_variety_that_is_asked_for_survives_and_nothing_else_is_filtered():
+def test_min_values_keep_their_types_and_turn_the_filter_off():
     """Case 53: three families at least, of which two have dear types alone."""
     types = [named(f"ecs.g7.{number}", on_demand("a", number)) for number in range(1, 31)]
     types += [
@@ -120,8 +120,8 @@ def test_variety_that_is_asked_for_survives_and_nothing_else_is_filtered():
     assert variety == set(names(kept))
 
 
-def test_spot_is_as_dear_as_it_is_where_variety_is_asked_for():
-    """Case 53: without, it would be left out for the on-demand machine that costs less."""
+def test_expensive_spot_is_kept_with_min_values():
+    """Case 53: without, it would be left out for the on-demand instance that costs less."""
     types = [
         named("ecs.g7.large", spot("a", 0.4), on_demand("a", 1.0)),
         named("ecs.c7.large", spot("a", 1.1), on_demand("a", 2.0)),
@@ -149,7 +149,7 @@ def test_too_little_variety_is_a_lack_of_capacity():
     ],
     ids=["gpu", "bare metal", "super computing"],
 )
-def test_gpus_and_bare_metal_are_for_who_finds_nothing_else(exotic):
+def test_gpus_and_bare_metal_are_used_as_a_last_choice(exotic):
     """Case 54."""
     plain = named("ecs.g7.large", on_demand("a", 1.0))
 
@@ -157,7 +157,7 @@ def test_gpus_and_bare_metal_are_for_who_finds_nothing_else(exotic):
     assert names(chosen([exotic])) == [exotic.name]
 
 
-def test_spot_dearer_than_the_cheapest_on_demand_is_left_out():
+def test_spot_more_expensive_than_the_cheapest_on_demand_is_left_out():
     """Case 55."""
     cheap = named("ecs.g7.large", spot("a", 0.4), on_demand("a", 1.0))
     dear = named("ecs.g8.large", spot("a", 1.1), on_demand("a", 2.0))
@@ -188,7 +188,7 @@ def reserved(zone, pool, left):
     )
 
 
-def test_of_private_pools_the_fullest_of_a_zone_is_taken_and_nothing_public():
+def test_the_fullest_private_pool_of_a_zone_is_used_before_public_capacity():
     """A result names type and zone: by these the pool is known."""
     of = named("ecs.g7.large", reserved("a", "crp-1", 1), reserved("a", "crp-2", 5))
 
@@ -278,9 +278,13 @@ def test_balanced_takes_the_zone_with_fewest_nodes():
 
 def test_balanced_levels_the_zones_with_many_claims():
     """Each claim counts for the next; of equal zones addresses decide."""
-    dealt = spread(range(6), ZONES, nodes={"a": 3, "b": 1, "c": 2}, free={"c": 9, "b": 1})
+    members_by_zone = spread(range(6), ZONES, nodes={"a": 3, "b": 1, "c": 2}, free={"c": 9, "b": 1})
 
-    assert {zone: len(members) for zone, members in dealt.items()} == {"a": 1, "b": 3, "c": 2}
+    assert {zone: len(members) for zone, members in members_by_zone.items()} == {
+        "a": 1,
+        "b": 3,
+        "c": 2,
+    }
 
 
 def test_a_zone_without_a_choice_left_gives_way_to_the_next():

@@ -45,7 +45,7 @@ from providers.alibabacloud.tests.launch.processes import (
 
 
 def marked(process):
-    """What is held to be sold out in all vSwitches, as type, zone and capacity type."""
+    """Return the offerings marked sold out, as type, zone and capacity type."""
     offerings = process.unavailable_offerings.view(now=process.clock.now()).offerings
     return {mark[:3] for mark in offerings if not mark.subnet}
 
@@ -55,7 +55,7 @@ def many(number, *wish):
 
 
 @pytest.mark.parametrize("bought", [False, True])
-def test_a_launch_that_brought_too_little_and_says_nothing_is_told_by_its_requests(bought):
+def test_an_unexplained_short_launch_is_explained_by_its_requests(bought):
     answers = [
         LaunchAnswer(request_id="R-1", instances=(object(),) if bought else ()),
         LaunchAnswer(request_id="R-2"),
@@ -67,7 +67,7 @@ def test_a_launch_that_brought_too_little_and_says_nothing_is_told_by_its_reques
     assert str(error).endswith("gives no reason (request R-1, R-2)")
 
 
-def test_a_pair_that_was_sold_out_is_left_alone_for_three_minutes(process, node_class):
+def test_a_sold_out_offering_is_not_requested_for_three_minutes(process, node_class):
     """Case 50: 0.08 in b, 0.10 in g."""
     process.set_spot(LARGE, ZONE_B, 0.08)
     process.cloud.prices.set_spot(LARGE, ZONE_B, 0.08)
@@ -94,7 +94,7 @@ def test_an_instance_counts_wherever_it_is_in_the_answer(process, node_class):
     assert len(process.sent()) == 1
 
 
-def test_when_nothing_is_in_stock_all_that_was_tried_is_marked(process, node_class):
+def test_a_full_stock_out_marks_every_requested_offering(process, node_class):
     """Case 63."""
     process.cloud.capacity.sell_out(instance_type=LARGE)
 
@@ -193,7 +193,7 @@ def test_the_quota_of_a_type_ends_launches_of_that_type_for_ten_minutes(process,
 def test_a_claim_goes_on_to_another_type_when_one_has_no_quota(
     cloud, clients, tmp_path, node_class, api
 ):
-    """What was launched by the same answer counts as launched."""
+    """Instances launched by the same answer count as launched."""
     process = Process(cloud, clients, tmp_path, launch_api=api)
     cloud.capacity.limit_type(LARGE, 2)
     claims = many(5, ON_DEMAND, (INSTANCE_TYPE, LARGE, XLARGE))
@@ -284,7 +284,7 @@ def test_throttling_is_waited_for_and_marks_nothing(process, node_class):
         ("InvalidAccountStatus.NotEnoughBalance", 400, LaunchFailedError),
     ],
 )
-def test_a_refusal_is_told_by_its_kind(process, node_class, code, status, kind):
+def test_a_refusal_has_the_error_of_its_kind(process, node_class, code, status, kind):
     """And nothing is taken for sold out."""
     process.cloud.fail(GROUP, code=code, status=status, times=None)
 
@@ -296,7 +296,7 @@ def test_a_refusal_is_told_by_its_kind(process, node_class, code, status, kind):
     assert process.vswitches.expected_addresses(process.cloud.world.vswitches[ZONE_B]) == 0
 
 
-def test_what_nobody_knows_is_tried_elsewhere_once(cloud, clients, tmp_path, node_class):
+def test_an_unknown_refusal_is_tried_in_one_other_place(cloud, clients, tmp_path, node_class):
     """With a code that no table has; a second one ends it."""
     process = Process(cloud, clients, tmp_path, launch_api=RUN)
     cloud.fail(RUN, code="SomethingNew", times=1)
@@ -311,7 +311,7 @@ def test_what_nobody_knows_is_tried_elsewhere_once(cloud, clients, tmp_path, nod
 
 
 def test_a_hundred_equal_claims_are_two_calls(process, node_class):
-    """Case 67: each has an instance of its own, as everybody sees by the tags."""
+    """Case 67: each has an instance of its own by its tags."""
     claims = many(100, ON_DEMAND, ONLY_LARGE)
 
     outcomes = process.launch(*claims, node_class=node_class)
@@ -324,8 +324,8 @@ def test_a_hundred_equal_claims_are_two_calls(process, node_class):
         assert (found.node_claim, found.token) == (claim.name, claim.uid)
 
 
-def test_what_stock_there_is_is_taken(process, node_class):
-    """Case 68: sixty of a hundred, and forty are told that there is no more."""
+def test_partial_stock_is_launched(process, node_class):
+    """Case 68: sixty of a hundred; forty get insufficient capacity."""
     process.cloud.capacity.sell_out(capacity_type="on-demand")
     pool = InstancePool(capacity_type="on-demand", instance_type=LARGE, zone=ZONE_B)
     process.cloud.capacity.stock(pool, 60)
@@ -343,7 +343,7 @@ def test_what_stock_there_is_is_taken(process, node_class):
         assert listed.get(claim.uid) == getattr(outcome, "provider_id", None)
 
 
-def test_what_is_sold_out_again_is_left_alone_for_longer(process, node_class):
+def test_a_repeated_stock_out_is_masked_for_longer(process, node_class):
     """Until an instance comes of it."""
     wish = (ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B))
     process.cloud.capacity.sell_out()
@@ -363,7 +363,7 @@ def test_what_is_sold_out_again_is_left_alone_for_longer(process, node_class):
 
 
 def test_private_pools_are_launched_into_and_counted(process):
-    """What is left goes down; without any the claim is told so."""
+    """The remaining capacity goes down; without any the claim gets that error."""
     pool = process.cloud.reservations.add(
         "batch", instance_type=LARGE, zone=ZONE_G, total=1, criteria="Target"
     )
@@ -412,7 +412,7 @@ def test_a_private_pool_that_is_used_up_is_counted_as_empty(process):
     assert not marked(process)
 
 
-def test_an_instance_that_nobody_asked_for_is_no_outcome():
+def test_an_unrequested_instance_is_no_outcome():
     """It is found by its tags, once it is understood; until then the claim has failed."""
     row = {"InstanceType": "ecs.x", "ZoneId": "z", "InstanceIds": {"InstanceId": ["i-1"]}}
 
@@ -420,7 +420,7 @@ def test_an_instance_that_nobody_asked_for_is_no_outcome():
         read_group_answer({"LaunchResults": {"LaunchResult": [row]}}, ())
 
 
-def test_a_claim_that_allows_nothing_there_is_launches_nothing(process, node_class):
+def test_a_claim_without_a_compatible_offering_launches_nothing(process, node_class):
     """It is a lack of capacity, of nothing in particular."""
     nothing = (INSTANCE_TYPE, "ecs.nothing.large")
 

@@ -67,7 +67,7 @@ def test_each_choice_boots_an_image_of_its_architecture(process, node_class):
     assert asked == [{name} for name in sorted(names, key=prices.__getitem__)]
 
 
-def test_what_boots_alike_but_for_its_image_shares_a_call(process, node_class, monkeypatch):
+def test_claims_that_differ_by_image_only_share_a_call(process, node_class, monkeypatch):
     """Each choice then names its image; where ECS refuses that, each image has a call."""
     monkeypatch.setattr(
         "karpenter_provider_alibabacloud.bootstrap.user_data_builder.UserDataBuilder.user_data",
@@ -143,7 +143,7 @@ def test_disks_are_encrypted_by_either_way_to_launch(process, metadata):
 
 
 def test_balanced_goes_on_to_the_next_zone(process):
-    """Where the zone with fewest nodes has no stock."""
+    """The zone with fewest nodes has no stock."""
     zones = sorted(process.cloud.world.vswitches)
     node_class = class_of(process.cloud, vSwitchSelectionPolicy="balanced")
     process.nodes = {
@@ -158,8 +158,8 @@ def test_balanced_goes_on_to_the_next_zone(process):
     assert outcome.zone == zones[0]
 
 
-def test_kubelets_that_are_told_another_number_of_pods_have_calls_of_their_own(process):
-    """User data is the same for all machines of a call."""
+def test_claims_with_different_max_pods_have_separate_calls(process):
+    """User data is the same for all instances of a call."""
     node_class = class_of(process.cloud, kubeletConfiguration={"podsPerCore": 4})
     process.cloud.capacity.sell_out()
 
@@ -194,7 +194,7 @@ def test_data_disks_are_launched_with_and_without_categories(process):
 
 
 def test_an_instance_has_the_users_tags_and_ours(process):
-    """Case 60: and those that tell whose it is."""
+    """Case 60: and those that name its claim."""
     node_class = class_of(process.cloud, tags={"team": "web"})
 
     outcome = process.launch_one(claim_of("a", ON_DEMAND), node_class)
@@ -216,7 +216,7 @@ def test_an_instance_has_the_users_tags_and_ours(process):
 
 
 def test_the_instance_joins_with_what_the_claim_says(process, node_class):
-    """What the kubelet registers is what was promised."""
+    """The kubelet registers the labels and taints of the claim."""
     outcome = process.launch_one(claim_of("a", SPOT), node_class)
 
     node = process.cloud.node(outcome.provider_id)
@@ -269,7 +269,7 @@ def running(cloud, clients, tmp_path):
 
 
 def test_run_instances_goes_on_to_the_next_choice(running, node_class):
-    """What has no stock is marked, and the claim gets what is next."""
+    """A choice without stock is marked, and the claim gets the next one."""
     running.cloud.capacity.sell_out(zone=ZONE_B)
 
     outcome = running.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)
@@ -371,7 +371,7 @@ def test_a_class_that_is_not_ready_launches_nothing(process, options, said):
     assert not process.sent()
 
 
-def test_a_class_of_which_nothing_is_known_yet_is_asked_again(process):
+def test_an_unresolved_class_is_retried(process):
     """Ready Unknown is no verdict."""
     node_class = class_of(process.cloud, condition={"status": "Unknown"})
 

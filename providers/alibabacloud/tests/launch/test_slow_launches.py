@@ -37,7 +37,9 @@ def test_a_slow_launch_brings_each_claim_its_instance(cloud, clients, tmp_path, 
         outcomes.append(process.launch(*waiting, node_class=node_class))
         process.clock.forward(MINUTE)
 
-    assert {type(each) for told in outcomes[:3] for each in told} == {CloudProviderError}
+    assert {type(each) for call_outcomes in outcomes[:3] for each in call_outcomes} == {
+        CloudProviderError
+    }
     assert {type(each) for each in outcomes[3]} == {LaunchedInstance}
     assert len({each.provider_id for each in outcomes[3]}) == 4
     assert len(cloud.held().instances) == 4

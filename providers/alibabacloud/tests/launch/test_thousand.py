@@ -39,7 +39,7 @@ def restarted(cloud, clients, tmp_path):
 
 @pytest.fixture
 def node_class(cloud):
-    """Of vSwitches that have addresses for the pods of a thousand machines."""
+    """A NodeClass with vSwitch addresses for the pods of a thousand instances."""
     wide = {
         zone: cloud.networks.add_vswitch(
             cloud.world.vpc_id, zone=zone, cidr=f"10.{number}.0.0/16"
@@ -100,8 +100,8 @@ def test_a_thousand_claims_get_an_instance_each_by_few_calls(
     assert not cloud.held().all
 
 
-def test_of_a_thousand_as_many_get_an_instance_as_there_are(process, node_class, claims):
-    """The others are told of the lack; nothing is launched for nobody."""
+def test_a_thousand_launches_use_all_available_stock(process, node_class, claims):
+    """The others get insufficient capacity; no instance is without a claim."""
     cloud = process.cloud
     for zone in cloud.world.zones:
         pool = InstancePool(capacity_type="on-demand", instance_type=LARGE, zone=zone)
@@ -127,7 +127,7 @@ def test_of_a_thousand_as_many_get_an_instance_as_there_are(process, node_class,
 def test_replies_that_are_lost_among_a_thousand_launches_cost_nothing(
     process, restarted, node_class, claims, who, stock
 ):
-    """What nobody was told of is found again, by the same call or by its tags."""
+    """Instances of a lost reply are found again, by the same call or by their tags."""
     cloud = process.cloud
     if stock is not None:
         cloud.capacity.sell_out(capacity_type="on-demand")
@@ -142,13 +142,13 @@ def test_replies_that_are_lost_among_a_thousand_launches_cost_nothing(
     )
     with cloud.faults.add(lost):
         first = process.launch(*claims, node_class=node_class)
-    told = {
+    ids_by_uid = {
         claim.uid: outcome.provider_id
         for claim, outcome in zip(claims, first, strict=True)
         if isinstance(outcome, LaunchedInstance)
     }
     assert lost.struck
-    assert 0 < len(told) < len(cloud.held().instances)
+    assert 0 < len(ids_by_uid) < len(cloud.held().instances)
     assert {type(it) for it in first} <= {
         LaunchedInstance,
         CloudProviderError,
@@ -163,7 +163,7 @@ def test_replies_that_are_lost_among_a_thousand_launches_cost_nothing(
     assert len(set(launched)) == len(launched) == (stock or MANY)
     assert len(cloud.held().instances) == len(launched)
     for claim, outcome in zip(claims, outcomes, strict=True):
-        if claim.uid in told:
-            assert outcome.provider_id == told[claim.uid]
+        if claim.uid in ids_by_uid:
+            assert outcome.provider_id == ids_by_uid[claim.uid]
     assert ends(asked, launched) == {TerminationStatus.GONE}
     assert not cloud.held().all

@@ -13,7 +13,7 @@ from providers.alibabacloud.tests.node_class.conftest import said
 READY_PARTS = ("VSwitchesReady", "SecurityGroupsReady", "ImagesReady")
 
 
-def test_all_that_is_found_makes_the_node_class_ready_at_once(process, cloud):
+def test_a_fully_resolved_node_class_is_ready_at_once(process, cloud):
     """Case 20: one answer is one patch of the status."""
     resolution = process.resolver.resolve(node_class_of(cloud))
 
@@ -72,7 +72,7 @@ def test_vswitches_with_most_addresses_come_first(process, cloud):
         ),
     ],
 )
-def test_what_finds_nothing_is_named_and_looked_for_again_soon(
+def test_an_empty_selector_is_named_and_resolved_again_soon(
     process, cloud, spec, condition, reason, field
 ):
     """Cases 17 and 19."""
@@ -92,7 +92,7 @@ def test_what_finds_nothing_is_named_and_looked_for_again_soon(
 
 
 def test_an_unchanged_cloud_is_answered_alike(make_process, cloud):
-    """Case 21: whichever process looks, so that nothing is patched."""
+    """Case 21: for every process, so that nothing is patched."""
     process = make_process()
     resolved = process.resolve(node_class_of(cloud))
 
@@ -101,7 +101,7 @@ def test_an_unchanged_cloud_is_answered_alike(make_process, cloud):
     assert make_process().resolve(resolved) == resolved
 
 
-def test_what_cannot_be_read_erases_nothing(process, cloud):
+def test_a_failed_read_erases_no_status(process, cloud):
     """Case 22."""
     resolved = process.resolve(node_class_of(cloud))
     process.later(minutes=2)
@@ -112,8 +112,8 @@ def test_what_cannot_be_read_erases_nothing(process, cloud):
     assert after.status == resolved.status
 
 
-def test_a_part_that_is_silent_for_long_is_not_known_any_more(process, cloud):
-    """Section 1.9: after three looks in a row; it heals by itself."""
+def test_a_part_without_an_answer_becomes_unknown_after_a_while(process, cloud):
+    """Section 1.9: after three passes in a row; it recovers by itself."""
     resolved = process.resolve(node_class_of(cloud))
     with cloud.fail("DescribeSecurityGroups", code="InternalError", status=500, times=None):
         for expected in ("True", "True", "Unknown"):
@@ -190,7 +190,7 @@ def test_a_refusal_is_a_condition_that_names_the_action_and_rests(process, cloud
     assert process.resolve(resolved) == resolved
 
 
-def test_reservations_are_looked_at_again_when_the_first_ends(process, cloud):
+def test_reservations_are_resolved_again_when_the_first_ends(process, cloud):
     """To find none is fine, and one that ends is not in the status any more."""
     zone = cloud.world.zones[0]
     made = cloud.reservations.add(

@@ -35,7 +35,7 @@ def validation(process, node_class):
     ],
     ids=["large alone", "large with ours", "no archive", "our tag", "a cluster's tag", "many tags"],
 )
-def test_what_could_never_be_launched_is_said_of_the_node_class(
+def test_a_launch_that_can_never_succeed_is_a_node_class_condition(
     make_process, cloud, spec, reason, words
 ):
     """Cases 13, 16 and 69: whatever let it in; nothing is launched, nor tried out."""
@@ -57,7 +57,7 @@ def test_a_script_that_may_not_be_fetched_is_said_of_the_node_class(process, clo
     assert "cs:DescribeClusterAttachScripts" in message
 
 
-def test_nothing_is_tried_out_before_all_is_found(make_process, cloud):
+def test_no_trial_launch_runs_before_all_parts_are_resolved(make_process, cloud):
     process = make_process(dry_runs=True)
     node_class = node_class_of(cloud, imageSelectorTerms=[{"id": "m-none"}])
 
@@ -69,7 +69,7 @@ def test_nothing_is_tried_out_before_all_is_found(make_process, cloud):
     assert cloud.calls.count(LAUNCHES) == 0
 
 
-def test_the_kubelet_of_another_cluster_is_told_by_nobody(make_process, cloud):
+def test_kubelet_settings_without_effect_outside_ack_are_a_remark(make_process, cloud):
     """Nodes can be launched all the same, so it is a remark."""
     process = make_process(cluster_type="Custom")
     image = cloud.images.add("golden").id
@@ -102,7 +102,7 @@ def test_the_kubelet_of_another_cluster_is_told_by_nobody(make_process, cloud):
         ("SomethingNew", 400, DryRunVerdict.REFUSED, "SomethingNew"),
     ],
 )
-def test_what_a_dry_run_is_answered_with_is_judged(code, status, verdict, reason):
+def test_the_answer_of_a_dry_run_sets_the_condition(code, status, verdict, reason):
     outcome = dry_run_outcome(ApiError(code, "m", "R", status, action="ecs:RunInstances"))
 
     assert outcome.verdict is verdict
@@ -110,7 +110,7 @@ def test_what_a_dry_run_is_answered_with_is_judged(code, status, verdict, reason
     assert "(request" not in outcome.message
 
 
-def test_launches_are_tried_out_once_in_half_an_hour(make_process, cloud):
+def test_trial_launches_run_once_in_half_an_hour(make_process, cloud):
     """And again at once when the NodeClass changes, or is gone and comes back."""
     process = make_process(dry_runs=True)
     node_class = node_class_of(cloud)
@@ -132,7 +132,7 @@ def test_launches_are_tried_out_once_in_half_an_hour(make_process, cloud):
 
 
 def test_a_launch_that_is_not_permitted_is_said_of_the_node_class(make_process, cloud):
-    """Until the policy is mended: each look tries it again."""
+    """Until the policy is corrected: each pass tries it again."""
     process = make_process(dry_runs=True)
 
     with cloud.deny(LAUNCHES):
@@ -186,8 +186,8 @@ LAUNCHED = LaunchedInstance(
 )
 
 
-def test_what_launches_were_refused_for_is_said_of_the_node_class(launches, process, cloud):
-    """No dry run tells of provisioning groups. It is forgotten, as nobody tells when it is mended."""
+def test_refusals_of_launches_are_in_the_node_class_condition(launches, process, cloud):
+    """No dry run covers provisioning groups. The refusal expires, as no event reports its correction."""
     refused = launches(NO_GROUPS)
     sold_out = launches(SOLD_OUT)
     process.later(minutes=5)
@@ -202,7 +202,7 @@ def test_a_launch_that_succeeds_beside_others_says_that_the_policy_permits_them(
     assert launches(LAUNCHED, NO_GROUPS)[0] == "True"
 
 
-def test_what_is_forbidden_about_one_launch_is_not_said_of_all(launches):
+def test_a_denial_for_one_launch_is_no_denial_for_all(launches):
     refused = ApiError("Forbidden.PrivatePool", "no", "R", 403, action=f"ecs:{GROUP}")
     outcome = AuthError(str(refused), action=refused.action)
     outcome.__cause__ = refused
@@ -250,7 +250,7 @@ def test_a_cloud_that_cannot_be_asked_leaves_the_validation_as_it_was(make_proce
         (CloudProviderError("no types yet"), ("Unknown", "CloudUnreachable")),
     ],
 )
-def test_without_an_instance_type_nothing_is_tried_out(make_process, cloud, error, expected):
+def test_without_an_instance_type_no_trial_launch_runs(make_process, cloud, error, expected):
     process = make_process(dry_runs=True)
     process.trial.error = error
 

@@ -95,7 +95,7 @@ def controller(process, server):
     )
 
 
-async def test_a_node_class_is_ready_after_one_look_and_one_write_of_its_status(
+async def test_a_node_class_is_ready_after_one_resolution_and_one_status_write(
     controller, server, cloud
 ):
     """Case 20."""
@@ -112,7 +112,7 @@ async def test_a_node_class_is_ready_after_one_look_and_one_write_of_its_status(
 
 
 async def test_an_unchanged_cloud_is_not_written_again(controller, server, process, cloud):
-    """Case 21: neither status nor metadata; though all of it was looked at again."""
+    """Case 21: neither status nor metadata, although all was resolved again."""
     key = server.put(node_class_of(cloud))
     await controller.reconcile(key)
     patches, calls = len(server.patches), cloud.calls.count("DescribeVSwitches")
@@ -198,7 +198,7 @@ def publish_image(cloud):
     ],
     ids=["vswitch", "group", "image", "release"],
 )
-async def test_what_was_not_there_is_found_15_seconds_later(
+async def test_a_missing_resource_is_found_15_seconds_later(
     controller, server, process, cloud, spec, condition, reason, make
 ):
     """Case 19: that nothing was found is not kept like an answer."""
@@ -216,7 +216,7 @@ async def test_what_was_not_there_is_found_15_seconds_later(
 
 
 @pytest.mark.parametrize("alias", ["Debian", "A@b@c", "@latest"])
-async def test_a_stored_alias_that_nobody_knows_leaves_the_controller_running(
+async def test_a_stored_unknown_alias_leaves_the_controller_running(
     controller, server, process, cloud, alias
 ):
     """Case 17: the others are resolved all the same, and it too once it is mended."""
@@ -250,9 +250,7 @@ async def test_a_stored_alias_that_nobody_knows_leaves_the_controller_running(
     assert said(server.node_classes[odd], "Ready")[0] == "True"
 
 
-async def test_a_part_that_is_silent_at_the_first_look_leaves_the_others_written(
-    controller, server, cloud
-):
+async def test_a_part_without_a_first_answer_leaves_the_others_written(controller, server, cloud):
     """Case 22: before anything was ever found."""
     cloud.cut_off("DescribeSecurityGroups")
     key = server.put(node_class_of(cloud))

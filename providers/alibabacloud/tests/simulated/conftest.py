@@ -16,7 +16,7 @@ REGION = {"RegionId": "cn-hangzhou"}
 
 @dataclass
 class Group:
-    """What came of a provisioning group, in short."""
+    """Result of a provisioning group, in short."""
 
     answer: dict
 
@@ -30,7 +30,7 @@ class Group:
 
     @property
     def places(self):
-        """Types and zones that gave machines, and how many."""
+        """Types and zones of the instances, and how many."""
         return {
             (each["InstanceType"], each["ZoneId"][-1]): each["Amount"]
             for each in self.results
@@ -49,7 +49,7 @@ class Group:
 
 @dataclass
 class Launch:
-    """Makes machines."""
+    """Makes instances."""
 
     cloud: SimulatedAlibabaCloud
     clients: CloudClients

@@ -33,7 +33,7 @@ def test_the_node_class_moves_from_an_image_that_there_is_to_another(cloud, demo
     assert all(version in names for version in versions)
 
 
-def test_a_purchase_tells_what_was_sold_out_and_what_was_bought_instead(cloud, demo, launch):
+def test_a_purchase_lists_the_sold_out_and_the_bought_types(cloud, demo, launch):
     cloud.prices.set_spot("ecs.c7.large", "cn-hangzhou-b", 0.01)
     demo.sell_out(offering("ecs.c7.large", "b", "spot"))
 
@@ -48,7 +48,7 @@ def test_a_purchase_tells_what_was_sold_out_and_what_was_bought_instead(cloud, d
     assert len(demo.list_resources()) == 3
 
 
-def test_an_interrupted_machine_is_gone_when_it_was_said(cloud, demo, launch):
+def test_an_interrupted_instance_ends_at_its_announced_time(cloud, demo, launch):
     launch.group("ecs.g7.large", spot=True, zones="b")
     (name,) = demo.instances()
 

@@ -108,7 +108,7 @@ def test_every_answer_is_one_that_the_sdk_knows(cloud, calls, launch):
     assert found.keys() == cloud.handlers.keys()
 
 
-def test_an_invented_name_is_found_out():
+def test_an_invented_name_is_detected():
     answer = {"Instances": {"Instance": [{"InstanceId": "i-1", "Colour": "blue"}]}}
 
     assert departures("ecs", "DescribeInstances", answer) == [
@@ -116,7 +116,7 @@ def test_an_invented_name_is_found_out():
     ]
 
 
-def test_a_value_of_another_type_is_found_out():
+def test_a_value_of_another_type_is_detected():
     answer = {"Instances": {"Instance": [{"Cpu": "4", "InstanceId": "i-1"}]}}
 
     assert departures("ecs", "DescribeInstances", answer) == [

@@ -24,16 +24,16 @@ def test_an_instance_is_described_as_it_was_launched(cloud, launch):
         KeyPairName="mine",
     )
 
-    (told,) = launch.described(InstanceIds=json.dumps([instance_id]))
+    (described_item,) = launch.described(InstanceIds=json.dumps([instance_id]))
 
-    assert told["InstanceType"] == "ecs.g7.large"
-    assert told["ZoneId"] == "cn-hangzhou-b"
-    assert told["SpotStrategy"] == "SpotAsPriceGo"
-    assert told["VpcAttributes"]["VSwitchId"] == cloud.world.vswitches["cn-hangzhou-b"]
-    assert told["SecurityGroupIds"]["SecurityGroupId"] == [cloud.world.security_group_id]
-    assert told["Tags"]["Tag"] == [{"TagKey": "team", "TagValue": "blue"}]
-    assert told["MetadataOptions"]["HttpTokens"] == "required"
-    assert len(told["CreationTime"]) == len("2026-01-01T00:00Z")
+    assert described_item["InstanceType"] == "ecs.g7.large"
+    assert described_item["ZoneId"] == "cn-hangzhou-b"
+    assert described_item["SpotStrategy"] == "SpotAsPriceGo"
+    assert described_item["VpcAttributes"]["VSwitchId"] == cloud.world.vswitches["cn-hangzhou-b"]
+    assert described_item["SecurityGroupIds"]["SecurityGroupId"] == [cloud.world.security_group_id]
+    assert described_item["Tags"]["Tag"] == [{"TagKey": "team", "TagValue": "blue"}]
+    assert described_item["MetadataOptions"]["HttpTokens"] == "required"
+    assert len(described_item["CreationTime"]) == len("2026-01-01T00:00Z")
 
 
 def test_an_instance_takes_its_time_to_run_and_cannot_be_deleted_before(
@@ -84,7 +84,7 @@ def test_a_batch_of_deletions_with_one_that_is_unknown_deletes_nothing(
     assert cloud.living() == []
 
 
-def test_what_is_being_released_is_stopping_and_holds_its_address(cloud, launch, clients):
+def test_an_instance_under_release_is_stopping_and_holds_its_address(cloud, launch, clients):
     cloud.behaviour.releasing_seconds = 30
     before = free(cloud)
     (instance_id,) = launch.run()
@@ -149,7 +149,7 @@ def test_tags_alone_find_a_thousand_at_most_and_lists_of_tags_find_all(cloud, la
     assert len({row["ResourceId"] for row in rows}) == 1100
 
 
-def test_a_page_leaves_nothing_out_when_something_goes_meanwhile(cloud, launch, clients):
+def test_a_page_is_complete_when_an_instance_ends_between_pages(cloud, launch, clients):
     ids = launch.run(Amount=30)
     first = clients.ecs.call("DescribeInstances", {**REGION, "MaxResults": 10})
     cloud.terminate(ids[9])
@@ -195,7 +195,7 @@ def test_no_resource_has_more_than_twenty_tags(cloud, launch, clients, code):
     assert refused == "InvalidParameter.TagCount"
 
 
-def test_a_vswitch_without_addresses_takes_no_machine(cloud, launch, code):
+def test_a_vswitch_without_addresses_takes_no_instance(cloud, launch, code):
     cloud.networks.leave_addresses(cloud.world.vswitches["cn-hangzhou-b"], 2)
 
     assert len(launch.run(Amount=2)) == 2
@@ -203,7 +203,7 @@ def test_a_vswitch_without_addresses_takes_no_machine(cloud, launch, code):
     assert launch.run(zone="cn-hangzhou-g")
 
 
-def test_pods_take_addresses_too_when_it_is_told_so(cloud, launch):
+def test_pods_take_addresses_when_configured(cloud, launch):
     before = free(cloud)
     cloud.behaviour.addresses_per_instance = None
 
@@ -231,7 +231,7 @@ def test_a_run_gives_all_or_the_minimum_that_is_asked_for(cloud, launch, code):
     assert len(launch.run(Amount=5, MinAmount=2)) == 3
 
 
-def test_a_dry_run_makes_nothing_and_tells_what_is_wrong(cloud, launch, code):
+def test_a_dry_run_creates_nothing_and_reports_errors(cloud, launch, code):
     assert code(launch.run, DryRun=True) == "DryRunOperation"
     assert code(launch.run, DryRun=True, ImageId="m-none") == "InvalidImageId.NotFound"
     assert cloud.living() == []
@@ -253,7 +253,7 @@ def test_a_dry_run_makes_nothing_and_tells_what_is_wrong(cloud, launch, code):
         ({"DeploymentSetId": "ds-1"}, "InvalidDeploymentSetId.NotFound"),
     ],
 )  # fmt: skip
-def test_a_run_that_is_wrong_is_refused(cloud, launch, code, more, expected):
+def test_an_invalid_run_is_refused(cloud, launch, code, more, expected):
     assert code(launch.run, **more) == expected
     assert cloud.living() == []
 
@@ -267,16 +267,20 @@ def test_a_deployment_set_takes_so_many_in_a_zone(cloud, launch, clients, code):
     answer = clients.ecs.call("DescribeDeploymentSets", REGION)
 
     assert refused == "DeploymentSet.InstanceLimitExceed"
-    (told,) = answer["DeploymentSets"]["DeploymentSet"]
-    assert [each["AvailableAmount"] for each in told["Capacities"]["Capacity"]] == [0, 1, 2]
+    (described_item,) = answer["DeploymentSets"]["DeploymentSet"]
+    assert [each["AvailableAmount"] for each in described_item["Capacities"]["Capacity"]] == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_a_reclaimed_instance_is_locked_and_goes_when_its_notice_is_over(cloud, launch):
     (instance_id,) = launch.run(SpotStrategy="SpotAsPriceGo")
     cloud.reclaim_spot(f"cn-hangzhou.{instance_id}")
 
-    (told,) = launch.described(LockReason="Recycling")
-    assert told["OperationLocks"]["LockReason"][0]["LockReason"] == "Recycling"
+    (described_item,) = launch.described(LockReason="Recycling")
+    assert described_item["OperationLocks"]["LockReason"][0]["LockReason"] == "Recycling"
     cloud.time.advance(301)
     assert launch.described() == []
 
@@ -316,7 +320,7 @@ def test_system_events_are_found_by_type_and_by_how_far_they_are(cloud, launch, 
     assert found(InstanceEventCycleStatus=["Scheduled", "Executing"]) == []
 
 
-def test_machines_of_other_clusters_are_not_held(cloud, launch):
+def test_instances_of_other_clusters_are_not_held(cloud, launch):
     (mine,) = launch.group("ecs.g7.large").ids
     foreign = cloud.launch_foreign()
 

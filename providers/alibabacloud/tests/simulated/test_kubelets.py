@@ -1,4 +1,4 @@
-"""The Nodes that machines of the simulated Alibaba Cloud register, from what they boot with."""
+"""The Nodes that instances of the simulated Alibaba Cloud register, from what they boot with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def archive(*parts):
 
 @pytest.fixture
 def node(cloud, launch):
-    """The node of a machine that boots with a script of ACK's and these arguments."""
+    """The node of an instance that boots with a script of ACK's and these arguments."""
 
     def made(arguments="", *, instance_type="ecs.g7.large", architecture="x86_64", **more):
         (instance_id,) = launch.run(
@@ -39,7 +39,7 @@ def node(cloud, launch):
     return made
 
 
-def test_a_machine_joins_with_the_labels_and_taints_that_it_is_given(cloud, node):
+def test_an_instance_registers_with_its_given_labels_and_taints(cloud, node):
     made = node(
         "--labels team=blue,karpenter.sh/nodepool=default"
         " --taints karpenter.sh/unregistered:NoExecute,a=b:NoSchedule"
@@ -69,13 +69,13 @@ def test_a_node_has_pods_and_reservation_as_ack_gives_them(node):
     assert kept == 983
 
 
-def test_a_node_has_the_pods_that_it_is_told(node):
+def test_a_node_has_its_configured_max_pods(node):
     status = node(f"--node-config {node_config(maxPods=20)}")["status"]
 
     assert status["capacity"]["pods"] == "20"
 
 
-def test_what_is_reserved_by_its_configuration_replaces_what_ack_reserves(node):
+def test_configured_reservations_replace_those_of_ack(node):
     config = node_config(kubeReserved={"cpu": "500m"}, systemReserved={"cpu": "100m"})
 
     assert node(f"--node-config {config}")["status"]["allocatable"]["cpu"] == "1400m"
@@ -91,19 +91,19 @@ def test_under_flannel_the_pods_of_a_node_follow_from_its_cidr(cloud, node):
         cloud.reset()
 
 
-def test_a_machine_with_a_gpu_reports_it(node):
+def test_an_instance_with_a_gpu_reports_it(node):
     capacity = node(instance_type="ecs.gn7i-c8g1.2xlarge")["status"]["capacity"]
 
     assert capacity["nvidia.com/gpu"] == "1"
 
 
-def test_an_arm_machine_is_an_arm_node(node):
+def test_an_arm_instance_becomes_an_arm_node(node):
     made = node(instance_type="ecs.g8y.large", architecture="arm64")
 
     assert made["metadata"]["labels"]["kubernetes.io/arch"] == "arm64"
 
 
-def test_the_kubelet_lives_on_the_data_disk_that_is_formatted(cloud, launch):
+def test_the_kubelet_uses_the_formatted_data_disk(cloud, launch):
     (instance_id,) = launch.run(
         UserData=encoded(launch.script(format_disk=True)),
         DataDisk=[{"Size": 100, "Category": "cloud_essd"}],
@@ -112,7 +112,7 @@ def test_the_kubelet_lives_on_the_data_disk_that_is_formatted(cloud, launch):
     assert cloud.node(instance_id)["status"]["capacity"]["ephemeral-storage"] == "100Gi"
 
 
-def test_a_machine_takes_its_time_to_boot(cloud, node):
+def test_an_instance_registers_after_its_boot_time(cloud, node):
     cloud.behaviour.boot_seconds = 45
 
     assert node() is None
@@ -143,14 +143,14 @@ def test_a_machine_takes_its_time_to_boot(cloud, node):
         ),
     ],
 )
-def test_user_data_that_is_wrong_makes_no_node(cloud, launch, user_data, why):
+def test_invalid_user_data_makes_no_node(cloud, launch, user_data, why):
     (instance_id,) = launch.run(UserData=encoded(user_data))
 
     assert cloud.node(instance_id) is None
     assert why in cloud.kubelets.boot_failure(cloud.instance(instance_id))
 
 
-def test_a_token_that_has_expired_lets_no_machine_join(cloud, launch):
+def test_an_expired_token_lets_no_instance_register(cloud, launch):
     script = launch.script()
     lasting = launch.script(expired=int(cloud.time().timestamp()) + 6 * 3600)
     cloud.time.advance(3601)
@@ -162,7 +162,7 @@ def test_a_token_that_has_expired_lets_no_machine_join(cloud, launch):
     assert cloud.node(in_time) is not None
 
 
-def test_a_token_that_was_revoked_lets_no_machine_join(cloud, launch):
+def test_a_revoked_token_lets_no_instance_register(cloud, launch):
     revoked = launch.script()
     cloud.clusters.revoke_tokens()
 
@@ -173,7 +173,7 @@ def test_a_token_that_was_revoked_lets_no_machine_join(cloud, launch):
     assert cloud.node(in_time) is not None
 
 
-def test_a_machine_that_does_not_come_up_makes_no_node(cloud, node):
+def test_an_instance_that_fails_to_boot_makes_no_node(cloud, node):
     cloud.kubelets.failing = lambda _instance: True
 
     assert node() is None
@@ -197,7 +197,7 @@ def test_parts_of_an_archive_run_one_after_the_other():
     assert [each.splitlines()[1] for each in settings.ran_after] == ["echo after"]
 
 
-def test_a_machine_joins_a_cluster_of_its_own_by_kubeadm_or_k3s(cloud, launch):
+def test_an_instance_registers_outside_ack_by_kubeadm_or_k3s(cloud, launch):
     kubeadm = (
         "#!/bin/sh\n"
         'KUBELET_EXTRA_ARGS="--node-labels=a=b --max-pods=30'
@@ -216,14 +216,14 @@ def test_a_machine_joins_a_cluster_of_its_own_by_kubeadm_or_k3s(cloud, launch):
     assert other["spec"]["taints"] == [{"key": "k", "value": "v", "effect": "NoSchedule"}]
 
 
-def test_the_problem_detector_tells_of_a_reclaim_when_it_runs(cloud, node):
+def test_a_running_problem_detector_reports_a_reclaim(cloud, node):
     node(SpotStrategy="SpotAsPriceGo")
     (instance,) = cloud.living()
     cloud.kubelets.reports_expiry = True
 
     def condition():
-        (told,) = cloud.node(instance.id)["status"]["conditions"]
-        return told["type"], told["status"]
+        (node_condition,) = cloud.node(instance.id)["status"]["conditions"]
+        return node_condition["type"], node_condition["status"]
 
     assert condition() == ("InstanceExpired", "False")
     cloud.reclaim_spot(instance.id)

@@ -25,7 +25,7 @@ def history(clients, instance_type, **more):
     return answer["SpotPrices"]["SpotPriceType"]
 
 
-def test_a_price_is_near_that_of_hangzhou_and_twice_the_machine_costs_twice(cloud, clients):
+def test_a_price_is_near_that_of_hangzhou_and_grows_with_the_instance(cloud, clients):
     xlarge, double = (price(clients, f"ecs.g7.{size}") for size in ("xlarge", "2xlarge"))
 
     assert xlarge["Currency"] == "CNY"
@@ -33,15 +33,15 @@ def test_a_price_is_near_that_of_hangzhou_and_twice_the_machine_costs_twice(clou
     assert double["TradePrice"] == pytest.approx(2 * xlarge["TradePrice"], rel=0.01)
 
 
-def test_the_disk_is_paid_too_and_told_by_itself(cloud, clients):
-    told = price(clients, "ecs.g7.large", SystemDisk={"Category": "cloud_essd", "Size": 40})
+def test_the_disk_price_is_included_and_listed_separately(cloud, clients):
+    answered = price(clients, "ecs.g7.large", SystemDisk={"Category": "cloud_essd", "Size": 40})
 
-    parts = {each["Resource"]: each["TradePrice"] for each in told["DetailInfos"]["DetailInfo"]}
+    parts = {each["Resource"]: each["TradePrice"] for each in answered["DetailInfos"]["DetailInfo"]}
     assert parts["instanceType"] == cloud.prices.on_demand("ecs.g7.large")
-    assert told["TradePrice"] == pytest.approx(sum(parts.values()))
+    assert answered["TradePrice"] == pytest.approx(sum(parts.values()))
 
 
-def test_what_is_off_the_list_has_no_price(cloud, clients):
+def test_an_unlisted_type_has_no_price(cloud, clients):
     cloud.prices.set_on_demand("ecs.g7.large", 0)
 
     with pytest.raises(ApiError) as caught:
@@ -63,7 +63,7 @@ def test_the_newest_entry_of_the_history_is_the_price_of_now(cloud, clients):
     }
 
 
-def test_what_is_not_sold_as_spot_has_no_history(cloud, clients):
+def test_a_type_without_spot_has_no_price_history(cloud, clients):
     assert history(clients, "ecs.d3s.2xlarge") == []
 
 
@@ -89,7 +89,7 @@ def test_a_long_history_comes_in_pages(cloud, clients):
     assert cloud.calls.count("DescribeSpotPriceHistory") == -(-len(rows) // 1000)
 
 
-def test_advice_is_for_ten_types_at_most_and_tells_discounts(cloud, clients):
+def test_advice_covers_at_most_ten_types_and_has_discounts(cloud, clients):
     names = [each.name for each in cloud.catalogue.types]
 
     answer = clients.ecs.call("DescribeSpotAdvice", {**REGION, "InstanceTypes": names[:10]})
@@ -103,7 +103,7 @@ def test_advice_is_for_ten_types_at_most_and_tells_discounts(cloud, clients):
             assert row["AverageSpotDiscount"] == round(spot / on_demand * 100)
 
 
-def test_spot_prices_go_up_and_down_by_the_hour_when_they_are_told_to(cloud, clients):
+def test_spot_prices_vary_by_the_hour_when_configured(cloud, clients):
     steady = {row["SpotPrice"] for row in history(clients, "ecs.g7.large", ZoneId="cn-hangzhou-b")}
     cloud.prices.walk = 0.2
     before = cloud.prices.spot("ecs.g7.large", "cn-hangzhou-b")
@@ -115,16 +115,16 @@ def test_spot_prices_go_up_and_down_by_the_hour_when_they_are_told_to(cloud, cli
     assert sorted(rows, key=lambda row: row["Timestamp"])[-2]["SpotPrice"] == before
 
 
-def test_list_prices_move_from_day_to_day_when_they_are_told_to(cloud, clients):
+def test_list_prices_vary_by_the_day_when_configured(cloud, clients):
     steady = cloud.prices.on_demand("ecs.g7.large")
     cloud.time.advance(24 * 3600)
     assert price(clients, "ecs.g7.large")["TradePrice"] == steady
 
     cloud.prices.on_demand_walk = 0.1
-    told = set()
+    answered = set()
     for _ in range(3):
-        told.add(price(clients, "ecs.g7.large")["TradePrice"])
+        answered.add(price(clients, "ecs.g7.large")["TradePrice"])
         cloud.time.advance(24 * 3600)
 
-    assert len(told) == 3
-    assert all(abs(each - steady) <= 0.1 * steady + 0.0001 for each in told)
+    assert len(answered) == 3
+    assert all(abs(each - steady) <= 0.1 * steady + 0.0001 for each in answered)

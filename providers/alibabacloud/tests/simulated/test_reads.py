@@ -32,7 +32,7 @@ def test_one_zone_of_the_region_has_no_spot(cloud, clients):
     assert zones(SpotStrategy="SpotAsPriceGo") == ["cn-hangzhou-b", "cn-hangzhou-g"]
 
 
-def test_stock_is_told_as_it_was_said(cloud, clients):
+def test_stock_is_reported_as_configured(cloud, clients):
     cloud.catalogue.set_reported_stock(
         "ClosedWithStock", instance_type="ecs.g7.*", zone="cn-hangzhou-b"
     )
@@ -52,14 +52,14 @@ def test_stock_is_told_as_it_was_said(cloud, clients):
 
     (zone,) = answer["AvailableZones"]["AvailableZone"]
     (resource,) = zone["AvailableResources"]["AvailableResource"]
-    told = {
+    stock_by_type = {
         each["Value"]: (each["Status"], each["StatusCategory"])
         for each in resource["SupportedResources"]["SupportedResource"]
     }
-    assert told["ecs.g7.large"] == ("SoldOut", "WithoutStock")
-    assert told["ecs.g7.2xlarge"] == ("Available", "ClosedWithStock")
-    assert told["ecs.c7.large"] == ("Available", "WithStock")
-    assert "ecs.g7.xlarge" not in told
+    assert stock_by_type["ecs.g7.large"] == ("SoldOut", "WithoutStock")
+    assert stock_by_type["ecs.g7.2xlarge"] == ("Available", "ClosedWithStock")
+    assert stock_by_type["ecs.c7.large"] == ("Available", "WithStock")
+    assert "ecs.g7.xlarge" not in stock_by_type
 
 
 def test_a_type_has_its_own_kinds_of_disks(cloud, clients):
@@ -107,7 +107,7 @@ def test_vswitches_come_in_pages_of_fifty_at_most(cloud, clients):
     assert (first["TotalCount"], len(first["VSwitches"]["VSwitch"])) == (120, 50)
 
 
-def test_a_tag_without_a_value_asks_for_any_value(cloud, clients):
+def test_a_tag_filter_without_a_value_matches_any_value(cloud, clients):
     cloud.networks.add_security_group(cloud.world.vpc_id, name="bare")
 
     def found(**tag):
@@ -149,7 +149,7 @@ def test_a_token_is_good_for_the_same_filters_only(cloud, clients):
     assert code == "InvalidParameter.TokenInvalid"
 
 
-def test_the_cluster_tells_its_network_its_runtime_and_its_images(cloud, clients):
+def test_the_cluster_answer_has_network_runtime_and_images(cloud, clients):
     cluster = {"ClusterId": cloud.world.cluster}
     detail = clients.ack.call("DescribeClusterDetail", cluster)
     pools = clients.ack.call("DescribeClusterNodePools", cluster)["nodepools"]

@@ -10,7 +10,7 @@ MINUTES = 60
 
 @pytest.fixture(params=["group", "run"])
 def launched(request, launch):
-    """Launch two machines; return their ids, or raise."""
+    """Launch two instances; return their ids, or raise."""
     if request.param == "group":
         return lambda **more: launch.group("ecs.g7.large", count=2, zones="b", **more).ids
     return lambda **more: launch.run(Amount=2, **more)
@@ -71,7 +71,7 @@ def test_a_quota_of_one_zone_leaves_the_others_open(cloud, launch, code):
     assert launch.group("ecs.g7.large", count=2, zones="bg").places == {("ecs.g7.large", "g"): 2}
 
 
-def test_tags_come_and_go_by_somebody_elses_hand(cloud, launch):
+def test_tags_can_be_changed_by_other_callers(cloud, launch):
     cloud.behaviour.tags_added = (("acs:tag:createdby", "sub:1:web"),)
     (instance_id,) = launch.run()
 

@@ -103,12 +103,12 @@ def test_values_at_the_end_of_their_range_are_taken(cloud, launch, more):
          "InvalidPayAsYouGoAllocationStrategy.ValueNotSupported"),
     ],
 )  # fmt: skip
-def test_a_group_that_asks_for_what_there_is_not_is_refused(cloud, launch, code, more, expected):
+def test_a_group_with_missing_resources_is_refused(cloud, launch, code, more, expected):
     assert code(launch.group, "ecs.g7.large", **more) == expected
     assert cloud.living() == []
 
 
-def test_a_group_tells_of_disks_out_of_range_for_each_choice(launch):
+def test_a_group_reports_disks_out_of_range_per_choice(launch):
     group = launch.group("ecs.g7.large", zones="b", launch={"SystemDiskSize": 2049})
 
     assert group.errors == [("ecs.g7.large", "b", "InvalidSystemDiskSize.ValueNotSupported")]

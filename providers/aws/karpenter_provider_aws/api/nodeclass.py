@@ -232,7 +232,7 @@ class EC2NodeClass(NodeClass):
         text bootstraps the node.
         """
         if self.spec.ami_family:
-            known = self.spec.ami_family in AmiFamily.__members__.values()
-            return AmiFamily(self.spec.ami_family) if known else AmiFamily.CUSTOM
+            is_known = self.spec.ami_family in AmiFamily.__members__.values()
+            return AmiFamily(self.spec.ami_family) if is_known else AmiFamily.CUSTOM
         alias = self.alias
         return alias.family if alias is not None else AmiFamily.CUSTOM

@@ -139,16 +139,16 @@ class InstanceTypeCatalogue:
         # The revision is read first: prices that change meanwhile are then seen next time.
         prices = self._prices.revision
         shortages = self._unavailable_offerings.view(now=catalogue_inputs.now)
-        left = {name: self._reserved_left(name) for name in entry.reservations}
+        reserved_by_id = {name: self._reserved_left(name) for name in entry.reservations}
         shifted = catalogue_inputs.shifted_zones
-        state = (prices, shortages.revision, shifted, tuple(left.values()))
+        state = (prices, shortages.revision, shifted, tuple(reserved_by_id.values()))
         answer = entry.answer
         if answer is not None and answer[0] == state and not self._extensions:
             return answer[1]
         market = MarketState(
             prices=self._prices,
             shortages=shortages,
-            reserved_left=lambda name: left.get(name, 0),
+            reserved_left=lambda name: reserved_by_id.get(name, 0),
             shifted_zones=shifted,
         )
         listed = _list(entry, market, (prices, shifted))
@@ -278,11 +278,11 @@ def _list(entry: _CacheEntry, market: MarketState, shared: Hashable) -> dict[str
             market.shortages.sequence(name),
             tuple(market.reserved_left(r.id) for r in item.sold.reservations),
         )
-        known = before.get(name)
-        if known is None or known.state != state:
+        listed_before = before.get(name)
+        if listed_before is None or listed_before.state != state:
             offerings = _resolve(RESOLVERS, item.sold, (), market)
-            known = _ListedType(state, _instance_type(item, offerings))
-        listed[name] = known
+            listed_before = _ListedType(state, _instance_type(item, offerings))
+        listed[name] = listed_before
     return listed
 
 

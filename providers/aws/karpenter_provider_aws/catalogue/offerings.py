@@ -149,18 +149,18 @@ def reserved_offerings(
         zone = zones.get(reservation.availability_zone)
         if zone is None:
             continue
-        left = market.reserved_left(reservation.id)
+        remaining = market.reserved_left(reservation.id)
         added.append(
             Offering(
                 requirements=_reserved(reservation, zone),
                 price=price,
                 available=(
                     sold.is_compatible
-                    and left > 0
+                    and remaining > 0
                     and reservation.state != _EXPIRING
                     and zone.zone_id not in market.shifted_zones
                 ),
-                reservation_capacity=max(left, 0),
+                reservation_capacity=max(remaining, 0),
             )
         )
     return (*offerings, *added)

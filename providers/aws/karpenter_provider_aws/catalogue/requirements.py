@@ -68,45 +68,45 @@ def is_any_of(key: str, *values: str) -> Requirement:
 
 def instance_labels(info: InstanceTypeInfo) -> dict[str, str]:
     """Return the labels under `karpenter.k8s.aws` that follow from an instance type alone."""
-    found = {
+    type_labels = {
         labels.INSTANCE_CPU: str(info.vcpus),
         labels.INSTANCE_MEMORY: str(info.memory_mib),
         labels.INSTANCE_HYPERVISOR: info.hypervisor,
         labels.INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED: _TRUE_FALSE[info.encryption_in_transit],
         labels.NITRO_SANDBOX: _TRUE_FALSE[info.nitro_enclaves],
     }
-    found |= _name_labels(info.name)
+    type_labels |= _name_labels(info.name)
     if info.has_processor_info:
         megahertz = round(info.clock_ghz * 1000)
-        found[labels.INSTANCE_CPU_MANUFACTURER] = _kebab(info.cpu_manufacturer)
-        found[labels.INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ] = str(megahertz)
+        type_labels[labels.INSTANCE_CPU_MANUFACTURER] = _kebab(info.cpu_manufacturer)
+        type_labels[labels.INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ] = str(megahertz)
     if info.ebs_mbps is not None:
-        found[labels.INSTANCE_EBS_BANDWIDTH] = str(info.ebs_mbps)
+        type_labels[labels.INSTANCE_EBS_BANDWIDTH] = str(info.ebs_mbps)
     # Upstream ships a table; the API now says the same, and of newer types more.
     megabits = round(1000 * sum(card.baseline_gbps for card in info.network_cards))
     if megabits:
-        found[labels.INSTANCE_NETWORK_BANDWIDTH] = str(megabits)
+        type_labels[labels.INSTANCE_NETWORK_BANDWIDTH] = str(megabits)
     if info.storage_nvme and info.storage_gb is not None:
-        found[labels.INSTANCE_LOCAL_NVME] = str(info.storage_gb)
-    return {**found, **_accelerator_labels(info)}
+        type_labels[labels.INSTANCE_LOCAL_NVME] = str(info.storage_gb)
+    return {**type_labels, **_accelerator_labels(info)}
 
 
 def _name_labels(name: str) -> dict[str, str]:
     family, *sizes = name.split(".")
-    found = {labels.INSTANCE_CAPABILITY_FLEX: _TRUE_FALSE["-flex" in family]}
+    name_labels = {labels.INSTANCE_CAPABILITY_FLEX: _TRUE_FALSE["-flex" in family]}
     if len(sizes) == 1:
-        found |= {labels.INSTANCE_FAMILY: family, labels.INSTANCE_SIZE: sizes[0]}
+        name_labels |= {labels.INSTANCE_FAMILY: family, labels.INSTANCE_SIZE: sizes[0]}
     if (match := _NAME.match(name)) is not None:
-        found |= {labels.INSTANCE_CATEGORY: match[1], labels.INSTANCE_GENERATION: match[2]}
-    return found
+        name_labels |= {labels.INSTANCE_CATEGORY: match[1], labels.INSTANCE_GENERATION: match[2]}
+    return name_labels
 
 
 def _accelerator_labels(info: InstanceTypeInfo) -> dict[str, str]:
     """Return labels of GPUs and accelerators; with several kinds no label could tell of both."""
-    found: dict[str, str] = {}
+    accelerator_labels: dict[str, str] = {}
     if len(info.gpus) == 1:
         gpu = info.gpus[0]
-        found |= {
+        accelerator_labels |= {
             labels.INSTANCE_GPU_NAME: _kebab(gpu.name),
             labels.INSTANCE_GPU_MANUFACTURER: _kebab(gpu.manufacturer),
             labels.INSTANCE_GPU_COUNT: str(gpu.count),
@@ -118,24 +118,24 @@ def _accelerator_labels(info: InstanceTypeInfo) -> dict[str, str]:
         chips = [(device.name, "aws", device.count) for device in info.neuron_devices]
     if len(chips) == 1:
         name, manufacturer, count = chips[0]
-        found |= {
+        accelerator_labels |= {
             labels.INSTANCE_ACCELERATOR_NAME: _kebab(name),
             labels.INSTANCE_ACCELERATOR_MANUFACTURER: _kebab(manufacturer),
             labels.INSTANCE_ACCELERATOR_COUNT: str(count),
         }
-    return found
+    return accelerator_labels
 
 
 def type_requirements(info: InstanceTypeInfo, region: str) -> tuple[Requirement, ...]:
     """Return what follows from an instance type and its region, whatever the NodeClass."""
-    told = instance_labels(info)
+    type_labels = instance_labels(info)
     return (
         is_any_of(INSTANCE_TYPE, info.name),
         is_any_of(ARCH, *_one(info.architecture)),
         is_any_of(REGION, region),
         is_any_of(labels.INSTANCE_TENANCY, labels.TENANCY_DEFAULT, labels.TENANCY_DEDICATED),
         *(
-            is_any_of(key, told[key]) if key in told else is_any_of(key)
+            is_any_of(key, type_labels[key]) if key in type_labels else is_any_of(key)
             for key in sorted(labels.INSTANCE_LABELS)
         ),
     )
@@ -210,16 +210,18 @@ class TypeRequirements:
     def find(self, info: InstanceTypeInfo, values: Values) -> Requirements:
         """Return what nodes of a type have, `values` by their NodeClass and the rest by the type."""
         key = (info.name, values)
-        known = self._sets.get(key)
-        if known is None:
+        requirements = self._sets.get(key)
+        if requirements is None:
             fixed = self._fixed.get(info.name)
             if fixed is None:
                 fixed = self._fixed[info.name] = type_requirements(info, self._region)
-            known = Requirements((*fixed, *(is_any_of(key, *texts) for key, texts in values)))
+            requirements = Requirements(
+                (*fixed, *(is_any_of(key, *texts) for key, texts in values))
+            )
             if len(self._sets) >= _MOST_SETS:
                 self._sets.clear()
-            self._sets[key] = known
-        return known
+            self._sets[key] = requirements
+        return requirements
 
 
 def interruptible_text(reservation: CapacityReservation) -> str:

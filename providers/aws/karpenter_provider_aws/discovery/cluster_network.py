@@ -33,15 +33,15 @@ class ServiceNetwork:
         self._clients: Final = clients
         self._cluster: Final = cluster
         self._lock: Final = Lock()
-        self._known: Final = known
+        self._known_cidrs: Final = known
         self._cidr = ""
 
     @property
     def cidr(self) -> str:
         """The CIDR if it is known without a call, else empty."""
-        known = self._known()
+        known_cidrs = self._known_cidrs()
         with self._lock:
-            self._cidr = self._cidr or (known[0] if known else "")
+            self._cidr = self._cidr or (known_cidrs[0] if known_cidrs else "")
             return self._cidr
 
     def resolve(self) -> str:
@@ -50,9 +50,9 @@ class ServiceNetwork:
         Raises:
             CloudProviderError: EKS refused or did not answer (`discovery.call_errors`).
         """
-        known = self.cidr
-        if known:
-            return known
+        known_cidr = self.cidr
+        if known_cidr:
+            return known_cidr
         with core_errors_of("eks:DescribeCluster"):
             answer = self._clients.eks.describe_cluster(name=self._cluster)
         network = answer["cluster"].get("kubernetesNetworkConfig", {})

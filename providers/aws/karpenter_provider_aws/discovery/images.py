@@ -260,17 +260,17 @@ class ImageReader:
             CloudProviderError: EC2 or SSM refused or did not answer (`discovery.call_errors`).
         """
         alias = node_class.alias
-        wanted = self._of_terms(node_class) if alias is None else self._of_alias(alias)
-        answers = [self._images(query) for query in wanted.queries]
+        image_queries = self._of_terms(node_class) if alias is None else self._of_alias(alias)
+        answers = [self._images(query) for query in image_queries.queries]
         return DiscoveryResult(
             items=select_images(
                 (image for answer in answers for image in answer),
-                wanted.requirement_sets,
+                image_queries.requirement_sets,
                 now=self._clock.now(),
             ),
             absent=(
-                *wanted.useless,
-                *absent_terms(wanted.queries, answers, keys=lambda image: (image.id,)),
+                *image_queries.useless,
+                *absent_terms(image_queries.queries, answers, keys=lambda image: (image.id,)),
             ),
         )
 

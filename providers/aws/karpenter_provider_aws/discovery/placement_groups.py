@@ -82,13 +82,13 @@ class PlacementGroupReader:
         if selector is None:
             return None
         key = _key(selector)
-        found = self._cache.get(key)
-        if found is None:
-            found = self._describe(selector)
-            self._cache.put(key, found)
-            for group in found:
+        placement_group = self._cache.get(key)
+        if placement_group is None:
+            placement_group = self._describe(selector)
+            self._cache.put(key, placement_group)
+            for group in placement_group:
                 self._last_good.put(key, group)
-        return found[0] if found else None
+        return placement_group[0] if placement_group else None
 
     def last_good(self, selector: PlacementGroupSelector | None) -> DescribedPlacementGroup | None:
         """Return what was found last, for as long as a day, without asking."""

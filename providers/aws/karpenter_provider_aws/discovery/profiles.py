@@ -86,8 +86,8 @@ class InstanceProfiles:
         role = role_name(node_class.spec.role)
         made = self._made.get((role, node_class.uid))
         current = made or before
-        known = self.read(current) if current else None
-        if known is None or known.role != role:
+        current_profile = self.read(current) if current else None
+        if current_profile is None or current_profile.role != role:
             current = self._create(node_class, role)
             self._made.put((role, node_class.uid), current)
             self.protect(current)

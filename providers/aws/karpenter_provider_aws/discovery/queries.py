@@ -102,23 +102,23 @@ def absent_terms(
     """
     absent: set[str] = set()
     for query, answer in zip(queries, answers, strict=True):
-        known = {key for item in answer for key in keys(item)}
-        absent.update(part.text for part in query.terms if not _is_matched(part, known))
+        found_keys = {key for item in answer for key in keys(item)}
+        absent.update(part.text for part in query.terms if not _is_matched(part, found_keys))
     return tuple(sorted(absent))
 
 
-def _is_matched(part: QueryTerm, known: set[str]) -> bool:
+def _is_matched(part: QueryTerm, found_keys: set[str]) -> bool:
     if not part.pattern:
-        return bool(known)
-    if part.pattern in known:
+        return bool(found_keys)
+    if part.pattern in found_keys:
         return True
     pattern = _pattern(part.pattern)
-    return pattern is not None and any(map(pattern.fullmatch, known))
+    return pattern is not None and any(map(pattern.fullmatch, found_keys))
 
 
-def _pattern(wanted: str) -> re.Pattern[str] | None:
+def _pattern(text: str) -> re.Pattern[str] | None:
     """Return EC2's wildcards as a pattern; None for a text without any."""
-    if not {"*", "?"} & set(wanted):
+    if not {"*", "?"} & set(text):
         return None
     pieces = {"*": ".*", "?": "."}
-    return re.compile("".join(pieces.get(char) or re.escape(char) for char in wanted), re.DOTALL)
+    return re.compile("".join(pieces.get(char) or re.escape(char) for char in text), re.DOTALL)

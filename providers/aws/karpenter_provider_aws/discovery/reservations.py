@@ -151,11 +151,11 @@ def read_reservation(item: CapacityReservationTypeDef) -> DescribedReservation:
     """
     criteria = item.get("InstanceMatchCriteria", "")
     kind = item.get("ReservationType") or ON_DEMAND
-    for name, value, known in (
+    for name, value, known_values in (
         ("InstanceMatchCriteria", criteria, _CRITERIA),
         ("ReservationType", kind, _TYPES),
     ):
-        if value not in known:
+        if value not in known_values:
             message = f'{item.get("CapacityReservationId", "")}: unknown {name} "{value}"'
             raise ValueError(message)
     return DescribedReservation(
@@ -208,15 +208,15 @@ class ReservationReader:
         Raises:
             CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
-        found: list[DescribedReservation] = []
+        reservations: list[DescribedReservation] = []
         absent: set[str] = set()
         for query in reservation_queries(terms):
             answer = self._answer(query)
-            found += answer
+            reservations += answer
             if not answer:
                 absent.add(query.term.text)
         return DiscoveryResult(
-            items=current_reservations(found, now=self._clock.now()),
+            items=current_reservations(reservations, now=self._clock.now()),
             absent=tuple(sorted(absent)),
         )
 
@@ -224,8 +224,8 @@ class ReservationReader:
         """Return the ids of the capacity blocks that were found of late; never a call."""
         return frozenset(
             item.id
-            for found in self._cache.items().values()
-            for item in found
+            for reservations in self._cache.items().values()
+            for item in reservations
             if item.reservation_type == CAPACITY_BLOCK
         )
 

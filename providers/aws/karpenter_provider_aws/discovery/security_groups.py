@@ -48,9 +48,9 @@ def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[Discover
             queries.append(DiscoveryQuery(filters=tag_filters(term.tags), terms=(part,)))
     for filter_name, parts in (("group-id", ids), ("group-name", names)):
         if parts:
-            wanted = tuple(dict.fromkeys(part.pattern for part in parts))
+            patterns = tuple(dict.fromkeys(part.pattern for part in parts))
             queries.append(
-                DiscoveryQuery(filters=(DescribeFilter(filter_name, wanted),), terms=tuple(parts))
+                DiscoveryQuery(filters=(DescribeFilter(filter_name, patterns),), terms=tuple(parts))
             )
     return tuple(queries)
 
@@ -72,16 +72,16 @@ class SecurityGroupReader:
             CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
         queries = security_group_queries(terms)
-        found = self._cache.get(queries)
-        if found is None:
+        result = self._cache.get(queries)
+        if result is None:
             answers = [self._describe(query) for query in queries]
             unique = {group.id: group for answer in answers for group in answer}
-            found = DiscoveryResult(
+            result = DiscoveryResult(
                 items=tuple(unique[key] for key in sorted(unique)),
                 absent=absent_terms(queries, answers, keys=lambda group: (group.id, group.name)),
             )
-            self._cache.put(queries, found)
-        return found
+            self._cache.put(queries, result)
+        return result
 
     def _describe(self, query: DiscoveryQuery) -> list[SecurityGroup]:
         with core_errors_of("ec2:DescribeSecurityGroups"):

@@ -114,16 +114,16 @@ class SubnetReader:
             CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
         queries = subnet_queries(terms)
-        found = self._cache.get(queries)
-        if found is None:
+        result = self._cache.get(queries)
+        if result is None:
             answers = [self._describe(query) for query in queries]
-            found = DiscoveryResult(
+            result = DiscoveryResult(
                 items=order_subnets(subnet for answer in answers for subnet in answer),
                 absent=absent_terms(queries, answers, keys=lambda subnet: (subnet.id,)),
             )
-            self._book.record({subnet.id: subnet.free_addresses for subnet in found.items})
-            self._cache.put(queries, found)
-        return found
+            self._book.record({subnet.id: subnet.free_addresses for subnet in result.items})
+            self._cache.put(queries, result)
+        return result
 
     def zonal_subnets(
         self,

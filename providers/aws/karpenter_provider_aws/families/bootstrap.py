@@ -72,10 +72,10 @@ def bootstrap_labels(
     The capacity type is what was chosen at launch. All families but Custom register with their
     taints on, so the core must not put them on again; a Custom image may not.
     """
-    wanted = {**labels, CAPACITY_TYPE: capacity_type}
+    all_labels = {**labels, CAPACITY_TYPE: capacity_type}
     if not is_custom:
-        wanted[DO_NOT_SYNC_TAINTS] = "true"
-    return {key: wanted[key] for key in sorted(wanted) if not _is_forbidden(key)}
+        all_labels[DO_NOT_SYNC_TAINTS] = "true"
+    return {key: all_labels[key] for key in sorted(all_labels) if not _is_forbidden(key)}
 
 
 def bootstrap_taints(claim: NodeClaim) -> tuple[TaintSpec, ...]:

@@ -83,13 +83,13 @@ def ami_version(terms: Iterable[AmiTerm], amis: Sequence[Ami]) -> str:
     """
     terms = tuple(terms)
     names = {ami.id: ami.name for ami in amis}
-    found = [
+    versions = [
         *(term.alias.partition("@")[2] for term in terms if term.alias),
         *(_version_in(term.name) for term in terms if term.name),
         *(_image_version(names.get(term.id, "")) for term in terms if term.id),
         *(_image_version(ami.name) for ami in amis),
     ]
-    return next((version for version in found if version), "")
+    return next((version for version in versions if version), "")
 
 
 def binds_by_default(version: str) -> bool:

@@ -66,7 +66,7 @@ def image_for(instance_type: InstanceType, amis: Sequence[Ami]) -> Ami | None:
     None when there is none. Status order is newest first.
     """
     for ami in amis:
-        wanted = Requirements.from_specs(ami.requirements)
-        if instance_type.requirements.compatible(wanted, allow_undefined=_WELL_KNOWN):
+        image_requirements = Requirements.from_specs(ami.requirements)
+        if instance_type.requirements.compatible(image_requirements, allow_undefined=_WELL_KNOWN):
             return ami
     return None

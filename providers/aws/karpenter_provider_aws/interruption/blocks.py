@@ -36,16 +36,16 @@ def block_announcements(
 ) -> dict[tuple[str, ...], Interruption]:
     """Announce the end of instances whose block ends, by instance; `ends` are by reservation."""
     return {
-        (known.id,): Interruption(
-            id=f"{ID_PREFIX}/{known.id}/{known.reservation_id}",
+        (owned_instance.id,): Interruption(
+            id=f"{ID_PREFIX}/{owned_instance.id}/{owned_instance.reservation_id}",
             kind=InterruptionKind.RESERVATION_RECLAIM,
-            provider_id=known.provider_id,
-            deadline=ends[known.reservation_id] - RECLAIMED_BEFORE_END,
-            detail=f"capacity block {known.reservation_id} ends at "
-            f"{ends[known.reservation_id]:%Y-%m-%dT%H:%M:%SZ}",
+            provider_id=owned_instance.provider_id,
+            deadline=ends[owned_instance.reservation_id] - RECLAIMED_BEFORE_END,
+            detail=f"capacity block {owned_instance.reservation_id} ends at "
+            f"{ends[owned_instance.reservation_id]:%Y-%m-%dT%H:%M:%SZ}",
         )
-        for known in instances
-        if known.reservation_id in ends
+        for owned_instance in instances
+        if owned_instance.reservation_id in ends
     }
 
 
@@ -81,10 +81,10 @@ class CapacityBlockPoll:
     def _ends(self, ids: Collection[str]) -> dict[str, datetime]:
         """Return when those blocks end that are about to."""
         now = self._clock.now()
-        found = self._reservations.find([CapacityReservationTerm(id=each) for each in ids]).items
+        blocks = self._reservations.find([CapacityReservationTerm(id=each) for each in ids]).items
         return {
             block.id: block.end_time.astimezone(UTC)
-            for block in found
+            for block in blocks
             if block.end_time is not None
             and is_expiring(block.reservation_type, block.end_time, now)
         }

@@ -78,29 +78,39 @@ class InstanceDirectory:
         Raises:
             CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
-        wanted = {name for name in ids if name}
-        ours = self.by_nodes(wanted) if wanted else {}
-        told = {name: self._described.get(name) for name in wanted - ours.keys()}
-        missing = {name for name, known in told.items() if known is None}
+        instance_ids = {name for name in ids if name}
+        ours = self.by_nodes(instance_ids) if instance_ids else {}
+        described = {name: self._described.get(name) for name in instance_ids - ours.keys()}
+        missing = {
+            name for name, described_instance in described.items() if described_instance is None
+        }
         for name, instance in (self._reader.of_ids(missing) if missing else {}).items():
-            known = _from_ec2(instance) if self._is_ours(instance) else _ForeignInstance()
-            self._described.put(name, known)
-            told[name] = known
-        ours |= {name: known for name, known in told.items() if isinstance(known, OwnedInstance)}
+            described_instance = (
+                _from_ec2(instance) if self._is_ours(instance) else _ForeignInstance()
+            )
+            self._described.put(name, described_instance)
+            described[name] = described_instance
+        ours |= {
+            name: described_instance
+            for name, described_instance in described.items()
+            if isinstance(described_instance, OwnedInstance)
+        }
         return ours, frozenset(
-            name for name, known in told.items() if isinstance(known, _ForeignInstance)
+            name
+            for name, described_instance in described.items()
+            if isinstance(described_instance, _ForeignInstance)
         )
 
     def by_nodes(self, ids: Collection[str]) -> dict[str, OwnedInstance]:
         """Return what the Nodes of these instances tell; never a call."""
-        found: dict[str, OwnedInstance] = {}
+        owned_instances: dict[str, OwnedInstance] = {}
         for node in self._read_nodes().values():
             name = instance_id_of(node)
             if name in ids:
-                known = _from_node(name, node)
-                if known is not None:
-                    found[name] = known
-        return found
+                owned_instance = _from_node(name, node)
+                if owned_instance is not None:
+                    owned_instances[name] = owned_instance
+        return owned_instances
 
     def in_reservations(self, reservation_ids: Collection[str]) -> tuple[OwnedInstance, ...]:
         """Return our instances that run in any of these capacity reservations, by id.

@@ -51,5 +51,5 @@ class PendingAnnouncements:
     def acknowledge(self, ids: Iterable[str]) -> None:
         """Announce these no more; others' ids are ignored."""
         with self._lock:
-            known = {said.id for said in self._pending.values()}
-            self._acknowledged |= known.intersection(ids)
+            pending_ids = {said.id for said in self._pending.values()}
+            self._acknowledged |= pending_ids.intersection(ids)

@@ -162,15 +162,19 @@ class InterruptionQueue:
         with self._lock:
             for item in received:
                 name = item.get("MessageId", "")
-                known = self._received.get(name)
-                message = parse_message(item.get("Body", "")) if known is None else known.message
+                received_before = self._received.get(name)
+                message = (
+                    parse_message(item.get("Body", ""))
+                    if received_before is None
+                    else received_before.message
+                )
                 self._received[name] = _ReceivedMessage(
                     message=message,
                     sent_at=message.sent_at or _sent_at(item),
                     receipt=item.get("ReceiptHandle", ""),
                     hidden_until=now + HIDDEN_FOR.total_seconds(),
                     forgotten_at=now + RECEIPT_KEPT_FOR.total_seconds(),
-                    announced=() if known is None else known.announced,
+                    announced=() if received_before is None else received_before.announced,
                 )
 
     def _announcements(self) -> tuple[Interruption, ...]:
@@ -189,7 +193,7 @@ class InterruptionQueue:
             # Those that have a Node are known all the same; the others are looked up again.
             failure, foreign = error, ()
             ours = self._directory.by_nodes(named)
-        told: list[Interruption] = []
+        announcements: list[Interruption] = []
         for name, held in waiting.items():
             if failure is not None and not ours.keys() >= set(held.message.instance_ids):
                 continue
@@ -199,12 +203,12 @@ class InterruptionQueue:
                 news = [each for each in announced if each.id not in held.acknowledged]
             concerned = [ours[one] for one in held.message.instance_ids if one in ours]
             self._shortages.note(held.message.kind, concerned, message_id=name)
-            told += news
+            announcements += news
         if failure is not None:
-            if not told:
+            if not announcements:
                 raise failure
             self._log.warning("instances of messages could not be looked up", error=str(failure))
-        return tuple(told)
+        return tuple(announcements)
 
     def _delete(self, receipts: Mapping[str, str]) -> None:
         entries: list[DeleteMessageBatchRequestEntryTypeDef] = [

@@ -157,7 +157,7 @@ class InstanceStatusPoll:
         if self._clock.monotonic() < self._asked_again_at:
             return
         try:
-            found = [one for status in self._describe() for one in health_findings(status)]
+            findings = [one for status in self._describe() for one in health_findings(status)]
         except AuthError as error:
             failure = refusal_behind(error)
             if failure is None or not is_permission_missing(failure.code):
@@ -173,7 +173,7 @@ class InstanceStatusPoll:
         now = self._clock.now()
         due = {
             cause: one
-            for cause, one in longest_findings(self._dated(found, now)).items()
+            for cause, one in longest_findings(self._dated(findings, now)).items()
             if one.counts(now)
         }
         ours, _ = self._directory.find({one.instance_id for one in due.values()})
@@ -187,20 +187,20 @@ class InstanceStatusPoll:
         for _, category in news:
             self._count(category)
 
-    def _dated(self, found: Iterable[HealthFinding], now: datetime) -> list[HealthFinding]:
+    def _dated(self, findings: Iterable[HealthFinding], now: datetime) -> list[HealthFinding]:
         """Give checks whose beginning EC2 does not tell the time at which they were first seen."""
-        found = tuple(found)
-        seen = {one.cause: self._first_seen.get(one.cause, now) for one in found}
+        findings = tuple(findings)
+        seen = {one.cause: self._first_seen.get(one.cause, now) for one in findings}
         self._first_seen = seen
-        return [one if one.since is not None else _since(one, seen[one.cause]) for one in found]
+        return [one if one.since is not None else _since(one, seen[one.cause]) for one in findings]
 
     def _describe(self) -> Iterator[InstanceStatusTypeDef]:
         seen: set[str] = set()
         for name, values in _QUERIES:
-            wanted: FilterTypeDef = {"Name": name, "Values": values}
+            instance_filter: FilterTypeDef = {"Name": name, "Values": values}
             with core_errors_of("ec2:DescribeInstanceStatus"):
                 pages = self._clients.ec2.get_paginator("describe_instance_status").paginate(
-                    Filters=[wanted], PaginationConfig={"PageSize": _PAGE_SIZE}
+                    Filters=[instance_filter], PaginationConfig={"PageSize": _PAGE_SIZE}
                 )
                 statuses = [item for page in pages for item in page["InstanceStatuses"]]
             for status in statuses:
@@ -242,7 +242,7 @@ def _since(one: HealthFinding, moment: datetime) -> HealthFinding:
     )
 
 
-def _announcement(one: HealthFinding, known: OwnedInstance, now: datetime) -> Interruption:
+def _announcement(one: HealthFinding, owned_instance: OwnedInstance, now: datetime) -> Interruption:
     """Say it as the core knows it: failed checks leave pods no time, events do."""
     is_event = one.category is UnhealthyCategory.EVENT
     return Interruption(
@@ -250,7 +250,7 @@ def _announcement(one: HealthFinding, known: OwnedInstance, now: datetime) -> In
         kind=InterruptionKind.SCHEDULED_MAINTENANCE
         if is_event
         else InterruptionKind.INSTANCE_UNHEALTHY,
-        provider_id=known.provider_id,
+        provider_id=owned_instance.provider_id,
         deadline=None if is_event else now,
         detail=one.detail,
         announced_at=None if is_event else one.since,

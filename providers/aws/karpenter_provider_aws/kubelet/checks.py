@@ -109,7 +109,7 @@ def kubelet_finding(
         for place, text in expressions.items()
         if (problem := expression_error(text))
     )
-    found = (
+    problems = (
         _finding(INVALID, invalid_settings(kubelet)),
         _finding(
             EXPRESSIONS_DISABLED,
@@ -120,7 +120,7 @@ def kubelet_finding(
         _finding(EXPRESSION_INVALID, unusable if expressions_enabled else []),
         _finding(UNSUPPORTED, unsupported_settings(kubelet, node_class.ami_family)),
     )
-    return next((problem for problem in found if problem is not None), None)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def evaluation_finding(

@@ -93,17 +93,17 @@ def kubelet_expressions(kubelet: Mapping[str, object]) -> dict[str, str]:
 
     Values of other types than they should have are none: `checks` refuses them.
     """
-    found: dict[str, str] = {}
+    expressions: dict[str, str] = {}
     for name in _RESERVED_FIELDS:
         amounts = kubelet.get(name)
         if isinstance(amounts, dict):
             for resource, text in cast("dict[str, object]", amounts).items():
                 if isinstance(text, str) and is_expression(text):
-                    found[f"{name}.{resource}"] = text
+                    expressions[f"{name}.{resource}"] = text
     max_pods = kubelet.get("maxPods")
     if isinstance(max_pods, str):
-        found["maxPods"] = max_pods
-    return dict(sorted(found.items()))
+        expressions["maxPods"] = max_pods
+    return dict(sorted(expressions.items()))
 
 
 def evaluate(expression: str, variables: Mapping[str, int | str]) -> int:
@@ -131,8 +131,8 @@ def expression_error(expression: str) -> str:
         program = _compiled(expression)
     except ExpressionError as error:
         return str(error)
-    known = {*VARIABLES, *_MACRO.findall(expression)}
-    unknown = [name for name in program.variables() if name not in known]
+    known_names = {*VARIABLES, *_MACRO.findall(expression)}
+    unknown = [name for name in program.variables() if name not in known_names]
     unknown += [
         f"{name}()"
         for name in program.functions()
@@ -247,7 +247,7 @@ def _kind(value: object) -> str:
 def _worded(text: str) -> str:
     """Cut a message of the library to what is wrong; the rest is advice for programmers."""
     line = " ".join(text.split("\n", 1)[0].split())
-    found = _PARSE_ERROR.search(line)
-    if found is not None:
-        return f"{found['what']} (at character {found['column']})"
+    match = _PARSE_ERROR.search(line)
+    if match is not None:
+        return f"{match['what']} (at character {match['column']})"
     return line.split(". ", 1)[0].rstrip(".")

@@ -48,10 +48,10 @@ def unreadable_fields(kubelet: Mapping[str, object], *, place: str) -> Iterator[
     yield from _fields(dict(kubelet), dict(known_fields()), place)
 
 
-def _fields(value: dict[str, object], known: dict[str, Shape], place: str) -> Iterator[str]:
+def _fields(value: dict[str, object], known_fields: dict[str, Shape], place: str) -> Iterator[str]:
     for name in sorted(value):
-        if name in known:
-            yield from _value(value[name], known[name], f"{place}.{name}")
+        if name in known_fields:
+            yield from _value(value[name], known_fields[name], f"{place}.{name}")
         else:
             yield f"{place}.{name}: no such field"
 

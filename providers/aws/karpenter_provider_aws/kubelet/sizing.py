@@ -109,9 +109,9 @@ def _texts(name: str, kubelet: Mapping[str, object], field_name: str) -> dict[st
     return texts
 
 
-def _mistyped(name: str, field_name: str, value: object, wanted: str) -> BadInputError:
+def _mistyped(name: str, field_name: str, value: object, expected: str) -> BadInputError:
     return BadInputError(
-        f'EC2NodeClass "{name}": spec.kubelet.{field_name}: must be {wanted}, not {value!r}'
+        f'EC2NodeClass "{name}": spec.kubelet.{field_name}: must be {expected}, not {value!r}'
     )
 
 
@@ -176,21 +176,21 @@ def _capped(
 
 def _max_pods(
     node_class: EC2NodeClass,
-    wanted: int | str | None,
+    configured: int | str | None,
     default: int,
     variables: Mapping[str, int | str],
     evaluate: Evaluate | None,
 ) -> int:
-    if wanted is None:
+    if configured is None:
         return default
-    if isinstance(wanted, int):
-        return wanted
+    if isinstance(configured, int):
+        return configured
     if evaluate is None:
         return default
-    where = f'EC2NodeClass "{node_class.metadata.name}": spec.kubelet.maxPods: "{wanted}"'
+    where = f'EC2NodeClass "{node_class.metadata.name}": spec.kubelet.maxPods: "{configured}"'
     type_name = variables["instance_type"]
     try:
-        result = evaluate(wanted, variables)
+        result = evaluate(configured, variables)
     except ValueError as error:
         raise BadInputError(f"{where} for {type_name}: {error}") from error
     if not 0 <= result <= MAX_PODS_LIMIT:

@@ -112,19 +112,21 @@ class NodeClassResolver:
             CloudProviderError: AWS could be asked for nothing.
         """
         self._note_profiles(node_class, node_class.status.instance_profile)
-        found = self._found(node_class)
+        resolved_parts = self._resolved_parts(node_class)
         silent = [
-            part for part in found if part.condition.type in EC2_PARTS and not part.is_answered
+            part
+            for part in resolved_parts
+            if part.condition.type in EC2_PARTS and not part.is_answered
         ]
         if len(silent) == len(EC2_PARTS):
             raise CloudProviderError(silent[0].condition.message)
-        status = {name: value for part in found for name, value in part.status.items()}
+        status = {name: value for part in resolved_parts for name, value in part.status.items()}
         resolved = _with_status(node_class, status)
         self._note_profiles(node_class, resolved.status.instance_profile)
-        known = [_known(part, node_class)[0] for part in found]
-        needs = [condition for condition in known if condition.type in LAUNCH_NEEDS]
+        conditions = [_kept_condition(part, node_class)[0] for part in resolved_parts]
+        needs = [condition for condition in conditions if condition.type in LAUNCH_NEEDS]
         validated = self._validation.validate(resolved, needs)
-        return resolution_of(node_class, [*found, validated])
+        return resolution_of(node_class, [*resolved_parts, validated])
 
     def profiles_in_use(self) -> frozenset[str]:
         """Return the instance profiles of all NodeClasses that were resolved by this process."""
@@ -141,14 +143,14 @@ class NodeClassResolver:
         with self._lock:
             self._profiles[node_class.uid] = frozenset(names)
 
-    def _found(self, node_class: EC2NodeClass) -> list[ResolutionPart]:
+    def _resolved_parts(self, node_class: EC2NodeClass) -> list[ResolutionPart]:
         """Look at all parts at once: a service that is silent holds up no other."""
         searches = self._searches(node_class)
         with ThreadPoolExecutor(len(searches), thread_name_prefix="aws-discovery") as pool:
             return list(pool.map(_part, searches))
 
     def _searches(self, node_class: EC2NodeClass) -> list[_DiscoverySearch]:
-        found, spec = self._discovery, node_class.spec
+        discovery, spec = self._discovery, node_class.spec
         searches = [
             _DiscoverySearch(AMIS_READY, images.FIELD, lambda: self._ami_part(node_class)),
             _DiscoverySearch(
@@ -156,19 +158,19 @@ class NodeClassResolver:
                 placement_groups.FIELD,
                 lambda: parts.placement_group_part(
                     spec.placement_group_selector,
-                    found.placement_groups.find(spec.placement_group_selector),
+                    discovery.placement_groups.find(spec.placement_group_selector),
                 ),
             ),
             _DiscoverySearch(
                 SUBNETS_READY,
                 subnets.FIELD,
-                lambda: parts.subnet_part(found.subnets.find(spec.subnet_selector_terms)),
+                lambda: parts.subnet_part(discovery.subnets.find(spec.subnet_selector_terms)),
             ),
             _DiscoverySearch(
                 SECURITY_GROUPS_READY,
                 security_groups.FIELD,
                 lambda: parts.security_group_part(
-                    found.security_groups.find(spec.security_group_selector_terms)
+                    discovery.security_groups.find(spec.security_group_selector_terms)
                 ),
             ),
             _DiscoverySearch(
@@ -176,12 +178,12 @@ class NodeClassResolver:
                 f'spec.role "{spec.role}"' if spec.role else "spec.instanceProfile",
                 lambda: condition_met(
                     INSTANCE_PROFILE_READY,
-                    status={"instanceProfile": found.profiles.ensure(node_class)},
+                    status={"instanceProfile": discovery.profiles.ensure(node_class)},
                 ),
             ),
         ]
-        if found.reservations is not None:
-            finder, terms = found.reservations, spec.capacity_reservation_selector_terms
+        if discovery.reservations is not None:
+            finder, terms = discovery.reservations, spec.capacity_reservation_selector_terms
             searches.append(
                 _DiscoverySearch(
                     CAPACITY_RESERVATIONS_READY,
@@ -198,7 +200,7 @@ class NodeClassResolver:
         return parts.ami_part(self._discovery.images.find(node_class))
 
 
-def _known(part: ResolutionPart, node_class: EC2NodeClass) -> tuple[Condition, bool]:
+def _kept_condition(part: ResolutionPart, node_class: EC2NodeClass) -> tuple[Condition, bool]:
     generation = node_class.metadata.generation
     return current_condition(part, node_class.status.conditions, generation=generation)
 

@@ -81,20 +81,20 @@ def late_checks(
     def expressions(node_class: EC2NodeClass) -> ConditionFinding | None:
         if not enabled or not node_class.spec.kubelet:
             return None
-        known = tuple(infos())
-        if not known:
+        type_infos = tuple(infos())
+        if not type_infos:
             raise CloudProviderError("no instance types are known yet")
-        return evaluation_finding(node_class, known, reserved_enis=settings.reserved_enis)
+        return evaluation_finding(node_class, type_infos, reserved_enis=settings.reserved_enis)
 
     return expressions, tag_finding
 
 
 def tag_finding(node_class: EC2NodeClass) -> NodeClassFinding | None:
     """Refuse tags by which resources are known as ours; an old CRD may have let them in."""
-    taken = restricted_tags(node_class.spec.tags)
-    if not taken:
+    restricted = restricted_tags(node_class.spec.tags)
+    if not restricted:
         return None
-    message = f"spec.tags: {', '.join(taken)}: set by Karpenter alone"
+    message = f"spec.tags: {', '.join(restricted)}: set by Karpenter alone"
     return NodeClassFinding(reason="TagValidationFailed", message=message)
 
 

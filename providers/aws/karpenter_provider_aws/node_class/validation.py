@@ -156,9 +156,9 @@ class NodeClassValidator:
 
     def _dry_run_outcome(self, node_class: EC2NodeClass, dry_runs: LaunchDryRuns) -> DryRunOutcome:
         key = (node_class.name, _digest(node_class))
-        known = self._results.get(key)
-        if known is not None:
-            return known
+        cached_outcome = self._results.get(key)
+        if cached_outcome is not None:
+            return cached_outcome
         try:
             types = self._catalogue.instance_types(node_class)
         except BadInputError as error:
@@ -217,8 +217,8 @@ class NodeClassValidator:
 
 
 def _first(checks: Iterable[Check], node_class: EC2NodeClass) -> ConditionFinding | None:
-    found = (check(node_class) for check in checks)
-    return next((problem for problem in found if problem is not None), None)
+    problems = (check(node_class) for check in checks)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def _unmet_dependencies(dependencies: Iterable[Condition]) -> ResolutionPart | None:

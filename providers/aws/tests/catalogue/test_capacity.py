@@ -11,7 +11,7 @@ from karpenter_provider_aws.catalogue.capacity import capacity_of, estimated_mem
 from karpenter_provider_aws.data import network_limits
 from karpenter_provider_aws.families.traits import TRAITS
 from karpenter_provider_aws.kubelet.sizing import kubelet_sizing, read_kubelet_options
-from providers.aws.tests.catalogue.dump import GIB, MIB, info, node_class
+from providers.aws.tests.catalogue.recorded_region import GIB, MIB, info, node_class
 
 STORAGE = "ephemeral-storage"
 PRIMARY = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}

@@ -12,7 +12,7 @@ from karpenter_core.provider.catalogue import Requirement
 from karpenter_provider_aws import labels
 from karpenter_provider_aws.catalogue.requirements import instance_labels
 from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
-from providers.aws.tests.catalogue.dump import info, labels_of, node_class, resolve
+from providers.aws.tests.catalogue.recorded_region import info, labels_of, node_class, resolve
 
 RESERVATION = {
     "id": "cr-1",
@@ -86,7 +86,7 @@ def test_names_without_a_generation_have_no_category():
     assert (found[labels.INSTANCE_FAMILY], found[labels.INSTANCE_SIZE]) == ("mac-m4", "metal")
 
 
-def test_flex_types_are_told_apart():
+def test_flex_types_have_their_own_label():
     """Case 42."""
     flex = resolve("c7i-flex.large").requirements.get(labels.INSTANCE_CAPABILITY_FLEX)
 
@@ -166,7 +166,7 @@ def test_nodes_of_a_partition_group_have_its_id_and_one_of_its_partitions():
     assert without.get(labels.PLACEMENT_GROUP_PARTITION).operator == "DoesNotExist"
 
 
-def test_what_does_not_apply_is_absent():
+def test_labels_that_do_not_apply_are_absent():
     found = resolve("t2.nano").requirements
 
     for key in (

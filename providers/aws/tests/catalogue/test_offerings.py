@@ -12,7 +12,15 @@ from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferin
 from karpenter_provider_aws import labels
 from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
 from karpenter_provider_aws.type_compatibility import incompatibility
-from providers.aws.tests.catalogue.dump import NOW, ZONES, World, bought, info, node_class, region
+from providers.aws.tests.catalogue.recorded_region import (
+    NOW,
+    ZONES,
+    World,
+    bought,
+    info,
+    node_class,
+    region,
+)
 
 PRIMARY = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
 SPREAD = DescribedPlacementGroup(id="pg-1", name="apart", strategy="spread")
@@ -111,7 +119,7 @@ def test_there_is_one_offering_for_each_zone_and_capacity_type():
     assert len(found.offerings) == 8
 
 
-def test_offerings_lie_where_their_type_is_sold_and_the_node_class_has_a_subnet():
+def test_offerings_are_in_zones_with_the_type_and_a_subnet():
     """Rule PC-022, for every type of the region."""
     for found in World().list(node_class(zones=["us-east-1a", "us-east-1e"])).values():
         for offering in found.offerings:
@@ -120,7 +128,7 @@ def test_offerings_lie_where_their_type_is_sold_and_the_node_class_has_a_subnet(
             assert offering.zone in region().zones[found.name]
 
 
-def test_a_reserved_machine_is_as_good_as_free():
+def test_a_reserved_offering_is_priced_near_zero():
     """Case 71."""
     world = World("m5.large")
     world.prices.update_on_demand({"m5.large": 1.0}, now=NOW)
@@ -155,7 +163,7 @@ def test_a_reservation_that_cannot_be_used_is_unavailable(
     assert (offering.available, offering.reservation_capacity) == (False, left)
 
 
-def test_what_is_left_of_a_reservation_is_told_anew_each_time():
+def test_remaining_reserved_capacity_is_read_for_each_list():
     world = World("m5.large", "m5.xlarge")
     of = node_class(capacityReservations=[reservation()])
     world.reserved_left["cr-1"] = 5
@@ -175,7 +183,7 @@ def test_a_reservation_in_a_zone_without_a_subnet_is_no_offering():
     assert reserved(World("m5.large").list(of)["m5.large"]) == []
 
 
-def test_only_a_zone_with_a_spot_price_sells_spot_once_the_market_was_read():
+def test_only_zones_with_a_spot_price_have_spot_offerings_once_prices_were_read():
     """Case 74."""
     world = World("m5.large")
     before = bought(world.list()["m5.large"])

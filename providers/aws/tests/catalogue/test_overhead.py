@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from karpenter_core.errors import BadInputError
-from providers.aws.tests.catalogue.dump import GIB, MIB, node_class, resolve
+from providers.aws.tests.catalogue.recorded_region import GIB, MIB, node_class, resolve
 
 STORAGE = "ephemeral-storage"
 
@@ -22,7 +22,7 @@ def reserved(name: str, kubelet: dict[str, Any], *, family: str, enis: int = 0) 
 @pytest.mark.parametrize(
     ("family", "mib"), [("AL2", 640), ("Custom", 640), ("Bottlerocket", 365), ("Windows2022", 365)]
 )
-def test_memory_is_kept_for_the_pods_that_the_image_reckons_with(family: str, mib: int):
+def test_memory_is_reserved_for_the_images_max_pods(family: str, mib: int):
     """Case 49."""
     assert reserved("t3.large", {"maxPods": 10}, family=family) == (10, mib)
 
@@ -116,7 +116,7 @@ def test_a_tenth_of_storage_is_kept_unless_the_user_says_otherwise(
 @pytest.mark.parametrize(
     ("gib", "fits"), [(16, True), (17, True), (19, False), (20, False), (150, False)]
 )
-def test_of_20_gib_of_storage_17_are_left(gib: int, fits: bool):
+def test_of_20_gib_of_storage_17_are_allocatable(gib: int, fits: bool):
     """Case 57: 1 GiB is reserved, 2 GiB are kept by eviction; two pods of 10 GiB need two nodes."""
     assert (resolve("m5.large").allocatable()[STORAGE] >= gib * GIB) == fits
 
@@ -143,7 +143,7 @@ def test_cpu_is_kept_by_slices(vcpus: int, name: str):
         ({"evictionHard": {"memory.available": "-1Mi"}}, "evictionHard.memory.available"),
     ],
 )
-def test_what_cannot_be_read_is_named(kubelet: dict[str, Any], named: str):
+def test_unreadable_quantities_are_named(kubelet: dict[str, Any], named: str):
     of = node_class({"kubelet": kubelet}, name="web")
 
     with pytest.raises(BadInputError, match=f'EC2NodeClass "web": spec.kubelet.{named}'):

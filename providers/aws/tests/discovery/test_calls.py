@@ -40,7 +40,7 @@ def answered(code, status=400):
     ],
     ids=lambda value: str(value) if isinstance(value, Exception) else None,
 )
-def test_what_aws_answers_for_good_is_a_refusal(raised, kind, refusal):
+def test_a_definite_aws_error_is_a_refusal(raised, kind, refusal):
     """All else may be answered another time; the call is named in any case."""
     with (
         pytest.raises(kind, match="ec2:DescribeSubnets") as caught,
@@ -51,7 +51,7 @@ def test_what_aws_answers_for_good_is_a_refusal(raised, kind, refusal):
     assert caught.value.__cause__ is raised
 
 
-def test_what_is_no_answer_of_aws_passes_through():
+def test_an_error_that_is_not_of_aws_passes_through():
     """A mistake of ours is not the cloud's."""
     with pytest.raises(KeyError), core_errors_of("ec2:DescribeSubnets"):
         raise KeyError("Subnets")

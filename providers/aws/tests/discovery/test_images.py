@@ -159,7 +159,7 @@ def test_the_minor_version_is_read_out_of_what_servers_say(text, minor):
     assert minor_version(text) == minor
 
 
-def test_variants_that_are_there_become_images_and_others_are_left_out(images, ec2, ssm):
+def test_published_variants_become_images_and_others_are_left_out(images, ec2, ssm):
     """Case 112: al2023 has five variants; here two are missing."""
     for path, value in (
         ("x86_64/standard", "ami-std"),
@@ -198,7 +198,7 @@ def test_variants_that_are_there_become_images_and_others_are_left_out(images, e
 
 
 def test_an_alias_without_any_image_is_named(images, clients):
-    """Case 112: with the version of Kubernetes that it was looked for."""
+    """Case 112: with the version of Kubernetes of the search."""
     with refused(clients.ssm, "GetParameter", "ParameterNotFound"):
         found = images.find(node_class({"alias": "al2023@v19990101"}))
 
@@ -212,7 +212,7 @@ def test_an_alias_without_any_image_is_named(images, clients):
     ("code", "kind"),
     [("AccessDeniedException", AuthError), ("ThrottlingException", ThrottledError)],
 )
-def test_a_variant_that_cannot_be_asked_for_is_not_left_out(images, clients, code, kind):
+def test_a_variant_with_a_failed_query_is_not_left_out(images, clients, code, kind):
     """Or all its nodes would have drifted."""
     with (
         refused(clients.ssm, "GetParameter", code, first=None),
@@ -221,7 +221,7 @@ def test_a_variant_that_cannot_be_asked_for_is_not_left_out(images, clients, cod
         images.find(node_class({"alias": "bottlerocket@latest"}))
 
 
-def test_no_alias_is_looked_for_while_the_version_is_unknown(clients, clock):
+def test_no_alias_is_resolved_while_the_version_is_unknown(clients, clock):
     """Its parameters would all be missing."""
     images = ImageReader(
         clients,
@@ -234,7 +234,7 @@ def test_no_alias_is_looked_for_while_the_version_is_unknown(clients, clock):
         images.find(node_class({"alias": "al2023@latest"}))
 
 
-def test_parameters_are_believed_for_a_day_and_missing_ones_for_minutes(images, clock, ssm, ec2):
+def test_parameters_are_cached_for_a_day_and_missing_ones_for_minutes(images, clock, ssm, ec2):
     """A custom family takes the alias's images all the same."""
     path = "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.34"
     wanted = node_class({"alias": "windows2022@latest"}, ami_family="Custom")
@@ -276,7 +276,7 @@ def queries_of(*terms, **parameters):
     return image_queries([AmiTerm(**term) for term in terms], parameters)
 
 
-def test_whose_images_are_asked_for():
+def test_image_owners_are_in_the_query():
     """Case 114."""
     queries, _ = queries_of(
         {"name": "web-*"},
@@ -361,7 +361,7 @@ def test_all_pages_count_and_terms_without_an_image_are_named(images, ec2):
     ],
     ids=["old but not deprecated", "both deprecated", "newer", "greater name"],
 )
-def test_one_image_is_used_for_machines_of_a_kind(first, second, wins):
+def test_one_image_is_used_per_instance_kind(first, second, wins):
     """Case 113, in any order."""
     for pair in permutations([first, second]):
         assert chosen(pair) == [wins]
@@ -376,7 +376,7 @@ def test_an_image_is_deprecated_from_that_moment_on():
     assert ami.deprecated is None
 
 
-def test_an_image_for_several_kinds_of_machines_is_listed_for_each():
+def test_an_image_for_several_instance_kinds_is_listed_for_each():
     """One that another beats for one kind stays for the other."""
     both, newer = image("ami-both", day=1), image("ami-newer", day=2)
     sets = {"ami-both": (NEURON, NVIDIA), "ami-newer": (NVIDIA,)}
@@ -411,7 +411,7 @@ SETS = st.dictionaries(
 @given(IMAGES, SETS, st.randoms(use_true_random=False))
 @with_examples(100)
 def test_the_choice_depends_on_no_order_and_serves_every_kind(found, sets, seed):
-    """The newest come first; each kind of machine that any image serves has exactly one."""
+    """The newest come first; each kind of instance that any image serves has exactly one."""
     amis = select_images(found, sets, now=NOON)
     shuffled = list(found)
     seed.shuffle(shuffled)

@@ -77,8 +77,8 @@ def test_a_group_that_ec2_does_not_know_is_none(groups, stub, code):
     assert groups.find(BY_NAME) is None
 
 
-def test_while_ec2_cannot_be_asked_the_last_group_is_known_for_a_day(groups, stub, clients, clock):
-    """Who needs the truth gets the error."""
+def test_an_ec2_outage_keeps_the_last_group_for_a_day(groups, stub, clients, clock):
+    """A caller that needs the current answer gets the error."""
     describe(stub, ITEM, GroupNames=["racks"])
     groups.find(BY_NAME)
     stub.deactivate()

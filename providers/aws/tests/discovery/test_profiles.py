@@ -101,7 +101,7 @@ def test_each_new_profile_has_another_name():
     assert all(name.startswith("blue_") for name in made)
 
 
-def test_the_path_of_a_node_class_lies_below_that_of_its_cluster():
+def test_the_path_of_a_node_class_is_below_that_of_its_cluster():
     """Another cluster whose name begins alike is no part of it."""
     cluster = profile_path(**PLACE)
     assert profile_path(**PLACE, uid="uid-1") == f"{cluster}uid-1/"
@@ -136,7 +136,7 @@ def test_a_role_gets_a_profile_with_path_tags_and_role(profiles, iam):
     }
 
 
-def test_a_profile_with_the_right_role_is_left_alone(make_profiles, iam, clock):
+def test_a_profile_with_the_right_role_is_unchanged(make_profiles, iam, clock):
     """Case 140: and read every quarter of an hour only, also by another process."""
     name = make_profiles().ensure(node_class())
     again = make_profiles()
@@ -167,7 +167,7 @@ def test_another_role_makes_another_profile_and_both_are_protected_for_an_hour(
     assert not profiles.is_protected(old)
 
 
-def test_a_profile_to_which_somebody_gave_another_role_is_replaced(make_profiles, iam):
+def test_a_profile_with_a_foreign_role_is_replaced(make_profiles, iam):
     """Case 140: nodes that run with it keep it."""
     old = make_profiles().ensure(node_class())
     iam.remove_role_from_instance_profile(InstanceProfileName=old, RoleName="node-role")
@@ -179,7 +179,7 @@ def test_a_profile_to_which_somebody_gave_another_role_is_replaced(make_profiles
     assert role_of(iam, new) == ["node-role"]
 
 
-def test_a_profile_that_somebody_deleted_is_made_anew(make_profiles, iam):
+def test_a_deleted_profile_is_created_again(make_profiles, iam):
     """Under another name."""
     assert make_profiles().ensure(node_class(profile="blue_gone")) in names(iam)
 
@@ -204,7 +204,7 @@ def test_a_profile_of_the_users_own_needs_no_call(profiles, iam):
     assert profiles.is_protected("blue_before")
 
 
-def test_half_a_profile_is_removed_again(profiles, iam):
+def test_an_incomplete_profile_is_removed(profiles, iam):
     """Case 140: when the role cannot be attached."""
     with (
         refused(iam, "AddRoleToInstanceProfile", "AccessDenied", status=403),
@@ -259,7 +259,7 @@ def test_the_end_of_a_node_class_removes_all_its_profiles(profiles, iam):
     assert names(iam) == {stays, "mine"}
 
 
-def test_out_of_reach_of_iam_nothing_is_removed(make_profiles, iam):
+def test_without_iam_access_nothing_is_removed(make_profiles, iam):
     """An isolated network has no endpoint for it."""
     isolated = make_profiles(isolated=True)
     name = isolated.ensure(node_class())
@@ -270,7 +270,7 @@ def test_out_of_reach_of_iam_nothing_is_removed(make_profiles, iam):
     assert names(iam) == {name}
 
 
-def test_what_nobody_uses_is_collected_and_nothing_else(make_profiles, iam, clock):
+def test_unused_profiles_alone_are_collected(make_profiles, iam, clock):
     """Case 142: current, claimed, protected and foreign profiles stay."""
     profiles = make_profiles()
     current, claimed, unused = (
@@ -291,7 +291,7 @@ def test_what_nobody_uses_is_collected_and_nothing_else(make_profiles, iam, cloc
 
 
 def test_nothing_is_collected_that_is_used_again(profiles, clock):
-    """Between the look that found it unused and the next."""
+    """Between the pass that found it unused and the next."""
     name = profiles.ensure(node_class())
     clock.forward(hours=1)
     profiles.collect([], complete=True)

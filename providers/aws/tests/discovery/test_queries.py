@@ -64,7 +64,7 @@ def test_a_star_is_no_value_but_the_key_alone():
     )
 
 
-def test_what_was_put_is_there_until_its_time_is_over():
+def test_a_stored_value_is_kept_until_it_expires():
     """To the second; a value put again starts anew."""
     clock = HandClock()
     cache = TtlCache(clock, timedelta(minutes=1))
@@ -80,7 +80,7 @@ def test_what_was_put_is_there_until_its_time_is_over():
 
 
 def test_a_cache_does_not_grow_by_what_is_too_old():
-    """Keys that nobody asks for again go as well."""
+    """Keys that are not used again are removed as well."""
     clock = HandClock()
     cache = TtlCache(clock, timedelta(seconds=1))
     for number in range(1000):

@@ -54,7 +54,7 @@ def by_id(stub, reservation_id, *items):
     )
 
 
-def test_each_term_is_a_query_and_an_id_stands_alone():
+def test_each_term_is_a_query_and_an_id_is_its_own():
     """An owner alone asks for nothing."""
     terms = [
         CapacityReservationTerm(id="cr-1"),
@@ -81,7 +81,7 @@ def test_each_term_is_a_query_and_an_id_stands_alone():
 
 
 def test_all_pages_count_unless_one_id_is_asked_for(reservations, stub):
-    """Which takes no size of page; the result is sorted by id, each once."""
+    """A query by id takes no page size; the result is sorted by id, each once."""
     paged = {
         "Filters": [*ACTIVE_ONLY, {"Name": "tag:a", "Values": ["1"]}],
         "MaxResults": 1000,
@@ -131,7 +131,7 @@ def test_a_missing_permission_is_an_error(reservations, stub):
 @pytest.mark.parametrize(
     "odd", [{"InstanceMatchCriteria": "mine"}, {"ReservationType": "something-new"}]
 )
-def test_what_we_cannot_launch_into_is_left_out_alone(reservations, stub, odd):
+def test_unusable_reservations_alone_are_left_out(reservations, stub, odd):
     """The others still go in."""
     asked = {
         "Filters": [*ACTIVE_ONLY, {"Name": "tag:a", "Values": ["1"]}],
@@ -196,7 +196,7 @@ def test_nothing_without_end_expires():
     assert not is_expiring("capacity-block", None, NOON)
 
 
-def test_what_has_ended_is_dropped_though_it_was_read_as_active(reservations, stub, clock):
+def test_an_expired_reservation_is_dropped_though_read_as_active(reservations, stub, clock):
     """Case 143; an answer is kept for a minute."""
     by_id(stub, "cr-1", item("cr-1", EndDate=NOON + timedelta(seconds=30)))
     terms = [CapacityReservationTerm(id="cr-1")]

@@ -53,7 +53,7 @@ def test_ids_and_names_have_one_query_each_and_tags_one_for_each_term():
     ]
 
 
-def test_what_any_term_means_is_found_once_and_sorted_by_id(groups, make_group):
+def test_groups_of_all_terms_are_unique_and_sorted_by_id(groups, make_group):
     """With its name."""
     by_id, by_name, by_tag = make_group("a"), make_group("web-nodes"), make_group("c", team="x")
 

@@ -75,7 +75,7 @@ def test_the_fields_of_a_term_hold_together_and_terms_are_alternatives():
     ]
 
 
-def test_ids_share_a_query_and_a_star_asks_for_the_key():
+def test_ids_share_a_query_and_a_wildcard_queries_the_tag_key():
     """All ids in one call."""
     queries = subnet_queries([term(id="subnet-1"), tagged(team="*"), term(id="subnet-2")])
 
@@ -99,7 +99,7 @@ def test_terms_find_what_has_all_their_tags_or_any(subnets, network):
     assert ids(subnets.find([tagged(b="*", a="1")])) == [both]
 
 
-def test_those_with_most_addresses_come_first(subnets, network):
+def test_subnets_with_most_addresses_come_first(subnets, network):
     """Then by id; each says its zone by name and id."""
     small = network(size=28, zone="us-east-1a")
     large = network(zone="us-east-1b")
@@ -147,7 +147,7 @@ def subnet_item(number):
     }
 
 
-def test_all_pages_count_and_an_empty_one_does_no_harm(subnets, clients):
+def test_all_pages_count_and_an_empty_one_is_skipped(subnets, clients):
     """Case 110."""
     ask = {"Filters": [{"Name": "tag-key", "Values": ["a"]}], "MaxResults": 500}
     with Stubber(clients.ec2) as stub:
@@ -183,7 +183,7 @@ def test_a_missing_permission_names_the_call(subnets, clients):
         ("Unavailable", 503, CloudProviderError),
     ],
 )
-def test_trouble_of_aws_is_no_finding(subnets, clients, code, status, kind):
+def test_an_aws_fault_is_no_finding(subnets, clients, code, status, kind):
     """Asked again, it may answer."""
     trouble = refused(clients.ec2, "DescribeSubnets", code, status=status)
     with trouble, pytest.raises(kind) as caught:
@@ -192,7 +192,7 @@ def test_trouble_of_aws_is_no_finding(subnets, clients, code, status, kind):
 
 
 def test_no_answer_is_no_finding(subnets, clients):
-    """Nor is an error kept: the next look asks again."""
+    """Errors are not cached: the next pass queries again."""
     with unreachable(clients.ec2), pytest.raises(CloudProviderError) as caught:
         subnets.find([tagged(a="1")])
     assert not is_refusal(caught.value)
@@ -210,7 +210,7 @@ def types(*pods_and_zones):
     ]
 
 
-def test_a_launch_is_reckoned_to_take_the_pods_of_the_smallest_machine():
+def test_a_launch_reserves_addresses_for_pods_of_the_smallest_type():
     """By zone, of what can be had of the capacity type."""
     offered = types(
         (29, "a", "spot", True),
@@ -223,7 +223,7 @@ def test_a_launch_is_reckoned_to_take_the_pods_of_the_smallest_machine():
     assert least_pods(offered, "spot") == {"a": 8, "b": 58}
 
 
-def test_a_launch_goes_where_most_addresses_are_left(subnets, network, clients, clock):
+def test_a_launch_uses_the_subnet_with_most_free_addresses(subnets, network, clients, clock):
     """Cases 106-108, from what EC2 says to what is given back."""
     small = network(size=28)
     large = network(size=27)

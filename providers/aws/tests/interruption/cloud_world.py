@@ -49,7 +49,7 @@ class CloudClock:
 
 @dataclass
 class World:
-    """What the parts under test are made of."""
+    """The simulated cloud and the parts under test."""
 
     aws: SimulatedAws
     clients: CloudClients
@@ -61,7 +61,7 @@ class World:
         self.clock = CloudClock(self.aws)
         self.offerings = UnavailableOfferings()
         self.reservations = ReservationReader(self.clients, self.clock)
-        self.machines = InstanceReader(self.clients, cluster=self.aws.world.cluster)
+        self.instance_reader = InstanceReader(self.clients, cluster=self.aws.world.cluster)
         self.interruption_sources = self.restarted()
 
     def restarted(self) -> InterruptionSources:
@@ -71,7 +71,7 @@ class World:
             self.clients,
             self.clock,
             settings=AwsSettings(cluster_name=self.aws.world.cluster, interruption_queue=name),
-            reader=self.machines,
+            reader=self.instance_reader,
             read_nodes=lambda: MappingProxyType(self.nodes),
             reservations=self.reservations,
             offerings=self.offerings,
@@ -81,7 +81,7 @@ class World:
     def launch(
         self, *, spot: bool = False, reservation: str = "", market: str = "", count: int = 1
     ) -> list[str]:
-        """Launch machines of the cluster; return their provider ids."""
+        """Launch instances of the cluster; return their provider ids."""
         tags = {
             "kubernetes.io/cluster/test": "owned",
             "eks:eks-cluster-name": self.aws.world.cluster,
@@ -117,7 +117,7 @@ class World:
         return [f"aws:///{ZONE_A}/{item['InstanceId']}" for item in answer["Instances"]]
 
     def join(self, provider_id: str, **labels: str) -> NodeView:
-        """Have a machine's Node registered."""
+        """Have an instance's Node registered."""
         name = provider_id.rpartition("/")[2]
         known = {
             NODE_POOL: "default",
@@ -144,7 +144,7 @@ class World:
         self.interruption_sources.acknowledge([each.id for each in said])
 
     def is_marked(self, capacity_type: str) -> bool:
-        """Whether machines of a capacity type are marked as sold out."""
+        """Whether instances of a capacity type are marked as sold out."""
         mark = UnavailableOffering("m5.large", ZONE_A, capacity_type)
         return mark in self.offerings.view(now=self.clock.now()).offerings
 

@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def world(aws: SimulatedAws, clients: CloudClients) -> World:
-    """A cluster without machines, and its queue."""
+    """A cluster without instances, and its queue."""
     return World(aws, clients)

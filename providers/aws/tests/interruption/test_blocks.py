@@ -32,8 +32,8 @@ def block(world: World, *, ends_in_minutes: float, kind: str = "capacity-block")
 
 def launched_in(world: World, reservation) -> str:
     market = "capacity-block" if reservation.kind == "capacity-block" else ""
-    (machine,) = world.launch(reservation=reservation.id, market=market)
-    return machine
+    (instance_id,) = world.launch(reservation=reservation.id, market=market)
+    return instance_id
 
 
 def reserved_labels(reservation) -> dict[str, str]:
@@ -44,22 +44,22 @@ def reserved_labels(reservation) -> dict[str, str]:
     }
 
 
-def test_what_runs_in_a_block_goes_forty_minutes_before_its_end(world: World):
+def test_instances_of_a_block_end_forty_minutes_before_it(world: World):
     reservation = block(world, ends_in_minutes=41)
-    machine = launched_in(world, reservation)
-    world.join(machine, **reserved_labels(reservation))
+    instance_id = launched_in(world, reservation)
+    world.join(instance_id, **reserved_labels(reservation))
     assert world.poll() == ()
 
     world.clock.forward(61)
     (said,) = world.poll()
 
-    assert (said.kind, said.provider_id) == (Kind.RESERVATION_RECLAIM, machine)
+    assert (said.kind, said.provider_id) == (Kind.RESERVATION_RECLAIM, instance_id)
     deadline = reservation.ends_at.replace(microsecond=0) - timedelta(minutes=30)
     assert said.deadline == deadline
     assert reservation.id in said.detail
 
 
-def test_it_is_announced_until_it_is_acknowledged_and_then_no_more(world: World):
+def test_a_block_end_is_announced_until_acknowledged(world: World):
     reservation = block(world, ends_in_minutes=20)
     world.join(launched_in(world, reservation), **reserved_labels(reservation))
     first, second = world.poll(), world.poll()
@@ -70,17 +70,17 @@ def test_it_is_announced_until_it_is_acknowledged_and_then_no_more(world: World)
     assert world.poll() == ()
 
 
-def test_machines_that_have_no_node_yet_go_too(world: World):
-    """A NodeClass selects the block; who is in it EC2 tells."""
+def test_instances_without_a_node_are_interrupted_too(world: World):
+    """A NodeClass selects the block; EC2 lists its instances."""
     reservation = block(world, ends_in_minutes=20)
-    machine = launched_in(world, reservation)
+    instance_id = launched_in(world, reservation)
     world.reservations.find([CapacityReservationTerm(id=reservation.id)])
 
-    assert [one.provider_id for one in world.poll()] == [machine]
+    assert [one.provider_id for one in world.poll()] == [instance_id]
 
 
-def test_other_reservations_and_their_machines_stay(world: World):
-    """One that is on demand leaves its machines running."""
+def test_other_reservations_announce_no_interruption(world: World):
+    """An on-demand reservation leaves its instances running."""
     reservation = block(world, ends_in_minutes=20, kind="default")
     world.join(launched_in(world, reservation), **reserved_labels(reservation))
     lasting = block(world, ends_in_minutes=200)
@@ -119,11 +119,11 @@ def relabelled(world: World, *, gone=()):
     return nodes.patches
 
 
-def test_a_machine_whose_reservation_has_ended_is_labelled_on_demand(world: World):
+def test_an_instance_of_an_ended_reservation_is_labelled_on_demand(world: World):
     kept, ended = (block(world, ends_in_minutes=n, kind="default") for n in (90, 30))
     stays, goes = launched_in(world, kept), launched_in(world, ended)
-    for machine, reservation in ((stays, kept), (goes, ended)):
-        world.join(machine, **reserved_labels(reservation))
+    for instance_id, reservation in ((stays, kept), (goes, ended)):
+        world.join(instance_id, **reserved_labels(reservation))
     assert relabelled(world) == {}
 
     world.aws.instance(goes).capacity_reservation_id = ""

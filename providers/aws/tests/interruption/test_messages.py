@@ -88,7 +88,7 @@ def test_the_warning_of_a_reservation_says_itself_when(kind, ends, deadline):
         ("", Kind.IRRELEVANT),
     ],
 )
-def test_of_states_those_count_in_which_an_instance_ends(state, kind):
+def test_states_in_which_an_instance_ends_are_announced(state, kind):
     said = parse_message(state_change(state))
 
     assert said.kind is kind
@@ -134,7 +134,7 @@ def test_other_events_of_aws_health_announce_nothing(other):
         ("", {}),
     ],
 )
-def test_what_the_table_does_not_have_announces_nothing(kind, other):
+def test_an_unlisted_event_announces_nothing(kind, other):
     assert parse_message(message(kind, {"instance-id": INSTANCE}, **other)).kind is Kind.IRRELEVANT
 
 
@@ -156,7 +156,7 @@ def test_what_the_table_does_not_have_announces_nothing(kind, other):
         health(affectedEntities=["i-1", {"entityValue": ""}]),
     ],
 )
-def test_what_cannot_be_read_is_unknown_and_raises_nothing(text):
+def test_an_unreadable_message_is_unknown_and_raises_no_error(text):
     said = parse_message(text)
 
     assert said.kind is Kind.UNKNOWN

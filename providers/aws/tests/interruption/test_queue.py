@@ -25,7 +25,7 @@ def test_a_spot_warning_names_the_instance_and_marks_its_pool(world: World):
     assert not world.is_marked("on-demand")
 
 
-def test_a_node_tells_whom_a_message_is_about_without_a_call(world: World):
+def test_a_message_about_a_known_node_needs_no_call(world: World):
     (spot,) = world.launch(spot=True)
     world.join(spot, **{CAPACITY_TYPE: "spot"})
     world.aws.messages.spot_interruption(world.aws.instance(spot))
@@ -53,7 +53,7 @@ def test_a_reservation_that_is_taken_back_has_nothing_left(world: World):
     assert not world.is_marked("reserved")
 
 
-def test_a_mark_is_not_renewed_by_hearing_the_same_message_again(world: World):
+def test_a_repeated_message_does_not_renew_the_mark(world: World):
     """Only what the cloud says anew is news: otherwise a mark would last as long as the message."""
     (spot,) = world.launch(spot=True)
     world.aws.messages.spot_interruption(world.aws.instance(spot))
@@ -66,9 +66,9 @@ def test_a_mark_is_not_renewed_by_hearing_the_same_message_again(world: World):
     assert not world.is_marked("spot")
 
 
-def test_an_announcement_comes_until_it_is_acknowledged(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.rebalance(world.aws.instance(machine))
+def test_an_announcement_is_repeated_until_acknowledged(world: World):
+    (instance_id,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(instance_id))
 
     first, second = world.poll(), world.poll()
     world.acknowledge(*first)
@@ -79,10 +79,10 @@ def test_an_announcement_comes_until_it_is_acknowledged(world: World):
     assert world.left_in_queue() == 0
 
 
-def test_after_a_restart_what_was_not_acknowledged_comes_again(world: World):
+def test_after_a_restart_unacknowledged_messages_are_announced_again(world: World):
     """SQS shows a message again after twenty seconds; here it is made visible by hand."""
-    (machine,) = world.launch()
-    world.aws.messages.rebalance(world.aws.instance(machine))
+    (instance_id,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(instance_id))
     first = world.poll()
     world.interruption_sources = world.restarted()
     assert world.poll() == ()
@@ -92,9 +92,9 @@ def test_after_a_restart_what_was_not_acknowledged_comes_again(world: World):
     assert world.poll() == first
 
 
-def test_a_message_that_comes_again_is_deleted_by_its_new_receipt(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.rebalance(world.aws.instance(machine))
+def test_a_redelivered_message_is_deleted_by_its_new_receipt(world: World):
+    (instance_id,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(instance_id))
     first = world.poll()
     world.make_visible()
 
@@ -115,17 +115,17 @@ def test_a_message_that_comes_again_is_deleted_by_its_new_receipt(world: World):
     ],
 )
 def test_changes_of_state_are_announced(world: World, state, kind):
-    (machine,) = world.launch()
-    world.aws.messages.state_change(world.aws.instance(machine), state)
+    (instance_id,) = world.launch()
+    world.aws.messages.state_change(world.aws.instance(instance_id), state)
 
     (said,) = world.poll()
 
-    assert (said.kind, said.provider_id, said.detail) == (kind, machine, state.value)
+    assert (said.kind, said.provider_id, said.detail) == (kind, instance_id, state.value)
 
 
-def test_an_instance_that_runs_is_no_news_but_its_message_goes(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.state_change(world.aws.instance(machine), SimulatedInstanceState.RUNNING)
+def test_a_running_state_is_not_announced_and_its_message_is_deleted(world: World):
+    (instance_id,) = world.launch()
+    world.aws.messages.state_change(world.aws.instance(instance_id), SimulatedInstanceState.RUNNING)
 
     said = world.poll()
     world.acknowledge(*said)
@@ -134,7 +134,7 @@ def test_an_instance_that_runs_is_no_news_but_its_message_goes(world: World):
     assert world.left_in_queue() == 0
 
 
-def test_a_text_that_is_no_message_is_announced_as_such_and_goes(world: World):
+def test_an_unreadable_text_is_announced_and_deleted(world: World):
     world.aws.messages.send_text("What is this?")
 
     said = world.poll()
@@ -145,7 +145,7 @@ def test_a_text_that_is_no_message_is_announced_as_such_and_goes(world: World):
     assert world.left_in_queue() == 0
 
 
-def test_instances_of_others_concern_nobody_and_are_looked_up_once(world: World):
+def test_foreign_instances_are_looked_up_once_and_ignored(world: World):
     """The queue brings those of the whole account."""
     foreign = world.aws.instance(world.aws.launch_foreign())
     world.aws.messages.spot_interruption(foreign)
@@ -160,32 +160,34 @@ def test_instances_of_others_concern_nobody_and_are_looked_up_once(world: World)
 
 
 def test_an_instance_of_ours_without_a_node_is_looked_up_once(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.state_change(world.aws.instance(machine), SimulatedInstanceState.TERMINATED)
+    (instance_id,) = world.launch()
+    world.aws.messages.state_change(
+        world.aws.instance(instance_id), SimulatedInstanceState.TERMINATED
+    )
 
     assert world.poll() == world.poll()
     assert world.aws.calls.count("DescribeInstances") == 1
 
 
-def test_an_instance_that_nobody_knows_is_told_until_somebody_does(world: World):
+def test_an_unknown_instance_is_announced_until_acknowledged(world: World):
     """One that was launched just now may not be described yet."""
-    (machine,) = world.launch(spot=True)
+    (instance_id,) = world.launch(spot=True)
     world.aws.behaviour.invisible_seconds = 30
-    world.aws.messages.spot_interruption(world.aws.instance(machine))
+    world.aws.messages.spot_interruption(world.aws.instance(instance_id))
     (early,) = world.poll()
     world.aws.behaviour.invisible_seconds = 0
 
     (later,) = world.poll()
 
     assert early.id == later.id
-    assert early.provider_id == machine.rpartition("/")[2]
-    assert later.provider_id == machine
+    assert early.provider_id == instance_id.rpartition("/")[2]
+    assert later.provider_id == instance_id
     assert world.is_marked("spot")
 
 
-def test_a_message_about_several_goes_when_all_are_acknowledged(world: World):
-    machines = world.launch(count=3)
-    instances = [world.aws.instance(each) for each in machines]
+def test_a_message_about_several_is_deleted_once_all_are_acknowledged(world: World):
+    instance_ids = world.launch(count=3)
+    instances = [world.aws.instance(each) for each in instance_ids]
     foreign = world.aws.instance(world.aws.launch_foreign())
     world.aws.messages.scheduled_change([*instances, foreign], starts_at=world.clock.now())
 
@@ -193,7 +195,7 @@ def test_a_message_about_several_goes_when_all_are_acknowledged(world: World):
     world.acknowledge(*said[:2])
     left = world.poll()
 
-    assert {one.provider_id for one in said} == set(machines)
+    assert {one.provider_id for one in said} == set(instance_ids)
     assert {one.kind for one in said} == {Kind.SCHEDULED_MAINTENANCE}
     assert {one.deadline for one in said} == {None}
     assert left == said[2:]
@@ -237,7 +239,7 @@ def test_a_queue_that_is_missing_is_named(world: World):
         world.interruption_sources.poll()
 
 
-def test_a_queue_that_was_made_anew_is_found_again(world: World):
+def test_a_recreated_queue_is_found_again(world: World):
     world.poll()
     queue = world.interruption_sources.queue
     assert queue is not None
@@ -260,9 +262,9 @@ def test_a_queue_that_may_not_be_read_is_an_error_of_permissions(world: World, a
     assert refused.value.action == f"sqs:{action}"
 
 
-def test_a_message_that_may_not_be_deleted_is_an_error_and_comes_again(world: World):
-    (machine,) = world.launch()
-    world.aws.messages.rebalance(world.aws.instance(machine))
+def test_a_message_with_a_denied_deletion_is_an_error_and_comes_again(world: World):
+    (instance_id,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(instance_id))
     first = world.poll()
     with world.aws.deny("DeleteMessageBatch"), pytest.raises(AuthError):
         world.acknowledge(*first)

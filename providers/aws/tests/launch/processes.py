@@ -39,7 +39,7 @@ from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
 from karpenter_provider_aws.prices import RegionPrices
 from karpenter_provider_aws.settings import AwsSettings
 from karpenter_provider_aws.zonal_shift import NO_SHIFTS
-from providers.aws.tests.catalogue.dump import Forgetful, small_region
+from providers.aws.tests.catalogue.recorded_region import EmptyDiskCache, small_region
 
 TYPES = ("m5.large", "m5.xlarge", "c5.large", "t3.large", "m5.metal", "g4dn.xlarge")
 
@@ -70,7 +70,7 @@ class Process:
             source=lambda: (small_region(*types), 1),
             prices=self.prices,
             unavailable_offerings=self.unavailable_offerings,
-            learned=LearnedMemory(Forgetful(), now=clock.now()),
+            learned=LearnedMemory(EmptyDiskCache(), now=clock.now()),
             reserved_left=self.reservation_counts.remaining,
         )
         self.offered = CurrentInstanceTypes(
@@ -138,7 +138,7 @@ class Process:
         self.drift = DriftDetector(reader=self.reader, recent=self.recent, types=self.offered)
 
     def types(self, node_class):
-        """Return the types by name, as the core was last told of them."""
+        """Return the types by name, as the core last listed them."""
         return {it.name: it for it in self.offered.instance_types(node_class)}
 
     def request(self, claim, node_class):

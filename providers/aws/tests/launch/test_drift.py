@@ -48,7 +48,7 @@ def with_labels(claim, **labels):
     return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"labels": kept})})
 
 
-def test_what_was_just_launched_has_not_drifted(aws, process, claim, detect, node_class):
+def test_a_new_instance_has_not_drifted(aws, process, claim, detect, node_class):
     """PC-055; many claims take one call."""
     assert detect(claim, node_class) is None
     aws.calls.clear()
@@ -111,7 +111,7 @@ def test_another_subnet_is_drift(claim, detect, node_class):
 
 
 @pytest.mark.parametrize("field", ["amis", "securityGroups"])
-def test_a_node_class_that_has_found_nothing_is_an_error(claim, detect, node_class, field):
+def test_an_unresolved_node_class_is_an_error(claim, detect, node_class, field):
     """Cases 34 and 35."""
     found = detect(claim, with_status(node_class, **{field: []}))
 

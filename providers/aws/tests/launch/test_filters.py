@@ -95,7 +95,7 @@ def test_spot_is_bought_where_it_can_be_had():
     assert capacity_type_of(chosen([scarce])) == "on-demand"
 
 
-def test_spot_dearer_than_the_cheapest_on_demand_is_left_out():
+def test_spot_more_expensive_than_the_cheapest_on_demand_is_left_out():
     """Case 84."""
     types = [
         named("m5.large", offering("a", "spot", 1.0), offering("a", "on-demand", 1.0)),
@@ -110,7 +110,7 @@ def test_spot_dearer_than_the_cheapest_on_demand_is_left_out():
     assert names(chosen(types, needs)) == ["m5.large", "m5.xlarge"]
 
 
-def test_exotic_machines_are_for_those_who_have_no_choice():
+def test_exotic_types_are_used_as_a_last_choice():
     """Case 85."""
     plain, metal = named("m5.large", price=1.0), named("m5.metal", price=0.1)
     accelerated = named("g4dn.xlarge", price=0.1, resources={"nvidia.com/gpu": "1"})
@@ -146,7 +146,7 @@ def test_hardware_is_shared_unless_only_dedicated_will_do(values, expected):
     assert tenancy_of(wish((INSTANCE_TENANCY, *values)) if values else ANY) == expected
 
 
-def test_of_two_reservations_in_one_zone_the_fuller_is_used():
+def test_the_fullest_reservation_of_a_zone_is_used():
     """Case 96."""
     both = named("m5.large", reserved("a", "cr-1", left=1), reserved("a", "cr-2", left=9))
     apart = named("m5.large", reserved("a", "cr-1", left=1), reserved("b", "cr-2", left=9))
@@ -155,7 +155,7 @@ def test_of_two_reservations_in_one_zone_the_fuller_is_used():
     assert ids(chosen([apart])) == [("m5.large", "cr-1"), ("m5.large", "cr-2")]
 
 
-def test_reserved_machines_come_before_all_others():
+def test_reserved_offerings_come_first():
     types = [
         named("m5.large", reserved("a", "cr-1"), offering("a", "spot", 0.1)),
         named("c5.large", offering("a", "spot", 0.01)),
@@ -166,7 +166,7 @@ def test_reserved_machines_come_before_all_others():
     assert names(chosen(types, wish((CAPACITY_TYPE, "spot")))) == ["c5.large", "m5.large"]
 
 
-def test_of_equal_prices_the_plainest_kind_of_reservation_counts():
+def test_of_equal_prices_the_default_kind_of_reservation_counts():
     """Case 97."""
     taken_back = reserved("a", "cr-i", interruptible=True)
     block = reserved("a", "cr-b", kind="capacity-block")
@@ -207,14 +207,18 @@ def test_types_that_do_not_hold_the_pods_are_left_out():
     )
 
 
-def test_what_was_sold_out_meanwhile_is_left_out():
+def test_newly_sold_out_offerings_are_left_out():
     it = named("m5.large", offering("a", "spot"), offering("b", "spot"))
 
     (found,) = compatible_types(
         [it], ANY, is_open=lambda _, o: o.zone == "b", well_known=KNOWN_LABELS
     )
 
-    assert [o.zone for machine in found.allocatable_offerings for o in machine.offerings] == ["b"]
+    assert [
+        o.zone
+        for instance_candidate in found.allocatable_offerings
+        for o in instance_candidate.offerings
+    ] == ["b"]
 
 
 def test_a_launch_that_no_filter_lets_through_names_what_it_asked_for():
@@ -227,7 +231,7 @@ def test_a_launch_that_no_filter_lets_through_names_what_it_asked_for():
     assert raised.value.offerings == (key,)
 
 
-def test_on_demand_with_few_types_to_choose_spot_from_is_told():
+def test_on_demand_with_few_spot_alternatives_is_inflexible():
     few = chosen([named("m5.large", offering("a", "on-demand"))])
     many = chosen([named(f"m{n}.large", offering("a", "on-demand")) for n in range(5)])
 

@@ -13,7 +13,7 @@ from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import Subnet
 from karpenter_provider_aws.launch.fleet import MAX_CONFIGS, MAX_OVERRIDES, targets_of
 from karpenter_provider_aws.launch.template_groups import LaunchTemplate
-from providers.aws.tests.catalogue.dump import region
+from providers.aws.tests.catalogue.recorded_region import region
 from providers.aws.tests.launch.processes import claim_of, node_class_of
 
 RESERVED = (CAPACITY_TYPE, "reserved")
@@ -73,7 +73,7 @@ def test_templates_that_a_fleet_does_not_take_are_tried_after_it(aws, reserved):
     assert not set(configs(first)) & set(configs(second))
 
 
-def test_a_fleet_that_has_what_is_wanted_is_the_only_one(aws, reserved):
+def test_a_successful_fleet_is_the_only_one(aws, reserved):
     process, node_class = reserved
 
     process.launch_one(claim_of("paid", RESERVED), node_class)
@@ -94,7 +94,7 @@ def test_a_shortage_names_what_all_fleets_were_asked_for(aws, reserved):
 
 
 @pytest.mark.parametrize("code", ["MaxFleetCountExceeded", "UnauthorizedOperation"])
-def test_what_more_templates_do_not_mend_is_not_tried_with_them(aws, reserved, code):
+def test_an_error_independent_of_templates_tries_no_further_template(aws, reserved, code):
     process, node_class = reserved
     aws.fail_overrides(code=code)
 
@@ -106,7 +106,7 @@ def test_what_more_templates_do_not_mend_is_not_tried_with_them(aws, reserved, c
 KEYS = [OfferingKey(instance_type=t, zone="a", capacity_type="spot") for t in ("x", "y")]
 
 
-def test_two_shortages_are_told_as_one():
+def test_two_shortages_are_reported_as_one():
     first = InsufficientCapacityError("full", offerings=KEYS[:1], scope=ExhaustedScope.FAMILY_QUOTA)
     second = InsufficientCapacityError("empty", offerings=KEYS)
 
@@ -118,7 +118,7 @@ def test_two_shortages_are_told_as_one():
     assert merge_shortages(first, other := object()) is other
 
 
-def test_of_a_full_subnet_and_a_stock_out_the_stock_out_is_told():
+def test_a_stock_out_is_reported_before_a_full_subnet():
     """The full subnet is of one NodeClass, what is sold out is so for all."""
     full = InsufficientCapacityError("full", offerings=KEYS[:1], scope=ExhaustedScope.NODE_CLASS)
     empty = InsufficientCapacityError("empty", offerings=KEYS[1:])
@@ -130,7 +130,7 @@ def test_of_a_full_subnet_and_a_stock_out_the_stock_out_is_told():
     assert merge_shortages(full, full).scope is ExhaustedScope.NODE_CLASS
 
 
-def test_of_more_choices_than_a_fleet_takes_the_cheapest_stay_in_their_order():
+def test_a_fleet_keeps_the_cheapest_choices_in_order():
     zones = [f"zone-{number}" for number in range(6)]
     prices = [1 + (7 * number) % 60 for number in range(60)]
     types = [

@@ -69,7 +69,7 @@ def test_a_listing_with_pages_missing_says_so(aws, process, node_class, monkeypa
     assert "InternalError" in listing.problem
 
 
-def test_what_cannot_be_asked_for_is_not_absent(aws, process, node_class):
+def test_a_failed_query_is_no_absence(aws, process, node_class):
     """PC-085."""
     (found,) = launch(process, node_class, "there")
     with aws.cut_off():
@@ -83,7 +83,7 @@ def test_what_cannot_be_asked_for_is_not_absent(aws, process, node_class):
             assert not isinstance(raised.value, NodeClaimNotFoundError)
 
 
-def test_fetching_tells_what_is_there_and_what_is_not(aws, process, node_class):
+def test_fetching_returns_instances_and_missing_ids(aws, process, node_class):
     """PC-041 and PC-042."""
     aws.behaviour.shutting_down_seconds = 3600
     one, two = launch(process, node_class, "one", "two")
@@ -142,7 +142,7 @@ def test_an_unknown_id_that_ec2_does_not_name_is_found_one_by_one(aws, process, 
     assert process.instances.terminate(found) == [TerminationStatus.GONE] * 2
 
 
-def test_in_a_shifted_zone_nothing_is_ended_and_what_was_known_stands(aws, process, node_class):
+def test_in_a_shifted_zone_no_instance_is_ended_and_the_listing_is_kept(aws, process, node_class):
     """Case 151."""
     (found,) = launch(process, node_class, "shifted")
     zone = parse_provider_id(found)[0]
@@ -185,7 +185,7 @@ def test_missing_tags_are_added_and_no_others(aws, clients, process, node_class)
 
 
 def test_tags_are_added_once_a_second(aws, process, node_class, clock):
-    """Case 148: who has to wait is told how long, and comes in turn."""
+    """Case 148: callers that wait get the delay, and follow in order."""
     claims = [claim_of(f"n{n}", ON_DEMAND) for n in range(3)]
     outcomes = process.launch(*claims, node_class=node_class)
     pairs = [(launched_claim(c, o), node_of(o)) for c, o in zip(claims, outcomes, strict=True)]

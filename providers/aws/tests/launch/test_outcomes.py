@@ -49,7 +49,7 @@ def overrides(aws):
     return [o for config in fleet(aws)["LaunchTemplateConfigs"] for o in config["Overrides"]]
 
 
-def test_when_all_spot_is_sold_out_the_next_attempt_buys_on_demand(aws, process, node_class):
+def test_after_a_full_spot_stock_out_the_next_attempt_buys_on_demand(aws, process, node_class):
     """Case 83."""
     aws.capacity.sell_out(capacity_type="spot")
     first = process.launch_one(claim_of("first", ANY_TYPE, M5), node_class)
@@ -127,7 +127,7 @@ def test_without_a_role_for_spot_there_is_no_spot(aws, process, node_class, whol
     outcome = process.launch_one(claim_of("spot", SPOT, M5), node_class)
 
     assert isinstance(outcome, InsufficientCapacityError)
-    assert "ServiceLinkedRoleCreationNotPermitted" in str(outcome), "the core's Event says it"
+    assert "ServiceLinkedRoleCreationNotPermitted" in str(outcome), "the core's Event has it"
     assert marks(process).capacity_types == {"spot"}
 
 
@@ -183,8 +183,8 @@ def test_a_full_subnet_masks_nothing_for_other_node_classes(aws, process, node_c
         assert outcome.offerings == (key,)
 
 
-def test_beside_a_stock_out_a_full_subnet_is_not_told(aws, process, node_class):
-    """What is sold out is sold out for all; the subnet is marked, and the next launch finds it so."""
+def test_a_full_subnet_is_not_reported_with_a_stock_out(aws, process, node_class):
+    """A stock-out is one for all; the subnet is marked, and the next launch skips it."""
     wish = (ON_DEMAND, M5, (ZONE, "us-east-1a", "us-east-1b"))
     planned_before = process.request(claim_of("again", *wish), node_class)
     aws.fail_overrides(code="InsufficientFreeAddressesInSubnet", zone="us-east-1a")
@@ -201,7 +201,7 @@ def test_beside_a_stock_out_a_full_subnet_is_not_told(aws, process, node_class):
     assert marks(process).subnets == {aws.world.subnets["us-east-1a"]}
 
 
-def test_of_a_full_subnet_the_sibling_is_chosen_next(aws, clients, process):
+def test_a_full_subnet_is_replaced_by_its_sibling(aws, clients, process):
     """Case 90."""
     sibling = clients.ec2.create_subnet(
         VpcId=aws.world.vpc_id, CidrBlock="10.0.240.0/24", AvailabilityZone="us-east-1a"
@@ -250,7 +250,7 @@ def test_a_template_that_is_gone_is_made_again(aws, process, node_class):
         ),
     ],
 )
-def test_what_a_fleet_is_asked(
+def test_a_fleet_request_has_its_override_strategy_and_tags(
     aws, process, node_class, capacity_type, annotations, options, strategy
 ):
     """Cases 93 and 119."""
@@ -342,7 +342,7 @@ def test_refused_credentials_name_the_action(aws, process, node_class):
     assert outcome.action == "ec2:CreateFleet"
 
 
-def test_what_is_told_of_an_instance(aws, process, node_class):
+def test_a_launched_instance_has_its_labels_and_capacity(aws, process, node_class):
     """Cases 43 and 101."""
     outcome = process.launch_one(claim_of("told", ON_DEMAND, M5, ZONE_A), node_class)
 
@@ -358,7 +358,7 @@ def test_what_is_told_of_an_instance(aws, process, node_class):
     assert outcome.allocatable["memory"] < outcome.capacity["memory"]
 
 
-def test_what_is_not_bought_from_a_reservation_has_none_of_its_labels(aws, clients, process):
+def test_unreserved_instances_have_no_reservation_labels(aws, clients, process):
     """Case 43: although the type can be had from one."""
     reservation = aws.reservations.add(instance_type="m5.large", zone="us-east-1a", total=5)
     node_class = reserved_class(aws, clients, process, reservation)
@@ -382,7 +382,7 @@ def test_dedicated_hardware_is_asked_of_the_template(aws, process, node_class):
     assert outcome.labels[INSTANCE_TENANCY] == "dedicated"
 
 
-def test_efas_are_told_only_where_they_are_used(make_process, node_class, aws):
+def test_efas_are_reported_only_where_requested(make_process, node_class, aws):
     """Case 102."""
     process = make_process(types=("c5n.18xlarge",))
 
@@ -395,8 +395,8 @@ def test_efas_are_told_only_where_they_are_used(make_process, node_class, aws):
     assert [i.kind for i in aws.instances.all[-1].interfaces] == ["efa"]
 
 
-@pytest.mark.parametrize(("efa_only", "told"), [(1, 1), (0, None)])
-def test_efas_of_the_node_class_are_told_unasked(aws, clients, make_process, efa_only, told):
+@pytest.mark.parametrize(("efa_only", "reported"), [(1, 1), (0, None)])
+def test_efas_of_the_node_class_are_always_reported(aws, clients, make_process, efa_only, reported):
     """Case 102."""
     process = make_process(types=("c5n.18xlarge",))
     kinds = ["interface", "efa-only"][: 1 + efa_only]
@@ -408,7 +408,7 @@ def test_efas_of_the_node_class_are_told_unasked(aws, clients, make_process, efa
 
     outcome = process.launch_one(claim_of("plain", ON_DEMAND), node_class)
 
-    assert outcome.capacity.get(EFA) == told
+    assert outcome.capacity.get(EFA) == reported
     assert [i.kind for i in aws.instances.all[-1].interfaces] == kinds
 
 
@@ -443,7 +443,7 @@ def test_the_lowest_partition_is_asked_of_the_template(aws, clients, process):
 
 
 def reserved_class(aws, clients, process, reservation):
-    """Return a NodeClass with a reservation that has been looked at."""
+    """Return a NodeClass with a resolved reservation."""
     term = CapacityReservationTerm(id=reservation.id)
     (found,) = process.reservations.find([term]).items
     status = found.status(process.clock.now()).model_dump(

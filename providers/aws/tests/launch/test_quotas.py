@@ -39,9 +39,7 @@ def test_the_spot_quota_of_a_class_leaves_the_spot_of_others(aws, process, node_
     assert other.capacity_type == "spot"
 
 
-def test_a_spot_quota_masks_types_of_its_class_that_the_fleet_did_not_ask_for(
-    aws, process, node_class, monkeypatch
-):
+def test_a_spot_quota_masks_unrequested_types_of_its_class(aws, process, node_class, monkeypatch):
     """A fleet asks for the cheapest types alone; the next one would meet the same quota."""
     monkeypatch.setattr("karpenter_provider_aws.launch.filters.MAX_INSTANCE_TYPES", 1)
     aws.capacity.limit_spot_instances(0, group="standard")

@@ -1,4 +1,4 @@
-"""A Node in a partition placement group tells its partition before it is let in (specification, 8.7)."""
+"""A Node in a partition placement group has its partition label before registration (specification, 8.7)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_partition_that_ec2_chose_is_on_the_node_before_it_is_let_in(aws, re
 
 
 @pytest.mark.usefixtures("racks")
-def test_a_node_waits_until_ec2_tells_of_its_instance(aws, registration):
+def test_a_node_waits_until_ec2_lists_its_instance(aws, registration):
     aws.behaviour.invisible_seconds = 30
     claim = registration.boot(**IN_RACKS)
 
@@ -84,7 +84,7 @@ def test_a_node_waits_until_ec2_tells_of_its_instance(aws, registration):
 
 
 @pytest.mark.usefixtures("racks")
-def test_a_partition_that_was_asked_for_is_known_without_a_call(aws, registration):
+def test_a_requested_partition_needs_no_call(aws, registration):
     claim = registration.boot((PLACEMENT_GROUP_PARTITION, "2"), **IN_RACKS)
     before = aws.calls.count("DescribeInstances")
 

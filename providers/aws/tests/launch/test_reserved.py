@@ -24,7 +24,7 @@ RESERVED = (CAPACITY_TYPE, "reserved")
 BLOCK = {"kind": "capacity-block"}
 INTERRUPTIBLE = {"interruptible": True}
 KINDS = pytest.mark.parametrize(
-    ("kind", "target", "market", "told"),
+    ("kind", "target", "market", "type_labels"),
     [
         ({}, "on-demand", None, ("default", "false")),
         (BLOCK, "capacity-block", "capacity-block", ("capacity-block", "false")),
@@ -40,7 +40,7 @@ KINDS = pytest.mark.parametrize(
 
 @pytest.fixture
 def reserve(aws, process):
-    """Reserve machines; a block ends in a day unless it is said when."""
+    """Reserve instances; a block ends in a day unless it is said when."""
 
     def make(instance_type="m5.large", zone=A, total=2, **more):
         if more.get("kind"):
@@ -88,8 +88,8 @@ def choices(aws):
 
 
 @KINDS
-def test_a_machine_of_each_kind_is_what_was_asked_for(
-    aws, process, reserve, class_of, kind, target, market, told
+def test_each_kind_of_reservation_provides_its_instance(
+    aws, process, reserve, class_of, kind, target, market, type_labels
 ):
     """Cases 95, 99 and 132."""
     reservation = reserve(**kind)
@@ -111,16 +111,16 @@ def test_a_machine_of_each_kind_is_what_was_asked_for(
     assert (
         labels[CAPACITY_RESERVATION_TYPE],
         labels[CAPACITY_RESERVATION_INTERRUPTIBLE],
-    ) == told
+    ) == type_labels
     assert process.reservation_counts.remaining(reservation.id) == 1
 
 
 @KINDS
-def test_another_process_knows_the_machine_for_reserved(
-    aws, make_process, process, reserve, class_of, kind, target, market, told
+def test_another_process_recognises_a_reserved_instance(
+    aws, make_process, process, reserve, class_of, kind, target, market, type_labels
 ):
     """Nothing about it is kept in the process that launched it."""
-    del target, market, told
+    del target, market, type_labels
     node_class = class_of(reserve(**kind))
     claim = claim_of("paid", RESERVED)
     first = process.launch_one(claim, node_class)
@@ -136,11 +136,11 @@ def test_another_process_knows_the_machine_for_reserved(
 
 
 @KINDS
-def test_a_machine_has_drifted_when_its_reservation_is_no_longer_selected(
-    process, reserve, class_of, kind, target, market, told
+def test_an_instance_drifts_when_its_reservation_is_no_longer_selected(
+    process, reserve, class_of, kind, target, market, type_labels
 ):
     """Case 36."""
-    del target, market, told
+    del target, market, type_labels
     reservation, other = reserve(**kind), reserve("c5.large")
     node_class = class_of(reservation)
     claim = claim_of("paid", RESERVED)
@@ -153,11 +153,11 @@ def test_a_machine_has_drifted_when_its_reservation_is_no_longer_selected(
 
 
 @KINDS
-def test_a_terminated_machine_leaves_its_place_to_the_next(
-    process, reserve, class_of, kind, target, market, told
+def test_a_terminated_instance_frees_its_reserved_place(
+    process, reserve, class_of, kind, target, market, type_labels
 ):
     """Case 99, for each kind."""
-    del target, market, told
+    del target, market, type_labels
     reservation = reserve(total=1, **kind)
     node_class = class_of(reservation)
     first = process.launch_one(claim_of("first", RESERVED), node_class)
@@ -172,11 +172,11 @@ def test_a_terminated_machine_leaves_its_place_to_the_next(
 
 
 @KINDS
-def test_what_somebody_else_took_is_not_asked_for_again(
-    aws, process, reserve, class_of, kind, target, market, told
+def test_capacity_taken_by_others_is_not_requested_again(
+    aws, process, reserve, class_of, kind, target, market, type_labels
 ):
     """Case 91, for each kind."""
-    del target, market, told
+    del target, market, type_labels
     reservation = reserve(total=2, **kind)
     node_class = class_of(reservation)
     aws.reservations.get(reservation.id).total = 0
@@ -212,9 +212,7 @@ def test_a_block_that_is_about_to_end_takes_nothing_more(aws, process, reserve, 
     assert aws.calls.count("CreateFleet") == 0
 
 
-def test_of_blocks_for_two_types_the_cheaper_one_is_asked_for_alone(
-    aws, process, reserve, class_of
-):
+def test_the_cheaper_of_two_capacity_blocks_is_requested_alone(aws, process, reserve, class_of):
     """Case 98."""
     cheap, dear = reserve("m5.large", **BLOCK), reserve("m5.xlarge", **BLOCK)
 
@@ -224,7 +222,7 @@ def test_of_blocks_for_two_types_the_cheaper_one_is_asked_for_alone(
     assert outcome.labels[CAPACITY_RESERVATION_ID] == cheap.id
 
 
-def test_of_two_reservations_in_a_zone_the_fuller_one_is_used(aws, process, reserve, class_of):
+def test_the_fuller_reservation_of_a_zone_is_used(aws, process, reserve, class_of):
     """Case 96."""
     scarce, ample = reserve(total=1), reserve(total=9)
     elsewhere = reserve(zone=B, total=3)

@@ -48,7 +48,7 @@ def found(name, zone):
     return next(t for t in TARGETS if (t.instance_type, t.offering.zone) == (name, zone))
 
 
-def told(*failures, offered=()):
+def claim_error(*failures, offered=()):
     answer = CallAnswer(instances=(), failures=tuple(failures))
     return unserved_outcome(answer, TARGETS, offered)
 
@@ -66,7 +66,7 @@ def places(error):
 def test_a_stock_out_of_one_override_is_about_its_type_and_zone_alone(code, name, zone):
     failure = TargetFailure(code=code, message="none", target=found(name, zone))
 
-    error = told(failure)
+    error = claim_error(failure)
 
     assert places(error) == {(name, zone)}
     assert error.scope is ExhaustedScope.OFFERING
@@ -77,7 +77,7 @@ def test_a_stock_out_of_one_override_is_about_its_type_and_zone_alone(code, name
 
 
 def test_two_stock_outs_are_about_their_own_offerings():
-    error = told(
+    error = claim_error(
         TargetFailure(code=ICE, message="x", target=found("m5.large", "b")),
         TargetFailure(code=ICE, message="y", target=found("g5.xlarge", "a")),
     )
@@ -86,14 +86,16 @@ def test_two_stock_outs_are_about_their_own_offerings():
 
 
 def test_a_full_subnet_is_about_all_types_there_and_about_no_other_zone():
-    error = told(TargetFailure(code=ADDRESSES, message="full", target=found("m5.large", "b")))
+    error = claim_error(
+        TargetFailure(code=ADDRESSES, message="full", target=found("m5.large", "b"))
+    )
 
     assert places(error) == {(name, "b") for name in TYPES}
     assert error.scope is ExhaustedScope.NODE_CLASS
 
 
 def test_a_full_spread_group_is_about_all_types_of_its_zone_and_about_no_other_zone():
-    error = told(TargetFailure(code=ICE, message=FULL_GROUP, target=found("m5.large", "a")))
+    error = claim_error(TargetFailure(code=ICE, message=FULL_GROUP, target=found("m5.large", "a")))
 
     assert places(error) == {(name, "a") for name in TYPES}
 
@@ -103,40 +105,40 @@ def test_a_quota_is_about_its_class_of_types_in_every_zone_and_about_its_capacit
     offered = [instance_type(name, zones=ZONES) for name in (*TYPES, "c5.large", "p5.48xlarge")]
     failure = TargetFailure(code=code, message="quota", target=found("m5.large", "a"))
 
-    error = told(failure, offered=offered)
+    error = claim_error(failure, offered=offered)
 
     assert places(error) == set(product(("m5.large", "m5.xlarge", "c5.large"), ZONES))
     assert error.scope is ExhaustedScope.FAMILY_QUOTA
 
 
 def test_a_shortage_of_the_whole_call_is_about_all_that_was_asked_for():
-    error = told(TargetFailure(code="MaxFleetCountExceeded", message="fleets"))
+    error = claim_error(TargetFailure(code="MaxFleetCountExceeded", message="fleets"))
 
     assert places(error) == ALL
     assert error.scope is ExhaustedScope.REGION
 
 
-def test_a_fleet_that_brings_nothing_and_says_nothing_is_a_shortage_of_what_was_asked_for():
+def test_an_unexplained_empty_fleet_is_a_shortage_of_its_request():
     """Else the same would be asked for again at once, without an end."""
-    error = told()
+    error = claim_error()
 
     assert places(error) == ALL
     assert error.scope is ExhaustedScope.OFFERING
 
 
-def test_a_fleet_that_brings_too_few_and_says_nothing_tells_of_no_shortage():
+def test_an_unexplained_short_fleet_reports_no_shortage():
     answer = CallAnswer(instances=(NewInstance(id="i-1", target=TARGETS[0]),), failures=())
 
     assert type(unserved_outcome(answer, TARGETS)) is CloudProviderError
 
 
-def test_throttling_beside_a_shortage_is_a_reason_to_wait_and_a_mistake_beside_both_a_failure():
+def test_throttling_outranks_a_shortage_and_a_mistake_outranks_both():
     shortage = TargetFailure(code=ICE, message="none", target=TARGETS[0])
     throttled = TargetFailure(code="RequestLimitExceeded", message="slow", target=TARGETS[1])
     mistake = TargetFailure(code="InvalidAMIID.NotFound", message="gone", target=TARGETS[2])
 
-    assert isinstance(told(shortage, throttled), ThrottledError)
-    failed = told(shortage, throttled, mistake)
+    assert isinstance(claim_error(shortage, throttled), ThrottledError)
+    failed = claim_error(shortage, throttled, mistake)
     assert isinstance(failed, LaunchFailedError)
     assert failed.reason == "AMINotFound"
 
@@ -147,7 +149,7 @@ def test_an_answer_without_anything_is_read_as_nothing_bought(answer):
 
 
 @pytest.mark.parametrize("place", [{"SubnetId": "subnet-b"}, {"AvailabilityZone": "b"}])
-def test_what_ec2_says_is_matched_by_subnet_or_by_zone(place):
+def test_fleet_errors_are_matched_by_subnet_or_by_zone(place):
     """EC2 repeats the overrides in part; each says of which choice it is."""
     overrides = {"InstanceType": "m5.xlarge", **place}
     of = {"LaunchTemplateAndOverrides": {"Overrides": overrides}}

@@ -34,7 +34,7 @@ def launched(process, node_class, count):
 
 
 def living(aws, found):
-    """Return those of the instances whose end has not begun."""
+    """Return the instances that are not terminating."""
     return [each for each in found if aws.instance(each).ends_at is None]
 
 
@@ -114,7 +114,7 @@ def test_a_refused_instance_costs_later_batches_no_call_of_theirs(aws, process, 
     assert living(aws, found) == []
 
 
-def test_without_any_permission_to_terminate_calls_stay_few_and_every_instance_has_its_error(
+def test_a_denied_termination_takes_few_calls_and_gives_every_instance_its_error(
     aws, process, node_class
 ):
     found = launched(process, node_class, 120)
@@ -152,7 +152,7 @@ def test_many_protected_instances_keep_the_others_alive_for_a_few_attempts_only(
     assert sorted(living(aws, found)) == sorted(protected)
 
 
-def test_throttling_ends_the_attempt_and_blames_no_instance(aws, process, node_class):
+def test_throttling_ends_the_attempt_without_an_error_per_instance(aws, process, node_class):
     found = launched(process, node_class, 4)
     aws.fail("TerminateInstances", code="RequestLimitExceeded", status=503, times=1)
 
@@ -164,7 +164,7 @@ def test_throttling_ends_the_attempt_and_blames_no_instance(aws, process, node_c
     assert aws.calls.count("TerminateInstances") == 2
 
 
-def test_credentials_that_expired_blame_no_instance(aws, process, node_class):
+def test_expired_credentials_are_no_error_of_an_instance(aws, process, node_class):
     found = launched(process, node_class, 4)
     aws.fail("TerminateInstances", code="ExpiredToken", times=1)
 

@@ -23,7 +23,7 @@ from tests.properties import with_examples
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class FleetParameters:
     """All that a fleet is asked, each with two values that differ."""
 
     instance_types: tuple[str, ...] = ("m5.large", "c5.large")
@@ -42,7 +42,7 @@ class Wish:
     attempts: tuple[tuple[str, int], ...] = ()
 
 
-OTHER = Wish(
+OTHER = FleetParameters(
     instance_types=("m5.large", "m5.xlarge"),
     zone="b",
     subnet="subnet-2",
@@ -58,7 +58,7 @@ OTHER = Wish(
     claims=(("web-1", "uid-1"), ("web-3", "uid-3")),
     attempts=(("uid-1", 1),),
 )
-NAMES = [each.name for each in fields(Wish)]
+NAMES = [each.name for each in fields(FleetParameters)]
 OF_RESERVATIONS = {"reservation_type", "interruptible"}
 """Of other capacity types these say nothing."""
 
@@ -95,10 +95,10 @@ def token(wish):
 
 
 def test_every_single_change_of_what_is_asked_gives_another_token():
-    reserved = Wish(capacity_type="reserved", template="template-of-a-reservation")
-    tokens = {"": token(Wish()), "reserved": token(reserved)}
+    reserved = FleetParameters(capacity_type="reserved", template="template-of-a-reservation")
+    tokens = {"": token(FleetParameters()), "reserved": token(reserved)}
     for name in NAMES:
-        base = reserved if name in OF_RESERVATIONS else Wish()
+        base = reserved if name in OF_RESERVATIONS else FleetParameters()
         tokens[name] = token(with_changes([name], of=base))
 
     alike = [(a, b) for a, b in combinations(tokens, 2) if tokens[a] == tokens[b]]
@@ -109,36 +109,40 @@ def test_every_single_change_of_what_is_asked_gives_another_token():
 @given(some=st.sets(st.sampled_from(NAMES)), others=st.sets(st.sampled_from(NAMES)))
 @with_examples(100)
 def test_tokens_are_equal_where_calls_and_attempts_are_and_nowhere_else(some, others):
-    one, two = with_changes(some, of=Wish()), with_changes(others, of=Wish())
+    one, two = with_changes(some, of=FleetParameters()), with_changes(others, of=FleetParameters())
     asked = [{**request(wish), "ClientToken": ""} for wish in (one, two)]
     is_same = asked[0] == asked[1] and one.attempts == two.attempts and one.claims == two.claims
 
     assert (token(one) == token(two)) is is_same
 
 
-@given(st.permutations(Wish().claims), st.permutations([("a", "1"), ("b", "2"), ("c", "3")]))
+@given(
+    st.permutations(FleetParameters().claims), st.permutations([("a", "1"), ("b", "2"), ("c", "3")])
+)
 @with_examples(100)
 def test_the_order_of_claims_and_tags_changes_no_token(claims, tags):
-    in_order = Wish(tags=(("a", "1"), ("b", "2"), ("c", "3")))
+    in_order = FleetParameters(tags=(("a", "1"), ("b", "2"), ("c", "3")))
 
     assert token(replace(in_order, claims=tuple(claims), tags=tuple(tags))) == token(in_order)
 
 
 def test_a_token_covers_each_member_of_the_request():
     """Whatever a later version adds to the call is covered as well."""
-    whole = request(Wish(context="arn:context", capacity_type="reserved", interruptible=True))
-    claims = [ClaimRef(name=name, uid=uid) for name, uid in Wish().claims]
+    whole = request(
+        FleetParameters(context="arn:context", capacity_type="reserved", interruptible=True)
+    )
+    claims = [ClaimRef(name=name, uid=uid) for name, uid in FleetParameters().claims]
     for name in whole.keys() - {"ClientToken"}:
         less = {key: value for key, value in whole.items() if key != name}
         assert client_token(less, claims, {}) != client_token(whole, claims, {}), name
-    assert len(whole["ClientToken"]) <= 64, "the longest that EC2 takes"
+    assert len(whole["ClientToken"]) <= 64, "the longest token that EC2 accepts"
 
 
 def test_attempts_of_claims_that_are_not_asked_for_change_no_token():
-    assert token(Wish(attempts=(("uid-9", 3),))) == token(Wish())
+    assert token(FleetParameters(attempts=(("uid-9", 3),))) == token(FleetParameters())
 
 
-def test_whatever_a_template_says_is_in_its_name_and_so_in_the_token():
+def test_every_template_field_changes_its_name_and_the_token():
     data = {
         "ImageId": "ami-1",
         "UserData": "c2NyaXB0",

@@ -1,4 +1,4 @@
-"""Calls of which nobody knows what came: repeated word for word, never taken for a refusal."""
+"""Calls with an unknown outcome are repeated unchanged, and are no refusal."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_refusals_of_a_repeated_call_do_not_keep_it_in_memory(aws, process, cloc
 def test_a_refusal_after_a_lost_reply_within_one_call_is_not_taken_for_nothing_launched(
     aws, process, node_class
 ):
-    """The SDK must not repeat the call by itself: it tells of the last answer alone."""
+    """The SDK must not repeat the call by itself: it reports the last answer alone."""
     aws.behaviour.invisible_seconds = 60
     aws.lose_replies("CreateFleet", times=1)
     with aws.fail("CreateFleet", code="InvalidParameterValue", times=None):
@@ -141,9 +141,7 @@ def test_a_fleet_that_is_answered_after_minutes_is_launched_once(aws, process, n
     assert "IncorrectState" in [call.outcome for call in aws.calls.of("CreateFleet")]
 
 
-def test_instances_of_a_fleet_that_are_shown_late_are_dealt_as_they_were(
-    aws, process, make_process, node_class
-):
+def test_late_instances_of_a_fleet_are_assigned_as_before(aws, process, make_process, node_class):
     """A process that is started meanwhile sees a part of the fleet, and the claims of the others."""
     aws.behaviour.slow_share, aws.behaviour.slow_seconds = 0.5, 300
     claims = wave(4)
@@ -158,7 +156,7 @@ def test_instances_of_a_fleet_that_are_shown_late_are_dealt_as_they_were(
     by_claim = {o.provider_id: c.uid for c, o in zip(claims, outcomes, strict=True)}
     assert len(shown) == 2
     assert shown.items() <= by_claim.items()
-    assert told == by_claim, "what this process has launched is there though EC2 shows it late"
+    assert told == by_claim, "own launches are listed although EC2 lists them late"
 
 
 def test_a_lack_of_stock_is_definite_though_its_status_is_that_of_a_fault(aws, process, node_class):
@@ -170,7 +168,7 @@ def test_a_lack_of_stock_is_definite_though_its_status_is_that_of_a_fault(aws, p
     assert outcome.offerings
     assert isinstance(process.launch_one(claim_of("none", ON_DEMAND), node_class), LaunchedInstance)
     tokens = [request["ClientToken"] for request in fleets(aws)]
-    assert len(set(tokens)) == 2, "asked anew, not repeated"
+    assert len(set(tokens)) == 2, "requested with a new token, not repeated"
 
 
 @pytest.mark.parametrize("code", ["InvalidParameterValue", "IncorrectState"])
@@ -182,7 +180,7 @@ def test_a_mistake_in_a_first_call_is_a_failure(aws, process, node_class, code):
 
 
 @pytest.mark.parametrize(("code", "status"), SERVER_FAULTS)
-def test_a_fault_of_the_server_ends_no_instance_and_blames_none(
+def test_a_server_fault_ends_no_instance_and_is_no_error_of_one(
     aws, process, node_class, code, status
 ):
     found = [outcome.provider_id for outcome in process.launch(*wave(3), node_class=node_class)]
@@ -192,5 +190,5 @@ def test_a_fault_of_the_server_ends_no_instance_and_blames_none(
 
     assert {type(outcome) for outcome in outcomes} == {CloudProviderError}
     assert not any(isinstance(outcome, TerminationRefusedError) for outcome in outcomes)
-    assert calls == 3, "the SDK's attempts, and no halving"
+    assert calls == 3, "the SDK's attempts, and no smaller batches"
     assert process.instances.terminate(found) == [TerminationStatus.STARTED] * 3

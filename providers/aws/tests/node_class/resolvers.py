@@ -54,8 +54,8 @@ class ThreeTypes:
         return self.types
 
     def sizing_of(self, _node_class):
-        told = KubeletSizing(max_pods=29, pods=29, kube_reserved={}, system_reserved={})
-        return lambda _instance_type: told
+        sizing = KubeletSizing(max_pods=29, pods=29, kube_reserved={}, system_reserved={})
+        return lambda _instance_type: sizing
 
     def node_pools(self, _node_class):
         return self.pools
@@ -86,7 +86,7 @@ def node_pool(name, *requirements, labels=None):
 
 
 class Parts:
-    """What one process resolves NodeClasses with."""
+    """The parts of one process that resolve NodeClasses."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ def test_nothing_is_left_of_a_node_class(parts, aws):
     assert parts.resolver.profiles_in_use() == {stays.status.instance_profile}
 
 
-def test_another_process_can_bring_about_the_end(make_parts, aws):
+def test_another_process_can_finish_the_finalization(make_parts, aws):
     """Nothing needs to be remembered."""
     node_class = make_parts().resolve(make_parts().node_class())
 
@@ -34,7 +34,7 @@ def test_another_process_can_bring_about_the_end(make_parts, aws):
 
 
 @pytest.mark.parametrize("action", ["iam:ListInstanceProfiles", "DeleteLaunchTemplate"])
-def test_what_cannot_be_removed_is_tried_again(parts, aws, action):
+def test_a_failed_removal_is_repeated(parts, aws, action):
     """The other half is removed already."""
     node_class = parts.resolve(parts.node_class())
     with aws.deny(action), pytest.raises(CloudProviderError):
@@ -46,7 +46,7 @@ def test_what_cannot_be_removed_is_tried_again(parts, aws, action):
     assert not aws.held().all
 
 
-def test_out_of_reach_of_iam_profiles_stay(make_parts, aws):
+def test_without_iam_access_profiles_are_kept(make_parts, aws):
     """An isolated network."""
     parts = make_parts(isolated_vpc=True)
     node_class = parts.resolve(parts.node_class())
@@ -57,8 +57,8 @@ def test_out_of_reach_of_iam_profiles_stay(make_parts, aws):
     assert not aws.held().launch_templates
 
 
-def test_a_node_class_that_comes_back_under_its_name_is_tried_out_anew(parts, aws):
-    """What was tried out is forgotten."""
+def test_a_recreated_node_class_gets_new_trial_launches(parts, aws):
+    """Results of trial launches are forgotten."""
     node_class = parts.resolve(parts.node_class())
     parts.finalizer.finalize(node_class)
     aws.calls.clear()

@@ -58,7 +58,7 @@ def test_ready_is_what_the_worst_condition_is(found):
     ],
     ids=["good", "bad", "of another spec", "of another part"],
 )
-def test_what_was_found_stands_while_aws_does_not_answer(old, stands):
+def test_findings_are_kept_while_aws_does_not_answer(old, stands):
     """If it was about the same spec."""
     part = unanswered_condition(
         "SubnetsReady", "spec.subnetSelectorTerms", CloudProviderError("no route")
@@ -78,7 +78,7 @@ def test_what_was_found_stands_while_aws_does_not_answer(old, stands):
 @pytest.mark.parametrize(
     "part", [condition_met("SubnetsReady"), condition_unmet("SubnetsReady", "Gone", "x")]
 )
-def test_what_is_found_replaces_what_was(part):
+def test_new_findings_replace_earlier_ones(part):
     """In any case."""
     old = condition("SubnetsReady", "Unknown")
     assert current_condition(part, [old], generation=1) == (part.condition, True)

@@ -48,7 +48,7 @@ def two_roles(parts, clients):
     return first, parts.resolve(changed)
 
 
-def test_a_profile_of_instances_stays_until_they_are_gone(parts, aws, clients, two_roles):
+def test_a_profile_is_kept_until_its_instances_are_gone(parts, aws, clients, two_roles):
     """Without it they have no credentials; what the NodeClass has now stays in any case."""
     before, after = two_roles
     old, new = before.status.instance_profile, after.status.instance_profile
@@ -67,7 +67,7 @@ def test_a_profile_of_instances_stays_until_they_are_gone(parts, aws, clients, t
 
 
 @pytest.mark.parametrize("action", ["ec2:DescribeInstances", "iam:ListInstanceProfiles"])
-def test_nothing_goes_while_users_cannot_be_listed(parts, aws, two_roles, action):
+def test_no_profile_is_removed_while_users_cannot_be_listed(parts, aws, two_roles, action):
     """Whatever seemed unused before."""
     before, after = two_roles
     parts.clock.forward(hours=1)

@@ -56,7 +56,7 @@ def test_another_process_finds_the_same(make_parts):
     assert make_parts().resolve(found) == found
 
 
-def test_without_the_gate_reservations_are_not_looked_for(make_parts, aws):
+def test_without_the_gate_reservations_are_not_queried(make_parts, aws):
     """And have no condition."""
     parts = make_parts(uses_reservations=False)
     node_class = parts.node_class(capacity_reservation_selector_terms=[{"id": "cr-1"}])
@@ -105,7 +105,7 @@ NOTHING_FOUND = [
 
 
 @pytest.mark.parametrize(("spec", "condition", "reason", "named", "listed"), NOTHING_FOUND)
-def test_what_finds_nothing_is_named_and_looked_for_again_in_a_minute(
+def test_an_empty_selector_is_named_and_resolved_again_in_a_minute(
     parts, spec, condition, reason, named, listed
 ):
     """Case 134: the list that was there is emptied; `Ready` says why."""
@@ -118,9 +118,9 @@ def test_what_finds_nothing_is_named_and_looked_for_again_in_a_minute(
 
     assert resolution.retry_after == timedelta(minutes=1)
     assert getattr(found.status, listed) == ()
-    told = conditions(found)[condition]
-    assert (told.status, told.reason) == ("False", reason)
-    assert named in told.message
+    reported = conditions(found)[condition]
+    assert (reported.status, reported.reason) == ("False", reason)
+    assert named in reported.message
     ready = conditions(found)["Ready"]
     assert (ready.status, ready.reason) == ("False", "UnhealthyDependents")
     assert named in ready.message
@@ -130,9 +130,9 @@ def test_launches_are_not_tried_out_before_all_is_found(parts, aws):
     """Case 135: a dependency that is False."""
     found = parts.resolve(parts.node_class(subnet_selector_terms=[{"id": "subnet-0gone"}]))
 
-    told = conditions(found)["ValidationSucceeded"]
-    assert (told.status, told.reason) == ("False", "DependenciesNotReady")
-    assert "SubnetsReady" in told.message
+    reported = conditions(found)["ValidationSucceeded"]
+    assert (reported.status, reported.reason) == ("False", "DependenciesNotReady")
+    assert "SubnetsReady" in reported.message
     assert aws.calls.count("CreateLaunchTemplate") == 0
 
 
@@ -141,8 +141,8 @@ def test_a_dependency_that_is_unknown_leaves_validation_unknown(parts, aws):
     with aws.cut_off("DescribeSecurityGroups"):
         found = parts.resolve(parts.node_class())
 
-    told = conditions(found)["ValidationSucceeded"]
-    assert (told.status, told.reason) == ("Unknown", "DependenciesNotReady")
+    reported = conditions(found)["ValidationSucceeded"]
+    assert (reported.status, reported.reason) == ("Unknown", "DependenciesNotReady")
     assert conditions(found)["SecurityGroupsReady"].reason == "CloudUnreachable"
     assert statuses(found)["Ready"] == "Unknown"
 
@@ -156,14 +156,14 @@ def test_an_alias_that_this_kubernetes_does_not_have_says_so(make_parts):
 
     upgraded = make_parts(version="v1.33.1-eks-1").resolve(found)
 
-    told = conditions(upgraded)["AMIsReady"]
-    assert (told.status, told.reason) == ("False", "UnsupportedAlias")
-    assert 'spec.amiSelectorTerms[0].alias "al2@latest"' in told.message
+    reported = conditions(upgraded)["AMIsReady"]
+    assert (reported.status, reported.reason) == ("False", "UnsupportedAlias")
+    assert 'spec.amiSelectorTerms[0].alias "al2@latest"' in reported.message
     assert upgraded.status.amis == found.status.amis
 
 
 def test_a_deleted_security_group_among_others_is_named_though_ready(parts, aws, clients):
-    """Nodes can be launched; who looks is told."""
+    """Nodes can be launched; the condition reports it."""
     extra = clients.ec2.create_security_group(
         GroupName="extra", Description="extra", VpcId=aws.world.vpc_id
     )["GroupId"]
@@ -172,9 +172,9 @@ def test_a_deleted_security_group_among_others_is_named_though_ready(parts, aws,
 
     found = parts.resolve(parts.node_class(security_group_selector_terms=terms))
 
-    told = conditions(found)["SecurityGroupsReady"]
-    assert (told.status, statuses(found)["Ready"]) == ("True", "True")
-    assert f'spec.securityGroupSelectorTerms[1].id "{extra}"' in told.message
+    reported = conditions(found)["SecurityGroupsReady"]
+    assert (reported.status, statuses(found)["Ready"]) == ("True", "True")
+    assert f'spec.securityGroupSelectorTerms[1].id "{extra}"' in reported.message
 
 
 # -- Refusals and silence -----------------------------------------------------------------------
@@ -194,14 +194,14 @@ def test_a_deleted_security_group_among_others_is_named_though_ready(parts, aws,
 def test_a_missing_permission_is_a_condition_with_field_and_action(
     parts, aws, action, condition, field
 ):
-    """What was found before stays in the status; other parts are not touched."""
+    """Earlier findings stay in the status; other parts are not touched."""
     with aws.deny(action):
         found = parts.resolve(parts.node_class())
 
-    told = conditions(found)[condition]
-    assert (told.status, told.reason) == ("False", "Unauthorized")
-    assert field in told.message
-    assert action in told.message
+    reported = conditions(found)[condition]
+    assert (reported.status, reported.reason) == ("False", "Unauthorized")
+    assert field in reported.message
+    assert action in reported.message
     others = {"AMIsReady", "SubnetsReady", "SecurityGroupsReady", "InstanceProfileReady"}
     assert {statuses(found)[other] for other in others - {condition}} == {"True"}
     assert aws.held().instance_profiles == (
@@ -216,11 +216,11 @@ def test_wrong_credentials_are_a_condition_of_every_part(parts, aws):
     with aws.fail("*", code="AuthFailure", status=401, times=None):
         found = parts.resolve(good)
 
-    told = conditions(found)
+    reported = conditions(found)
     for name in ("AMIsReady", "SubnetsReady", "SecurityGroupsReady", "InstanceProfileReady"):
-        assert (told[name].status, told[name].reason) == ("False", "Unauthorized")
-    assert told["Ready"].status == "False"
-    assert "ec2:DescribeSubnets" in told["Ready"].message
+        assert (reported[name].status, reported[name].reason) == ("False", "Unauthorized")
+    assert reported["Ready"].status == "False"
+    assert "ec2:DescribeSubnets" in reported["Ready"].message
     assert found.status.subnets == good.status.subnets
     assert found.status.amis == good.status.amis
 
@@ -229,13 +229,13 @@ def test_a_role_that_does_not_exist_is_named(parts):
     """No half profile is left."""
     found = parts.resolve(parts.node_class(role="nobody"))
 
-    told = conditions(found)["InstanceProfileReady"]
-    assert (told.status, told.reason) == ("False", "NoSuchEntity")
-    assert 'spec.role "nobody"' in told.message
+    reported = conditions(found)["InstanceProfileReady"]
+    assert (reported.status, reported.reason) == ("False", "NoSuchEntity")
+    assert 'spec.role "nobody"' in reported.message
     assert not parts.aws.held().instance_profiles
 
 
-def test_what_ec2_encodes_for_itself_is_in_no_message(parts, aws):
+def test_encoded_ec2_text_is_in_no_message(parts, aws):
     """It differs each time: the condition would never rest."""
     with aws.fail(
         "DescribeSubnets",
@@ -257,8 +257,8 @@ def test_without_any_answer_nothing_is_found(parts, aws):
         parts.resolver.resolve(good)
 
 
-def test_a_service_that_does_not_answer_leaves_what_it_told_before(parts, aws):
-    """Here IAM: the others are looked at, and `Ready` does not change."""
+def test_a_service_without_an_answer_keeps_its_last_status(parts, aws):
+    """Here IAM: the others are resolved, and `Ready` does not change."""
     good = parts.resolve(parts.node_class())
     parts.clock.forward(minutes=20)
     with aws.cut_off("iam:*"):
@@ -270,8 +270,8 @@ def test_a_service_that_does_not_answer_leaves_what_it_told_before(parts, aws):
     assert resolution.retry_after == timedelta(minutes=1)
 
 
-def test_what_was_told_of_another_spec_does_not_stand(parts, aws):
-    """The role was changed, and nobody can say whether there is a profile for it."""
+def test_status_of_another_spec_is_not_kept(parts, aws):
+    """The role was changed, and its profile is unknown."""
     good = parts.resolve(parts.node_class())
     changed = parts.node_class(generation=2, role="other").model_copy(
         update={"status": good.status}
@@ -280,14 +280,14 @@ def test_what_was_told_of_another_spec_does_not_stand(parts, aws):
     with aws.cut_off("iam:*"):
         found = parts.resolve(changed)
 
-    told = conditions(found)["InstanceProfileReady"]
-    assert (told.status, told.reason) == ("Unknown", "CloudUnreachable")
-    assert 'spec.role "other"' in told.message
+    reported = conditions(found)["InstanceProfileReady"]
+    assert (reported.status, reported.reason) == ("Unknown", "CloudUnreachable")
+    assert 'spec.role "other"' in reported.message
     assert statuses(found)["Ready"] == "Unknown"
     assert found.status.instance_profile == good.status.instance_profile
 
 
-def test_a_silent_service_holds_up_no_other(parts, aws):
+def test_a_hanging_service_delays_no_other(parts, aws):
     """All are asked at once; here two are silent until both are known to be asked."""
     with (
         aws.fall_silent("ssm:*") as ssm,
@@ -310,10 +310,10 @@ def test_a_silent_service_holds_up_no_other(parts, aws):
 def test_a_placement_group_must_be_there(parts, aws):
     """By name or id; the status has no field for it."""
     missing = parts.resolve(parts.node_class(placement_group_selector={"name": "racks"}))
-    told = conditions(missing)["PlacementGroupReady"]
-    assert (told.status, told.reason) == ("False", "PlacementGroupNotFound")
-    assert 'name "racks"' in told.message
-    assert "spec.placementGroupSelector" in told.message
+    reported = conditions(missing)["PlacementGroupReady"]
+    assert (reported.status, reported.reason) == ("False", "PlacementGroupNotFound")
+    assert 'name "racks"' in reported.message
+    assert "spec.placementGroupSelector" in reported.message
 
     aws.placement_groups.add("racks", strategy="spread")
     parts.clock.forward(minutes=1)
@@ -322,7 +322,7 @@ def test_a_placement_group_must_be_there(parts, aws):
 
 
 def test_reservations_are_listed_until_they_end(parts, aws):
-    """Case 143; the next look is due at the end of the first of them."""
+    """Case 143; the next pass is due at the end of the first of them."""
     now = parts.clock.now()
     block = aws.reservations.add(
         instance_type="m5.large",
@@ -368,6 +368,6 @@ def test_a_changed_role_gets_another_profile(parts, aws, clients):
     assert parts.resolver.profiles_in_use() == {new}
 
 
-def test_the_next_look_is_due_in_a_minute_because_of_free_addresses(parts):
+def test_free_addresses_are_resolved_again_in_a_minute(parts):
     """Whatever else was found."""
     assert parts.resolver.resolve(parts.node_class()).retry_after == timedelta(minutes=1)

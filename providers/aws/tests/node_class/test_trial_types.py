@@ -90,7 +90,7 @@ def test_only_a_type_that_boots_one_of_the_images_is_tried():
     assert chosen([], [EVERY], ARM_IMAGE) is None
 
 
-def test_what_can_be_had_is_tried_before_what_is_sold_out():
+def test_available_types_are_tried_before_sold_out_ones():
     """Though the latter is better than nothing."""
     assert chosen([sold_out("a1.large"), C5], [EVERY], STANDARD_IMAGE) == "c5.large"
     assert chosen([sold_out("a1.large")], [EVERY], STANDARD_IMAGE) == "a1.large"

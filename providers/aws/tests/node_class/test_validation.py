@@ -8,7 +8,7 @@ import pytest
 
 from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_provider_aws.catalogue.instance_types import CatalogueInputs
-from providers.aws.tests.catalogue.dump import NOW, World
+from providers.aws.tests.catalogue.recorded_region import NOW, World
 from providers.aws.tests.node_class.resolvers import (
     conditions,
     node_pool,
@@ -19,7 +19,7 @@ from providers.aws.tests.node_class.resolvers import (
 TYPE = "ValidationSucceeded"
 
 
-def told(node_class):
+def validation_condition(node_class):
     return conditions(node_class)[TYPE]
 
 
@@ -34,7 +34,7 @@ def test_a_template_is_made_and_both_calls_are_tried_out(parts, aws):
     """In this order, with the template, all subnets, and the tags of launches."""
     found = parts.resolve(parts.node_class(tags={"team": "web"}, context="abc"))
 
-    assert told(found).status == "True"
+    assert validation_condition(found).status == "True"
     (template,) = aws.held().launch_templates
     (fleet,) = dry_runs(aws, "CreateFleet")
     (config,) = fleet["LaunchTemplateConfigs"]
@@ -50,7 +50,7 @@ def test_a_template_is_made_and_both_calls_are_tried_out(parts, aws):
     assert not aws.held().instances
 
 
-def test_what_passed_is_not_tried_again_for_half_an_hour(parts, aws):
+def test_a_successful_trial_is_valid_for_half_an_hour(parts, aws):
     """Unless an annotation changes, or anything else."""
     found = parts.resolve(parts.node_class())
     for _ in range(3):
@@ -95,21 +95,21 @@ def test_a_subnet_that_fails_is_followed_by_the_next(parts, aws):
     with aws.fail("RunInstances", code="InternalError", status=500, times=1):
         found = parts.resolve(parts.node_class())
 
-    assert told(found).status == "True"
+    assert validation_condition(found).status == "True"
     assert len(dry_runs(aws, "RunInstances")) == 2
 
 
 def test_a_lack_of_capacity_is_no_lack_of_permission(parts, aws):
     """Another type, or another hour, may have some."""
     with aws.fail("RunInstances", code="InsufficientInstanceCapacity", status=500, times=None):
-        assert told(parts.resolve(parts.node_class())).status == "True"
+        assert validation_condition(parts.resolve(parts.node_class())).status == "True"
 
 
-def test_a_template_that_vanished_meanwhile_is_made_anew(parts, aws):
-    """Somebody deleted it."""
+def test_a_vanished_template_is_created_again(parts, aws):
+    """It was deleted by others."""
     missing = "InvalidLaunchTemplateName.NotFoundException"
     with aws.fail("CreateFleet", code=missing, times=1):
-        assert told(parts.resolve(parts.node_class())).status == "True"
+        assert validation_condition(parts.resolve(parts.node_class())).status == "True"
 
 
 # -- What does not ------------------------------------------------------------------------------
@@ -131,7 +131,9 @@ def test_a_template_that_vanished_meanwhile_is_made_anew(parts, aws):
         ("with an explicit deny in a service control policy", "service control policy"),
     ],
 )
-def test_a_missing_permission_is_told_and_remembered(parts, aws, action, reason, because, named):
+def test_a_missing_permission_is_reported_and_remembered(
+    parts, aws, action, reason, because, named
+):
     """Case 136: for half an hour, or until an annotation changes."""
     with aws.fail(
         action,
@@ -141,25 +143,26 @@ def test_a_missing_permission_is_told_and_remembered(parts, aws, action, reason,
         times=None,
     ):
         found = parts.resolve(parts.node_class())
-    assert (told(found).status, told(found).reason) == ("False", reason)
-    assert f"ec2:{action}" in told(found).message
-    assert named in told(found).message
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
+        "False",
+        reason,
+    )
+    assert f"ec2:{action}" in validation_condition(found).message
+    assert named in validation_condition(found).message
     assert f"ec2:{action}" in conditions(found)["Ready"].message
 
     parts.clock.forward(minutes=5)
-    assert told(parts.resolve(found)) == told(found)
+    assert validation_condition(parts.resolve(found)) == validation_condition(found)
     metadata = found.metadata.model_copy(update={"annotations": {"try": "again"}})
     again = parts.resolve(found.model_copy(update={"metadata": metadata}))
-    assert told(again).status == "True"
+    assert validation_condition(again).status == "True"
 
 
 @pytest.mark.parametrize(
     ("code", "status"), [("RequestLimitExceeded", 503), ("InternalError", 500)]
 )
 @pytest.mark.parametrize("action", ["CreateFleet", "RunInstances", "CreateLaunchTemplate"])
-def test_trouble_of_aws_changes_nothing_and_is_followed_by_another_try(
-    parts, aws, monkeypatch, action, code, status
-):
+def test_an_aws_fault_changes_nothing_and_is_retried(parts, aws, monkeypatch, action, code, status):
     """Case 137: a condition that is there stands; dry runs are not repeated by the SDK."""
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _seconds: None)
     good = parts.resolve(parts.node_class())
@@ -179,13 +182,13 @@ def test_trouble_of_aws_changes_nothing_and_is_followed_by_another_try(
     assert aws.calls.count(action) == expected[action]
 
 
-def test_trouble_before_anything_is_known_is_unknown(parts, aws):
+def test_a_fault_before_the_first_answer_is_unknown(parts, aws):
     """With its cause."""
     with aws.fail("CreateFleet", code="RequestLimitExceeded", status=503, times=None):
         found = parts.resolve(parts.node_class())
 
-    assert told(found).status == "Unknown"
-    assert "RequestLimitExceeded" in told(found).message
+    assert validation_condition(found).status == "Unknown"
+    assert "RequestLimitExceeded" in validation_condition(found).message
 
 
 def test_an_instance_profile_that_is_missing_is_named(parts, aws):
@@ -199,38 +202,50 @@ def test_an_instance_profile_that_is_missing_is_named(parts, aws):
         times=None,
     ):
         found = parts.resolve(own)
-        assert (told(found).status, told(found).reason) == ("False", "InstanceProfileNotFound")
-        assert 'spec.instanceProfile: there is no instance profile "mine"' in told(found).message
+        assert (validation_condition(found).status, validation_condition(found).reason) == (
+            "False",
+            "InstanceProfileNotFound",
+        )
+        assert (
+            'spec.instanceProfile: there is no instance profile "mine"'
+            in validation_condition(found).message
+        )
 
         made = parts.resolver.resolve(parts.node_class(uid="uid-2"))
         ours = {condition.type: condition for condition in made.conditions}
         assert ours[TYPE].status == "Unknown"
         assert made.retry_after == timedelta(seconds=10)
     parts.profiles._clients.iam.create_instance_profile(InstanceProfileName="mine")
-    assert told(parts.resolve(found)).status == "True"
+    assert validation_condition(parts.resolve(found)).status == "True"
 
 
-def test_what_ec2_would_refuse_is_told_with_its_code(parts, aws):
+def test_a_refused_trial_is_reported_with_its_code(parts, aws):
     """Not remembered: it may be mended in AWS alone."""
     with aws.fail(
         "RunInstances", code="InvalidBlockDeviceMapping", message="too small", times=None
     ):
         found = parts.resolve(parts.node_class())
-    assert (told(found).status, told(found).reason) == ("False", "DryRunRefused")
-    assert "ec2:RunInstances" in told(found).message
-    assert "InvalidBlockDeviceMapping: too small" in told(found).message
-    assert told(parts.resolve(found)).status == "True"
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
+        "False",
+        "DryRunRefused",
+    )
+    assert "ec2:RunInstances" in validation_condition(found).message
+    assert "InvalidBlockDeviceMapping: too small" in validation_condition(found).message
+    assert validation_condition(parts.resolve(found)).status == "True"
 
 
-def test_user_data_beyond_the_limit_is_told(parts):
+def test_user_data_beyond_the_limit_is_reported(parts):
     """EC2 says so itself."""
     found = parts.resolve(parts.node_class(user_data="#!/bin/sh\n" + "#" * 20_000))
 
-    assert (told(found).status, told(found).reason) == ("False", "UserDataSizeLimitExceeded")
-    assert "spec.userData" in told(found).message
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
+        "False",
+        "UserDataSizeLimitExceeded",
+    )
+    assert "spec.userData" in validation_condition(found).message
 
 
-def test_user_data_that_cannot_be_merged_is_told_without_any_call(make_parts, aws):
+def test_unmergeable_user_data_is_reported_without_a_call(make_parts, aws):
     """Also when nothing is tried out."""
     parts = make_parts(disable_dry_run=True)
     found = parts.resolve(
@@ -239,16 +254,22 @@ def test_user_data_that_cannot_be_merged_is_told_without_any_call(make_parts, aw
         )
     )
 
-    assert (told(found).status, told(found).reason) == ("False", "InvalidUserData")
-    assert "spec.userData" in told(found).message
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
+        "False",
+        "InvalidUserData",
+    )
+    assert "spec.userData" in validation_condition(found).message
 
 
 def test_restricted_tags_are_refused(parts, aws):
     """An old CRD lets them in."""
     found = parts.resolve(parts.node_class(tags={"karpenter.sh/nodepool": "mine", "a": "b"}))
 
-    assert (told(found).status, told(found).reason) == ("False", "TagValidationFailed")
-    assert "spec.tags: karpenter.sh/nodepool" in told(found).message
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
+        "False",
+        "TagValidationFailed",
+    )
+    assert "spec.tags: karpenter.sh/nodepool" in validation_condition(found).message
     assert not dry_runs(aws, "CreateFleet")
 
 
@@ -267,8 +288,11 @@ def test_kubelet_settings_come_before_what_discovery_finds(make_parts, kubelet, 
         parts.node_class(kubelet=kubelet, subnet_selector_terms=[{"id": "subnet-0gone"}])
     )
 
-    assert (told(found).status, told(found).reason) == ("False", reason)
-    assert "spec.kubelet" in told(found).message
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
+        "False",
+        reason,
+    )
+    assert "spec.kubelet" in validation_condition(found).message
 
 
 def test_expressions_wait_for_the_catalogue(make_parts):
@@ -280,19 +304,22 @@ def test_expressions_wait_for_the_catalogue(make_parts):
     assert (condition.status, condition.reason) == ("Unknown", "CloudUnreachable")
 
 
-def test_kubelet_settings_that_the_catalogue_cannot_use_are_told(parts):
+def test_unusable_kubelet_settings_are_reported(parts):
     """Though no check had found them."""
     parts.catalogue.error = BadInputError('EC2NodeClass "default": spec.kubelet.maxPods: no')
     found = parts.resolve(parts.node_class())
 
-    assert (told(found).status, told(found).reason) == ("False", "InvalidKubeletConfiguration")
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
+        "False",
+        "InvalidKubeletConfiguration",
+    )
 
 
 @pytest.mark.parametrize("error", [CloudProviderError("nothing is known"), None])
 def test_without_a_catalogue_nothing_is_tried_out(parts, error):
     """It is being read."""
     parts.catalogue.error, parts.catalogue.types = error, ()
-    assert told(parts.resolve(parts.node_class())).status == "Unknown"
+    assert validation_condition(parts.resolve(parts.node_class())).status == "Unknown"
 
 
 def test_images_that_no_type_boots_are_named(parts, aws):
@@ -300,8 +327,11 @@ def test_images_that_no_type_boots_are_named(parts, aws):
     parts.catalogue.types = (sold("odd.large", 1.0, arch="s390x"),)
     found = parts.resolve(parts.node_class())
 
-    assert (told(found).status, told(found).reason) == ("False", "NoInstanceType")
-    assert found.status.amis[0].id in told(found).message
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
+        "False",
+        "NoInstanceType",
+    )
+    assert found.status.amis[0].id in validation_condition(found).message
 
 
 # -- The cluster's network ----------------------------------------------------------------------
@@ -314,35 +344,38 @@ def test_al2023_needs_the_cidr_of_services(parts, aws):
         other = parts.resolve(
             parts.node_class(ami_selector_terms=[{"alias": "bottlerocket@latest"}])
         )
-    assert (told(found).status, told(found).reason) == ("False", "ClusterCIDRResolutionFailed")
-    assert "eks:DescribeCluster" in told(found).message
-    assert told(other).status == "True"
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
+        "False",
+        "ClusterCIDRResolutionFailed",
+    )
+    assert "eks:DescribeCluster" in validation_condition(found).message
+    assert validation_condition(other).status == "True"
 
     aws.calls.clear()
     for _ in range(2):
         found = parts.resolve(found)
-    assert told(found).status == "True"
+    assert validation_condition(found).status == "True"
     assert aws.calls.count("DescribeCluster") == 1
 
 
-def test_trouble_of_eks_changes_nothing(parts, aws, monkeypatch):
+def test_an_eks_fault_changes_nothing(parts, aws, monkeypatch):
     """It is asked again the next time."""
     monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _seconds: None)
     with aws.fail("DescribeCluster", code="ServerException", status=500, times=None):
-        assert told(parts.resolve(parts.node_class())).status == "Unknown"
+        assert validation_condition(parts.resolve(parts.node_class())).status == "Unknown"
 
 
-def test_a_cidr_that_is_known_is_not_asked_for(make_parts, aws):
+def test_a_known_cidr_is_not_queried(make_parts, aws):
     """The core may know it."""
     parts = make_parts(cidrs=["10.100.0.0/16"])
-    assert told(parts.resolve(parts.node_class())).status == "True"
+    assert validation_condition(parts.resolve(parts.node_class())).status == "True"
     assert aws.calls.count("DescribeCluster") == 0
 
 
 # -- Node pools ---------------------------------------------------------------------------------
 
 
-def test_what_node_pools_ask_for_is_tried_out(parts, aws):
+def test_trials_use_requirements_of_node_pools(parts, aws):
     """Dedicated tenancy too, which needs more permissions."""
     parts.catalogue.pools = (
         node_pool("a", ("node.kubernetes.io/instance-type", "c5.large")),
@@ -391,7 +424,7 @@ def test_the_cheapest_ordinary_type_of_the_catalogue_is_tried_out(parts, aws, al
 
     found = parts.resolve(parts.node_class(ami_selector_terms=[{"alias": alias}]))
 
-    assert told(found).status == "True"
+    assert validation_condition(found).status == "True"
     (instance,) = dry_runs(aws, "RunInstances")
     assert instance["InstanceType"] == name
     (made,) = aws.calls.of("CreateLaunchTemplate")
@@ -399,18 +432,18 @@ def test_the_cheapest_ordinary_type_of_the_catalogue_is_tried_out(parts, aws, al
     assert aws.images.get(image_id).architecture == "arm64"
 
 
-def test_an_expression_that_fails_for_a_type_is_told_with_that_type(make_parts):
+def test_a_failing_expression_is_reported_with_its_type(make_parts):
     """Every type of the region is tried."""
     types = RealTypes()
     parts = make_parts(gates=frozenset({"NodeClassCEL"}), infos=types.infos)
     found = parts.resolve(parts.node_class(kubelet={"maxPods": "100 / (vcpus - 2)"}))
 
-    assert (told(found).status, told(found).reason) == (
+    assert (validation_condition(found).status, validation_condition(found).reason) == (
         "False",
         "KubeletExpressionEvaluationFailed",
     )
-    assert "100 / (vcpus - 2)" in told(found).message
-    assert "large" in told(found).message
+    assert "100 / (vcpus - 2)" in validation_condition(found).message
+    assert "large" in validation_condition(found).message
 
     good = parts.resolve(parts.node_class(kubelet={"maxPods": "vcpus * 4"}))
-    assert told(good).status == "True"
+    assert validation_condition(good).status == "True"

@@ -15,7 +15,7 @@ OWNED = {"Key": "kubernetes.io/cluster/test", "Value": "owned"}
 
 @dataclass
 class Fleet:
-    """What came of a fleet, in short."""
+    """Result of a fleet, in short."""
 
     answer: dict
 

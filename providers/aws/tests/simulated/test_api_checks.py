@@ -61,7 +61,7 @@ def test_a_page_that_is_larger_than_the_api_gives_is_refused(clients, code):
     assert refused == "InvalidParameterValue"
 
 
-def test_types_newer_than_the_model_are_told_by_what_the_region_sells(launch):
+def test_a_type_unknown_to_sdk_and_region_is_a_fleet_error(launch):
     assert launch.fleet("m99.large", zones=[A]).errors == [
         ("m99.large", A, "InvalidParameterValue")
     ]
@@ -164,7 +164,7 @@ def test_a_template_with_a_mistake_is_taken_with_a_warning_and_launches_nothing(
         },
     ],
 )
-def test_what_is_just_within_the_limits_is_launched_without_a_warning(clients, launch, data):
+def test_a_launch_within_the_limits_has_no_warning(clients, launch, data):
     answer = template(clients, ImageId=launch.image(), **data)
 
     assert "Warning" not in answer

@@ -165,7 +165,7 @@ def test_prices_move_between_two_reads(aws, clients):
     assert spot != before[0]
     assert products != before[1]
     assert float(spot[0]) == pytest.approx(float(before[0][0]), rel=0.2)
-    assert aws.prices.spot("c5.large", A) == 0.04, "what a test has set stays"
+    assert aws.prices.spot("c5.large", A) == 0.04, "values set by a test are kept"
 
 
 def test_the_spot_price_history_keeps_former_prices(aws, clients):

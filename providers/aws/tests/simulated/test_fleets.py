@@ -42,7 +42,7 @@ def test_priorities_decide_where_the_strategy_says_so(aws, launch):
     assert fleet.places == [("m5.xlarge", B)]
 
 
-def test_a_pool_that_is_sold_out_is_an_error_beside_the_next_choice(aws, launch):
+def test_a_sold_out_pool_is_an_error_and_the_next_is_used(aws, launch):
     aws.capacity.sell_out(instance_type="m5.large")
 
     fleet = launch.fleet("m5.large", "m5.xlarge", zones=[A])
@@ -62,7 +62,7 @@ def test_a_fleet_takes_what_is_left_and_goes_on_to_the_next_pool(aws, launch):
     assert [code for _, _, code in fleet.errors] == ["InsufficientInstanceCapacity"] * 2
 
 
-def test_what_ends_goes_back_into_stock(aws, launch):
+def test_ended_instances_return_to_stock(aws, launch):
     from karpenter_simulated_aws.capacity import InstancePool
 
     aws.capacity.stock(InstancePool(instance_type="m5.large", zone=A), 1)

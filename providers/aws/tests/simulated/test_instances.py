@@ -53,7 +53,7 @@ def test_a_new_instance_is_not_described_at_once_where_consistency_is_eventual(
     assert _states(launch, instance_id) == ["running"]
 
 
-def test_one_unknown_id_and_nothing_is_terminated(aws, launch, clients, code):
+def test_one_unknown_id_terminates_nothing(aws, launch, clients, code):
     (instance_id,) = launch.fleet("m5.large").ids
 
     refused = code(

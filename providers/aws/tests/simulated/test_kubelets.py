@@ -1,4 +1,4 @@
-"""Nodes that simulated machines register: from user data read as each image reads it."""
+"""Nodes that simulated instances register: from user data read as each image reads it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_later_node_configs_win_and_flags_add_up():
     assert settings.labels == {"a": "b"}
 
 
-def _machine(launch, kind="m5.large", bootstrap=WANTED, **data):
+def _launched_id(launch, kind="m5.large", bootstrap=WANTED, **data):
     profile = launch.profile()
     text = user_data(AmiFamily.AL2023, bootstrap)
     launch.template(
@@ -118,8 +118,8 @@ def _amounts(node, which):
     return {name: parse_quantity(text) for name, text in node["status"][which].items()}
 
 
-def test_a_running_machine_registers_the_node_of_its_user_data(aws, launch):
-    instance_id = _machine(launch)
+def test_a_running_instance_registers_the_node_of_its_user_data(aws, launch):
+    instance_id = _launched_id(launch)
     node = aws.node(instance_id)
     labels = node["metadata"]["labels"]
 
@@ -133,7 +133,7 @@ def test_a_running_machine_registers_the_node_of_its_user_data(aws, launch):
 
 
 def test_a_node_has_the_size_of_its_type_less_what_the_kernel_and_the_kubelet_keep(aws, launch):
-    node = aws.node(_machine(launch))
+    node = aws.node(_launched_id(launch))
     capacity, allocatable = _amounts(node, "capacity"), _amounts(node, "allocatable")
 
     assert capacity["cpu"] == 2
@@ -148,13 +148,13 @@ def test_a_node_has_the_size_of_its_type_less_what_the_kernel_and_the_kubelet_ke
 def test_without_a_number_of_pods_the_image_works_it_out_from_the_interfaces(aws, launch):
     from dataclasses import replace
 
-    node = aws.node(_machine(launch, bootstrap=replace(WANTED, kubelet={})))
+    node = aws.node(_launched_id(launch, bootstrap=replace(WANTED, kubelet={})))
 
     assert _amounts(node, "capacity")["pods"] == 29
 
 
-def test_a_machine_that_is_not_running_or_fails_to_boot_registers_nothing(aws, launch):
-    instance_id = _machine(launch)
+def test_an_instance_that_does_not_boot_registers_no_node(aws, launch):
+    instance_id = _launched_id(launch)
     aws.kubelets.failing = lambda instance: instance.id == instance_id
     failing = aws.node(instance_id)
     aws.kubelets.clear()
@@ -165,10 +165,10 @@ def test_a_machine_that_is_not_running_or_fails_to_boot_registers_nothing(aws, l
     assert up is not None
 
 
-def test_a_node_registers_after_the_machine_has_booted(aws, launch):
+def test_a_node_registers_after_its_instance_has_booted(aws, launch):
     aws.behaviour.pending_seconds = 10
     aws.behaviour.boot_seconds = 30
-    instance_id = _machine(launch)
+    instance_id = _launched_id(launch)
     seen = []
     for seconds in (11, 20, 10):
         aws.time.advance(seconds)
@@ -177,7 +177,7 @@ def test_a_node_registers_after_the_machine_has_booted(aws, launch):
     assert seen == [False, False, True]
 
 
-def test_a_machine_without_an_instance_profile_does_not_join(aws, launch):
+def test_an_instance_without_a_profile_does_not_register(aws, launch):
     (instance_id,) = launch.fleet("m5.large").ids
 
     assert aws.node(instance_id) is None

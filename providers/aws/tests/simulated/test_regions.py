@@ -80,7 +80,7 @@ def test_spot_prices_are_below_on_demand_ones_and_can_be_set(aws, clients):
     assert all(0 < price < aws.prices.on_demand("m5.large") for price in prices.values())
 
 
-def test_the_price_list_has_shared_machines_and_metal_ones_apart(aws, clients):
+def test_the_price_list_separates_shared_and_metal_types(aws, clients):
     aws.prices.set_on_demand("m5.large", 0.096)
 
     def products(**wanted):
@@ -111,7 +111,7 @@ def test_prices_of_a_table_are_read_by_type(tmp_path):
     assert price_table(path) == {"m5.large": 0.096, "m5.xlarge": 0.192}
 
 
-def test_made_up_prices_grow_with_the_machine(aws):
+def test_simulated_prices_grow_with_the_instance_type(aws):
     prices = [aws.prices.on_demand(f"m5.{size}") for size in ("large", "xlarge", "2xlarge")]
 
     assert prices == sorted(prices)
@@ -173,7 +173,7 @@ def test_subnets_are_listed_in_pages(clients):
         ),
     ],
 )
-def test_what_is_not_there_has_the_code_of_aws(clients, code, call, arguments, expected):
+def test_a_missing_resource_has_the_code_of_aws(clients, code, call, arguments, expected):
     assert code(getattr(clients.ec2, call), **arguments) == expected
 
 
@@ -231,7 +231,7 @@ def test_public_parameters_name_images_that_are_there(clients, name):
     assert clients.ec2.describe_images(ImageIds=[image])["Images"]
 
 
-def test_a_new_release_is_the_recommended_one_and_the_old_one_stays(aws, clients, launch):
+def test_a_new_release_is_recommended_and_the_old_one_is_kept(aws, clients, launch):
     before = launch.image()
     aws.releases.publish(
         "al2023", "1.34", "v20261122", created_at=datetime(2026, 11, 22, tzinfo=UTC)
@@ -257,7 +257,7 @@ def test_profiles_are_listed_by_path(aws, clients, launch):
     assert [each["RoleName"] for each in listed["InstanceProfiles"][0]["Roles"]] == [aws.world.role]
 
 
-def test_the_cluster_tells_its_network_and_an_unknown_one_is_not_found(aws, clients, code):
+def test_the_cluster_answer_has_its_network_and_an_unknown_cluster_is_not_found(aws, clients, code):
     cluster = clients.eks.describe_cluster(name=aws.world.cluster)["cluster"]
 
     assert cluster["kubernetesNetworkConfig"]["serviceIpv4Cidr"] == "10.100.0.0/16"
@@ -306,7 +306,7 @@ def test_too_much_user_data_is_refused(launch, code):
     assert code(lambda: launch.template(UserData=much)) == "InvalidUserData.Malformed"
 
 
-def test_what_is_not_simulated_says_so(clients, code):
+def test_an_unsimulated_action_is_an_explicit_error(clients, code):
     refused = code(
         clients.ec2.enable_fast_snapshot_restores,
         AvailabilityZones=[A],

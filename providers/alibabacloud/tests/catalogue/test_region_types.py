@@ -1,0 +1,169 @@
+"""Reading instance types page by page, and keeping them between two lives of the process: case 26."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_provider_alibabacloud.catalogue.region_types import (
+    REFRESH_PERIOD,
+    RegionTypeReader,
+    fetch_region_types,
+    refresh_period,
+)
+from karpenter_provider_alibabacloud.codes import ApiError
+from providers.alibabacloud.tests.catalogue.instance_type_data import SIZES, SetClock, info, item
+from providers.alibabacloud.tests.catalogue.stubbed_clients import AnsweringClients
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+ACTION = "DescribeInstanceTypes"
+
+
+def cloud(*items: Mapping[str, Any]) -> AnsweringClients:
+    """Return clients of a cloud that has these types, and lists a hundred of them per call."""
+
+    def answer(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        start = int(parameters.get("NextToken", 0))
+        end = start + min(parameters["MaxResults"], 100)
+        token = str(end) if end < len(items) else ""
+        return {"InstanceTypes": {"InstanceType": items[start:end]}, "NextToken": token}
+
+    return AnsweringClients(**{ACTION: answer})
+
+
+def catalogue(
+    clients: AnsweringClients, folder: Path, clock: SetClock | None = None
+) -> RegionTypeReader:
+    return RegionTypeReader(clients, clock or SetClock(), folder)
+
+
+def refuse(code: str, status: int) -> Any:
+    def answer(_: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise ApiError(code, "simulated", "R-1", status, action=f"ecs:{ACTION}")
+
+    return answer
+
+
+def test_a_thousand_types_are_ten_calls():
+    """Case 26."""
+    clients = cloud(*(item(f"ecs.g{number:03}.large") for number in range(1000)))
+
+    assert len(fetch_region_types(clients)) == 1000
+    assert len(clients.asked(ACTION)) == 10
+    assert {it["MaxResults"] for it in clients.asked(ACTION)} == {100}
+
+
+def test_types_are_sorted_and_read_once(tmp_path: Path):
+    clients = cloud(*(item(name) for name in sorted(SIZES, reverse=True)))
+    types = catalogue(clients, tmp_path)
+    first, revision = types.current()
+
+    assert list(first) == sorted(SIZES)
+    assert first["ecs.g7.large"] == info("ecs.g7.large")
+    assert types.current() == (first, revision)
+    assert len(clients.calls) == 1
+
+
+def test_types_of_no_use_are_left_out(tmp_path: Path):
+    clients = cloud(
+        item("ecs.g7.large"),
+        item("ecs.risc.large", CpuArchitecture="RISC-V"),
+        item("ecs.none.large", CpuCoreCount=0),
+        item("ecs.less.large", MemorySize=0),
+        item(""),
+    )
+
+    assert list(catalogue(clients, tmp_path).current()[0]) == ["ecs.g7.large"]
+
+
+def test_types_of_an_unknown_architecture_are_logged_once(tmp_path: Path):
+    """Section 3.2: they would be taken for something that they are not."""
+    clock = SetClock()
+    clients = cloud(item("ecs.g7.large"), item("ecs.risc.large", CpuArchitecture="RISC-V"))
+    types = catalogue(clients, tmp_path, clock)
+
+    with capture_logs() as logs:
+        types.current()
+        clock.at += timedelta(hours=12)
+        types.refresh()
+
+    assert len(clients.calls) == 2
+    assert [entry["types"] for entry in logs] == [["ecs.risc.large"]]
+
+
+def test_a_cloud_without_types_is_an_error(tmp_path: Path):
+    with pytest.raises(CloudProviderError, match=r"no instance types found in region cn-\w+"):
+        catalogue(cloud(), tmp_path).current()
+
+
+def test_a_refusal_names_the_action(tmp_path: Path):
+    clients = cloud()
+    clients.answers[ACTION] = refuse("Forbidden.RAM", 403)
+
+    with pytest.raises(AuthError, match=f"ecs:{ACTION}"):
+        catalogue(clients, tmp_path).current()
+
+
+def test_a_new_process_reads_the_disk_cache_and_makes_no_call(tmp_path: Path):
+    known, _ = catalogue(cloud(*(item(name) for name in SIZES)), tmp_path).current()
+    unused_clients = cloud()
+
+    assert catalogue(unused_clients, tmp_path).current()[0] == known
+    assert unused_clients.calls == []
+
+
+def test_another_regions_file_is_not_read(tmp_path: Path):
+    catalogue(cloud(item("ecs.g7.large")), tmp_path).current()
+    elsewhere = cloud(item("ecs.c7.large"))
+    elsewhere.region = "cn-beijing"
+
+    assert list(catalogue(elsewhere, tmp_path).current()[0]) == ["ecs.c7.large"]
+
+
+def test_a_refresh_that_finds_more_is_a_new_revision(tmp_path: Path):
+    clock = SetClock()
+    catalogue(cloud(item("ecs.g7.large")), tmp_path, clock).current()
+    types = catalogue(cloud(item("ecs.g7.large"), item("ecs.c7.large")), tmp_path, clock)
+    _, revision = types.current()
+
+    assert types.refresh()
+    found, newer = types.current()
+    assert newer > revision
+    assert len(found) == 2
+
+
+def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
+    clock, clients = SetClock(), cloud(item("ecs.g7.large"))
+    types = catalogue(clients, tmp_path, clock)
+    known, _ = types.current()
+    assert not types.refresh()
+    clients.answers[ACTION] = refuse("InternalError", 500)
+    clock.at += timedelta(hours=12)
+
+    with pytest.raises(CloudProviderError):
+        types.refresh()
+    assert types.current()[0] is known
+
+
+def test_an_immediate_refresh_ignores_the_age_of_the_last_answer(tmp_path: Path):
+    clients = cloud(item("ecs.g7.large"))
+    types = catalogue(clients, tmp_path)
+    types.current()
+
+    assert not types.refresh()
+    assert len(clients.calls) == 1
+    assert not types.refresh(at_once=True)
+    assert len(clients.calls) == 2
+
+
+def test_the_period_is_spread_by_a_tenth():
+    assert refresh_period(0.5) == REFRESH_PERIOD
+    assert refresh_period(0.0) == REFRESH_PERIOD * 0.9
+    assert refresh_period(1.0) == REFRESH_PERIOD * 1.1

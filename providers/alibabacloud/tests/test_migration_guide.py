@@ -1,0 +1,146 @@
+"""Tests the guide's chapter on moving over from the existing provider."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from karpenter_core.controllers.nodeclass.controller import termination_finalizer
+from karpenter_core.operator.option_shapes import parse_feature_gates
+from karpenter_core.operator.settings import OPTIONS
+from karpenter_core.operator.settings_loader import load_settings
+from karpenter_provider_alibabacloud import labels
+from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ECSNodeClassSpec
+from karpenter_provider_alibabacloud.described_instances import provider_id
+from karpenter_provider_alibabacloud.instance_tags import owned_tags
+from karpenter_provider_alibabacloud.settings import SETTINGS
+
+ROOT = Path(__file__).parents[3]
+GUIDE = (ROOT / "docs" / "alibabacloud.md").read_text()
+CREDENTIALS = (
+    ROOT / "providers/alibabacloud/karpenter_provider_alibabacloud/credentials.py"
+).read_text()
+CHART = {
+    *(f"alibabacloud.{n}" for n in ("access_key_id", "access_key_secret", "region_id")),
+    *(
+        f"controller.{name}"
+        for name in (
+            *("affinity", "env", "image", "nodeSelector", "priorityClassName", "replicaCount"),
+            *("resources", "revisionHistoryLimit", "strategy.rollingUpdate.maxUnavailable"),
+            *("terminationGracePeriodSeconds", "tolerations", "metrics.port", "healthProbe.port"),
+            "featureGates.spotToSpotConsolidation",
+        )
+    ),
+    *(
+        f"controller.settings.{name}"
+        for name in (
+            *("batchIdleDuration", "batchMaxDuration", "clusterID", "telemetryShare"),
+            "vmMemoryOverheadPercent",
+        )
+    ),
+    *("logLevel", "logOutputPaths", "podDisruptionBudget.minAvailable", "serviceAccount"),
+}
+"""The values of the existing provider's chart."""
+
+
+def table(heading: str) -> list[list[str]]:
+    """Return the cells of the guide's table with this heading, without heading and rule."""
+    rows = GUIDE.split(f"{heading}\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+
+
+def values() -> dict[str, tuple[str, str]]:
+    """Return default and place here by value of the chart."""
+    rows = re.findall(
+        r"^\| `([\w.]+)` \| (.*?) ?\| (.*) \|$",
+        GUIDE.split("| value of the chart |", 1)[1].split("\n\n", 1)[0],
+        re.MULTILINE,
+    )
+    return {name: (default.strip().strip("`"), here) for name, default, here in rows}
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    found = [
+        each
+        for name in ("deploy/controller", "alibabacloud/settings")
+        for each in yaml.safe_load_all((ROOT / "examples" / f"{name}.yaml").read_text())
+        if each["kind"] == kind
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def at(document: Any, path: str) -> Any:
+    for name in path.split("."):
+        document = document[int(name)] if name.isdecimal() else document[name]
+    return document
+
+
+def test_every_value_of_the_chart_has_its_place():
+    assert values().keys() == CHART
+
+
+@pytest.mark.parametrize("value", sorted(CHART))
+def test_every_replacement_that_the_guide_names_exists(value):
+    default, here = values()[value]
+    known = {it.env for it in (*OPTIONS, *SETTINGS)} | {"IMAGE"}
+    known |= set(re.findall(r'"(ALIBABA_CLOUD_\w+)"', CREDENTIALS))
+    fields = re.findall(r"([A-Z]\w+) `((?:spec|metadata)\.[\w.]+)`", here)
+    variables = set(re.findall(r"`([A-Z][A-Z_]+)`", here))
+
+    assert fields or variables or "any variable" in here
+    assert variables <= known
+    for kind, path in fields:
+        found = at(manifest(kind), path)
+        assert not default or str(found) == default
+
+
+def test_unset_values_have_the_charts_defaults():
+    """But for the feature gate, of which the guide says so."""
+    settings = load_settings(["--cluster-id=c1"], {}, plugin_options=SETTINGS)
+    options = {it.env: it for it in OPTIONS}
+    ours = {it.env: settings.plugins[it.flag.lstrip("-")] for it in SETTINGS}
+    for default, here in values().values():
+        for name in re.findall(r"^`([A-Z_]+)`", here) if default else ():
+            if name == "FEATURE_GATES":
+                (gate,) = re.findall(r"`(\w+=\w+)`", here)
+                assert parse_feature_gates(gate) != parse_feature_gates("")
+            elif name in options:
+                assert options[name].default_text == default
+            else:
+                assert str(ours[name]).lower() == default
+
+
+def test_equal_settings_are_listed_as_equal():
+    said = dict(table("| what | |"))
+    resource = ECSNodeClass.resource
+    tags = owned_tags({}, cluster_id="<cluster id>", node_class="n", node_pool="p")
+
+    assert f"`{resource.kind}` of `{resource.group}/{resource.version}`" in said["kinds"]
+    assert set(re.findall("`([^`]+)`", said["tags of instances"])) == {
+        *tags,
+        labels.NODE_CLAIM_TAG,
+        labels.NAME_TAG,
+    }
+    assert set(re.findall("`([^`]+)`", said["labels of nodes"])) == {
+        labels.INSTANCE_CATEGORY,
+        labels.NODE_CLASS,
+        labels.ZONE_ID,
+    }
+    assert f"`{provider_id('<region>', '<instance id>')}`" in said["the rest"]
+    assert f"`{termination_finalizer(ECSNodeClass())}`" in said["the rest"]
+    lease = next(it for it in OPTIONS if it.flag == "leader-election-name")
+    assert f"`{lease.default}`" in said["the rest"]
+
+
+def test_fields_that_only_this_provider_has_are_fields():
+    section = GUIDE.split("### Back again", 1)[1].split("## ", 1)[0]
+    named = set(re.findall(r"its CRD drops (.*?) and\s", section, re.DOTALL)[0].split("`")[1::2])
+    known = {field.alias or name for name, field in ECSNodeClassSpec.model_fields.items()}
+
+    assert named
+    assert named <= known

@@ -1,0 +1,274 @@
+"""Reading what a region sells, page by page, and keeping it between two lives of the process."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_provider_aws.catalogue import region_types
+from karpenter_provider_aws.catalogue.region_types import (
+    RegionTypeReader,
+    RegionTypes,
+    fetch_region_types,
+)
+from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, read_instance_type
+from providers.aws.tests.catalogue.recorded_region import NOW, raw_types, region, small_region
+from providers.aws.tests.stubbed_clients import StubbedClients
+
+TYPES = "describe_instance_types"
+OFFERINGS = "describe_instance_type_offerings"
+
+
+class SetClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.at: datetime = NOW
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
+
+def types_request(**more: Any) -> dict[str, Any]:
+    return {
+        "Filters": [
+            {"Name": "supported-virtualization-type", "Values": ["hvm"]},
+            {"Name": "processor-info.supported-architecture", "Values": ["x86_64", "arm64"]},
+        ],
+        "MaxResults": 100,
+        **more,
+    }
+
+
+def offerings_request(**more: Any) -> dict[str, Any]:
+    return {"LocationType": "availability-zone", "MaxResults": 1000, **more}
+
+
+def sold(name: str, zone: str) -> dict[str, str]:
+    return {"InstanceType": name, "Location": zone, "LocationType": "availability-zone"}
+
+
+def described(*names: str) -> list[Any]:
+    return [raw_types()[name] for name in names]
+
+
+def cloud(*names: str, zones: tuple[str, ...] = ("us-east-1b", "us-east-1a")) -> StubbedClients:
+    clients = StubbedClients()
+    clients.page(TYPES, {"InstanceTypes": described(*names)}, types_request())
+    offerings = [sold(name, zone) for name in names for zone in zones]
+    clients.page(OFFERINGS, {"InstanceTypeOfferings": offerings}, offerings_request())
+    return clients
+
+
+def store(clients: StubbedClients, folder: Path, clock: SetClock | None = None) -> RegionTypeReader:
+    return RegionTypeReader(clients, clock or SetClock(), folder)
+
+
+def test_all_pages_are_read_with_the_filters():
+    clients = StubbedClients()
+    clients.page(
+        TYPES,
+        {"InstanceTypes": described("m5.large"), "NextToken": "more"},
+        types_request(),
+    )
+    clients.page(TYPES, {"InstanceTypes": described("m6g.large")}, types_request(NextToken="more"))
+    clients.page(
+        OFFERINGS,
+        {"InstanceTypeOfferings": [sold("m5.large", "us-east-1b")], "NextToken": "on"},
+        offerings_request(),
+    )
+    clients.page(
+        OFFERINGS,
+        {
+            "InstanceTypeOfferings": [
+                sold("m6g.large", "us-east-1a"),
+                sold("m5.large", "us-east-1a"),
+            ]
+        },
+        offerings_request(NextToken="on"),
+    )
+
+    found = fetch_region_types(clients)
+
+    assert found.types == {
+        name: read_instance_type(raw_types()[name]) for name in ("m5.large", "m6g.large")
+    }
+    assert found.zones == {
+        "m5.large": ("us-east-1a", "us-east-1b"),
+        "m6g.large": ("us-east-1a",),
+    }
+    assert found.all_zones == {"us-east-1a", "us-east-1b"}
+
+
+@pytest.mark.parametrize(
+    ("types", "offerings", "said"),
+    [
+        ([], [sold("m5.large", "us-east-1a")], "no instance types found"),
+        (described("m5.large"), [], "no instance types offerings found"),
+    ],
+)
+def test_a_region_without_types_is_an_error(types: Any, offerings: Any, said: str):
+    clients = StubbedClients()
+    clients.page(TYPES, {"InstanceTypes": types}, types_request())
+    clients.page(OFFERINGS, {"InstanceTypeOfferings": offerings}, offerings_request())
+
+    with pytest.raises(CloudProviderError, match=said):
+        fetch_region_types(clients)
+
+
+def test_a_refusal_names_the_action(tmp_path: Path):
+    clients = cloud("m5.large")
+    clients._answers.pop((TYPES, ""))
+    clients.fail(TYPES, "UnauthorizedOperation")
+
+    with pytest.raises(AuthError, match="ec2:DescribeInstanceTypes"):
+        store(clients, tmp_path).current()
+
+
+def test_the_region_is_read_once(tmp_path: Path):
+    clients = cloud("m5.large")
+    catalogue = store(clients, tmp_path)
+
+    first, revision = catalogue.current()
+
+    assert catalogue.current() == (first, revision)
+    assert sorted(clients.called) == [OFFERINGS, TYPES]
+
+
+def test_a_new_process_reads_the_disk_cache_and_makes_no_call(tmp_path: Path):
+    known, _ = store(cloud("m5.large", "p4d.24xlarge", "inf2.xlarge"), tmp_path).current()
+    unused_clients = StubbedClients()
+
+    found, _ = store(unused_clients, tmp_path).current()
+
+    assert found == known
+    assert unused_clients.called == []
+
+
+def test_the_whole_region_survives_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(region_types, "fetch_region_types", lambda _: region())
+    store(StubbedClients(), tmp_path).current()
+
+    found, _ = store(StubbedClients(), tmp_path).current()
+
+    assert found == region()
+    assert list(found.types) == sorted(found.types)
+
+
+def test_another_regions_file_is_not_read(tmp_path: Path):
+    store(cloud("m5.large"), tmp_path).current()
+    elsewhere = StubbedClients("eu-west-1")
+    elsewhere.fail(TYPES, "InternalError")
+    elsewhere.fail(OFFERINGS, "InternalError")
+
+    with pytest.raises(CloudProviderError):
+        store(elsewhere, tmp_path).current()
+
+
+@pytest.mark.parametrize("damage", ['{"version": "1"}', "nonsense", "[]"])
+def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damage: str):
+    store(cloud("m5.large"), tmp_path).current()
+    (file,) = tmp_path.iterdir()
+    file.write_text(damage)
+
+    found, _ = store(cloud("m6g.large"), tmp_path).current()
+
+    assert list(found.types) == ["m6g.large"]
+
+
+def test_a_value_of_another_shape_is_as_if_it_were_not_there(tmp_path: Path):
+    clock = SetClock()
+    catalogue = store(cloud("m6g.large"), tmp_path, clock)
+    store(cloud("m5.large"), tmp_path, clock).current()
+    (file,) = tmp_path.iterdir()
+    disk = DiskCache(tmp_path, file.stem, version="1")
+    disk.write({"types": {"m5.large": {"name": 5}}, "zones": {}}, now=NOW)
+
+    found, _ = catalogue.current()
+
+    assert list(found.types) == ["m6g.large"]
+
+
+def test_a_refresh_that_finds_the_same_keeps_the_objects(tmp_path: Path):
+    clock = SetClock()
+    first = store(cloud("m5.large"), tmp_path, clock)
+    first.current()
+    catalogue = store(cloud("m5.large"), tmp_path, clock)
+    known, revision = catalogue.current()
+
+    assert not catalogue.refresh()
+    found, same = catalogue.current()
+    assert found is known
+    assert same == revision
+
+
+def test_a_refresh_that_finds_more_is_a_new_revision(tmp_path: Path):
+    clock = SetClock()
+    store(cloud("m5.large"), tmp_path, clock).current()
+    catalogue = store(cloud("m5.large", "m5.xlarge"), tmp_path, clock)
+    _, revision = catalogue.current()
+
+    assert catalogue.refresh()
+    found, newer = catalogue.current()
+    assert newer > revision
+    assert len(found.types) == 2
+
+
+def test_a_refresh_right_after_the_first_reading_makes_no_call(tmp_path: Path):
+    clients = cloud("m5.large")
+    catalogue = store(clients, tmp_path)
+    catalogue.current()
+
+    assert not catalogue.refresh()
+    assert len(clients.called) == 2
+
+
+def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
+    clock = SetClock()
+    clients = cloud("m5.large")
+    catalogue = store(clients, tmp_path, clock)
+    known, _ = catalogue.current()
+    clock.at += timedelta(hours=12)
+    clients.fail(TYPES, "InternalError")
+    clients.fail(OFFERINGS, "InternalError")
+
+    with pytest.raises(CloudProviderError):
+        catalogue.refresh()
+    assert catalogue.current()[0] is known
+
+
+def test_concurrent_callers_share_one_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    started, go, reads = Event(), Event(), list[int]()
+
+    def slow(_: object) -> RegionTypes:
+        reads.append(1)
+        started.set()
+        assert go.wait(10)
+        return small_region("m5.large")
+
+    monkeypatch.setattr(region_types, "fetch_region_types", slow)
+    catalogue = store(StubbedClients(), tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(catalogue.current) for _ in range(4)]
+        assert started.wait(10)
+        go.set()
+        found = [answer.result() for answer in answers]
+
+    assert {id(answer[0]) for answer in found} == {id(found[0][0])}
+    assert len(reads) == 1
+
+
+def test_an_item_that_says_little_is_read():
+    assert read_instance_type({"InstanceType": "x.large"}) == InstanceTypeInfo(
+        name="x.large", architectures=(), vcpus=0, memory_mib=0, has_processor_info=False
+    )

@@ -1,0 +1,136 @@
+"""No node with pods ends while the API server does not show pods.
+
+The short form takes kinds for stale after seconds. SILENCE_MINUTES=15 plays it with the times that
+`karpenter run` has, for so many minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from karpenter_core.kube.resources import NODES, PODS
+from karpenter_core.testing.scenarios import (
+    CountBounds,
+    Expectation,
+    ExpectedPods,
+    InitialObjects,
+    ScenarioDeployment,
+    ScenarioNodePool,
+)
+from tests.e2e.hanging_proxy import HangingProxy, Trouble
+from tests.e2e.kwok import KwokCloud
+from tests.support.gateway import Gateway
+from tests.support.processes import wait_until
+from tests.support.runner import ScenarioWorld
+
+if TYPE_CHECKING:
+    from karpenter_core.kube.resources import ResourceKind
+    from tests.support.local_clusters import RealLocalCluster
+
+ROOT = Path(__file__).parents[2]
+CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
+MINUTES: Final = float(os.environ.get("SILENCE_MINUTES", "0"))
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(300 + 120 * MINUTES),
+]
+
+TWO: Final = CountBounds(at_least=2, at_most=2)
+TIMES: Final = "90,70,5" if MINUTES else "8,5,1"
+OUTAGE_SECONDS: Final = MINUTES * 60 or 25.0
+EMPTY_SECONDS: Final = 120 if MINUTES else 12
+"""Time for which nodes stay empty before they go: longer than kinds stay fresh."""
+HEALED_SECONDS: Final = 180 if MINUTES else 90
+ALL_PODS: Final = (b"GET /api/v1/pods?",)
+
+APART: Final = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+            ]
+        }
+    }
+}
+GIVEN: Final = InitialObjects(
+    node_pools=[
+        ScenarioNodePool(
+            name="general",
+            disruption={
+                "consolidationPolicy": "WhenEmpty",
+                "consolidateAfter": f"{EMPTY_SECONDS}s",
+                "budgets": [{"nodes": "100%"}],
+            },
+        )
+    ],
+    deployments=[ScenarioDeployment(name="web", replicas=2, pod=APART)],
+)
+RUNNING: Final = Expectation(
+    within=timedelta(seconds=90), pods=ExpectedPods(running=TWO), nodes=TWO, instances=TWO
+)
+EMPTIED: Final = Expectation(
+    within=timedelta(seconds=60), pods=ExpectedPods(running=CountBounds(at_most=0))
+)
+GONE: Final = Expectation(within=timedelta(seconds=120 + EMPTY_SECONDS), nothing_left=True)
+
+
+def uids(world: ScenarioWorld, kind: ResourceKind) -> set[str]:
+    return {each["metadata"]["uid"] for each in world.mirror.objects(kind)}
+
+
+@pytest.mark.parametrize("trouble", list(Trouble), ids=lambda each: each.name.lower())
+async def test_no_node_ends_whose_pods_are_not_shown(
+    real_local_cluster: RealLocalCluster, trouble: Trouble, tmp_path: Path
+):
+    """Pods are bound to nodes that were empty when pods were last heard of."""
+    async with (
+        ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world,
+        Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
+        HangingProxy(gateway.port, tmp_path / "proxy.kubeconfig", marks=ALL_PODS) as proxy,
+    ):
+        for manifest in GIVEN.objects():
+            await world.create(manifest)
+        controller = world.add_controller(
+            kubeconfig=proxy.kubeconfig,
+            options={"providers": "kwok", "disable-leader-election": "true"},
+            command=(sys.executable, "-m", "tests.e2e.short_freshness"),
+            environment={**os.environ, "CONTACT_TIMES": TIMES},
+        )
+        await controller.start()
+        await world.expect(RUNNING, where="before")
+        await world.scale("web", 0)
+        await world.expect(EMPTIED, where="emptied")
+
+        proxy.begin(trouble)
+        await world.scale("web", 2)
+        await world.expect(RUNNING, where="bound meanwhile")
+        pods, nodes = uids(world, PODS), uids(world, NODES)
+        await asyncio.sleep(OUTAGE_SECONDS)
+
+        status, text = await controller.readiness()
+        assert status == 500, text
+        assert "freshness" in text
+        assert "pods" in text
+        assert uids(world, NODES) == nodes
+        assert uids(world, PODS) == pods
+        await world.expect(RUNNING, where="while pods are not shown")
+
+        proxy.end()
+        await wait_until(controller.is_ready, seconds=HEALED_SECONDS)
+        await asyncio.sleep(EMPTY_SECONDS + 10)
+        assert uids(world, PODS) == pods
+        await world.expect(RUNNING, where="healed")
+        await world.scale("web", 0)
+        await world.expect(GONE, where="afterwards")

@@ -1,0 +1,187 @@
+"""Expiry, consistency and hydration (acceptance cases 122, 123, 125)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.conditions import find_condition
+from karpenter_core.api.labels import node_class_label
+from karpenter_core.api.nodeclaim import CONSISTENT_STATE_FOUND, LAUNCHED
+from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
+from karpenter_core.lifecycle.nodeclaim.expiration import expiration_step
+from karpenter_core.lifecycle.nodeclaim.hydration import hydration_step
+from karpenter_core.testing.builders import EPOCH, pod
+from karpenter_core.testing.state_builders import KWOK, node, node_claim, with_claim_conditions
+
+LABEL = node_class_label(KWOK.group, KWOK.kind)
+
+
+def after(seconds: float):
+    return EPOCH + timedelta(seconds=seconds)
+
+
+class TestExpiration:
+    """Case 122."""
+
+    def test_claim_expires_after_its_lifetime(self):
+        """Counted with the pods that have to move; those of DaemonSets do not."""
+        claim = node_claim(stage="Initialized", expire_after="30s", termination_grace_period="1h")
+        pods = [pod("web-1"), pod("web-2"), pod("log", owner_kind="DaemonSet")]
+
+        step = expiration_step(claim, pods, now=after(60))
+
+        labels = {
+            "reason": "expired",
+            "nodepool": "default",
+            "capacity_type": "on-demand",
+            "consolidation_policy": "",
+            "termination_mode": "eventual",
+        }
+        assert step.delete == "expired"
+        assert [
+            (metric_update.metric, metric_update.labels, metric_update.value)
+            for metric_update in step.metric_updates
+        ] == [
+            ("nodeclaims_disrupted", labels, 1.0),
+            ("pods_disruption_initiated", labels, 2),
+        ]
+
+    def test_claim_expires_at_the_exact_second(self):
+        claim = node_claim(expire_after="30s")
+
+        assert expiration_step(claim, (), now=after(30)).delete == "expired"
+        early = expiration_step(claim, (), now=after(29))
+        assert (early.delete, early.requeue_after) == ("", timedelta(seconds=1))
+
+    def test_young_claim_is_requeued_for_its_expiry(self):
+        step = expiration_step(node_claim(expire_after="200s"), (), now=after(100))
+
+        assert (step.delete, step.metric_updates, step.requeue_after) == (
+            "",
+            (),
+            timedelta(seconds=100),
+        )
+
+    @pytest.mark.parametrize(
+        ("launched", "expires"),
+        [(5 * 60, 3600), (5 * 3600, 6 * 3600), (-5 * 3600, 3600)],
+        ids=["slow launch", "clock ahead", "clock behind"],
+    )
+    def test_lifetime_starts_at_the_launch_if_the_clocks_differ(self, launched, expires):
+        """Else a controller whose clock is ahead expires what it has just launched, for ever."""
+        bare = node_claim(expire_after="1h")
+        claim = with_claim_conditions(bare, LAUNCHED, now=after(launched))
+        step = expiration_step(claim, (), now=after(expires - 1))
+        assert (step.delete, step.requeue_after) == ("", timedelta(seconds=1))
+        assert expiration_step(claim, (), now=after(expires)).delete == "expired"
+
+    def test_launch_in_the_future_does_not_start_the_lifetime(self):
+        """The clock was ahead then, and has been put right."""
+        bare = node_claim(expire_after="1h")
+        claim = with_claim_conditions(bare, LAUNCHED, now=after(5 * 3600))
+        assert expiration_step(claim, (), now=after(3600)).delete == "expired"
+
+    @pytest.mark.parametrize(
+        "claim",
+        [node_claim(expire_after="Never"), node_claim(expire_after="30s", deleted=after(40))],
+        ids=["never", "already deleting"],
+    )
+    def test_others_are_ignored(self, claim):
+        step = expiration_step(claim, (), now=after(10**9))
+
+        assert (step.delete, step.metric_updates, step.requeue_after) == ("", (), None)
+
+
+class TestConsistency:
+    """Case 123."""
+
+    def step(self, *, memory, stage="Initialized", requests=None, nodes=1, **options):
+        claim = node_claim(
+            stage=stage,
+            requests={"memory": "1Gi", "cpu": "1"} if requests is None else requests,
+            capacity={"memory": "128Gi"},
+            **options,
+        )
+        found = node(claim=claim, capacity={"memory": memory})
+        step = consistency_step(claim, [found] * nodes, now=EPOCH)
+        condition = find_condition(step.claim.status.conditions, CONSISTENT_STATE_FOUND)
+        return step, None if condition is None else (condition.status, condition.reason)
+
+    def test_a_node_with_too_little_is_reported(self):
+        step, condition = self.step(memory="64Gi")
+
+        assert condition == ("False", "ConsistencyCheckFailed")
+        (notice,) = step.notices
+        assert (notice.type, notice.reason, notice.message) == (
+            "Warning",
+            "FailedConsistencyCheck",
+            "expected 128Gi of resource memory, but found 64Gi (50.0% of expected)",
+        )
+
+    @pytest.mark.parametrize("memory", ["128Gi", "256Gi", "116Gi"])
+    def test_a_node_with_nearly_everything_is_fine(self, memory):
+        step, condition = self.step(memory=memory)
+
+        assert condition == ("True", "ConsistentStateFound")
+        assert step.notices == ()
+
+    def test_unrequested_resources_do_not_count(self):
+        assert self.step(memory="1Gi", requests={"cpu": "1"})[1] == ("True", "ConsistentStateFound")
+        assert self.step(memory="1Gi", requests={"memory": "0"})[1] == (
+            "True", "ConsistentStateFound",
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "options", [{"stage": "Registered"}, {"nodes": 0}, {"nodes": 2}, {"deleted": EPOCH}]
+    )
+    def test_incomparable_nodes_are_not_reported(self, options):
+        """Not initialised, no node, two of them, on its way out."""
+        step, condition = self.step(memory="1Gi", **options)
+
+        assert (condition, step.notices) == (None, ())
+
+    def test_the_condition_follows_the_node(self):
+        step, _ = self.step(memory="64Gi")
+        mended = node(claim=step.claim, capacity={"memory": "128Gi"})
+
+        again = consistency_step(step.claim, [mended], now=after(60))
+
+        condition = find_condition(again.claim.status.conditions, CONSISTENT_STATE_FOUND)
+        assert condition is not None
+        assert (condition.status, condition.last_transition_time) == ("True", after(60))
+
+
+class TestHydration:
+    """Case 125."""
+
+    def test_claims_and_nodes_of_older_controllers_get_the_label(self):
+        claim = node_claim(stage="Initialized")
+        labels = {k: v for k, v in claim.metadata.labels.items() if k != LABEL}
+        bare = claim.model_copy(
+            update={"metadata": claim.metadata.model_copy(update={"labels": labels})}
+        )
+        its_node = node(claim=bare)
+        assert LABEL not in its_node.labels
+
+        step = hydration_step(bare, [its_node])
+
+        assert step.claim.metadata.labels == {**labels, LABEL: "default"}
+        assert step.node is not None
+        assert step.node.applied_to(its_node).labels[LABEL] == "default"
+
+    def test_labelled_claims_are_ignored(self):
+        claim = node_claim(stage="Initialized")
+
+        step = hydration_step(claim, [node(claim=claim)])
+
+        assert step.claim is claim
+        assert step.node is None
+
+    @pytest.mark.parametrize("count", [0, 2])
+    def test_nodes_that_may_be_of_another_claim_are_ignored(self, count):
+        claim = node_claim(stage="Initialized")
+        stranger = node(provider_id=claim.status.provider_id)
+
+        assert hydration_step(claim, [stranger] * count).node is None

@@ -1,0 +1,181 @@
+"""Pods are nominated for the nodes planned for them, or for equal pods."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.api.labels import HOSTNAME, ZONE
+from karpenter_core.api.records import LabelSelector, TopologySpread
+from karpenter_core.lifecycle.nodeclaim.nomination import (
+    choose_nominations,
+    depends_on_other_pods,
+    planned_pods,
+    pods_compete,
+)
+from karpenter_core.state.events import ObjectObserved, PodsDecided
+from karpenter_core.testing.builders import EPOCH, pod, pod_shape
+from karpenter_core.testing.state_builders import node, synced_state
+from tests.properties import with_examples
+
+PLAIN = pod_shape(labels={"app": "plain"})
+NODES = {"a-1": "zone-a", "a-2": "zone-a", "b-1": "zone-b", "c-1": "zone-c"}
+
+
+def spread(*keys, when="DoNotSchedule", skew=1):
+    """The shape of pods that are spread by topology keys."""
+    constraints = tuple(
+        TopologySpread(
+            topology_key=key,
+            max_skew=skew,
+            when_unsatisfiable=when,
+            selector=LabelSelector(match_labels={"app": "even"}),
+        )
+        for key in keys
+    )
+    shape = pod_shape(labels={"app": "even"})
+    return msgspec.structs.replace(shape, topology_spread=constraints)
+
+
+def waiting(shape, plan):
+    """Pods in the order of the scheduler's queue, and the nodes they were planned for."""
+    return [
+        (msgspec.structs.replace(pod(f"p{n}", shape=shape), resource_version=n + 1), name)
+        for n, name in enumerate(plan)
+    ]
+
+
+def cluster(meant, *more):
+    """A snapshot with these pods waiting and all nodes there."""
+    nodes = [node(name, labels={ZONE: zone}) for name, zone in NODES.items()]
+    return synced_state(*nodes, *(item for item, _ in meant), *more)
+
+
+def changed(meant, index, **fields):
+    """A pod as it is later on."""
+    old = meant[index][0]
+    return msgspec.structs.replace(old, resource_version=100 + index, **fields)
+
+
+def nominated_nodes(builder, meant):
+    return [(item.name, name) for item, name in choose_nominations(builder.snapshot(), meant)]
+
+
+class TestPlainPods:
+    def test_each_pod_is_nominated_for_its_planned_node(self):
+        meant = waiting(PLAIN, ["a-1", "b-1", "a-1"])
+        assert nominated_nodes(cluster(meant), meant) == [
+            ("p0", "a-1"),
+            ("p1", "b-1"),
+            ("p2", "a-1"),
+        ]
+
+    def test_nominated_pod_is_not_nominated_again(self):
+        meant = waiting(PLAIN, ["a-1", "b-1"])
+        builder = cluster(meant)
+        builder.apply_event(ObjectObserved(changed(meant, 0, nominated_node_name="a-1")))
+        assert nominated_nodes(builder, meant) == [("p1", "b-1")]
+
+    def test_pod_whose_nominated_node_is_gone_is_nominated_again(self):
+        meant = waiting(PLAIN, ["a-1"])
+        builder = cluster(meant)
+        builder.apply_event(ObjectObserved(changed(meant, 0, nominated_node_name="gone")))
+        assert nominated_nodes(builder, meant) == [("p0", "a-1")]
+
+    def test_pod_that_loses_its_place_gets_the_place_of_the_equal_pod(self):
+        meant = waiting(PLAIN, ["a-1", "b-1"])
+        builder = cluster(meant)
+        builder.apply_event(ObjectObserved(changed(meant, 0, node_name="b-1")))
+        assert nominated_nodes(builder, meant) == [("p1", "a-1")]
+
+    def test_deleted_pods_are_not_nominated(self):
+        meant = waiting(PLAIN, ["a-1", "b-1"])
+        builder = cluster(meant[1:])
+        assert nominated_nodes(builder, meant) == [("p1", "b-1")]
+
+
+class TestSpreadPods:
+    def test_the_first_of_the_queue_get_places_in_different_domains(self):
+        """Whatever was planned for each: the scheduler would refuse the second one of a zone."""
+        plan = ["a-1", "a-2", "b-1", "b-1", "c-1", "c-1"]
+        meant = waiting(spread(ZONE, skew=2), plan)
+        nominations = dict(nominated_nodes(cluster(meant), meant))
+        zones = [NODES[nominations[f"p{n}"]] for n in range(6)]
+        assert set(zones[:3]) == set(zones[3:]) == {"zone-a", "zone-b", "zone-c"}
+        assert Counter(nominations.values()) == Counter(plan)
+
+    def test_a_domain_with_more_to_come_is_first(self):
+        """It has fewer pods now, since in the end all have as many."""
+        meant = waiting(spread(ZONE), ["b-1", "a-1", "a-2"])
+        assert NODES[nominated_nodes(cluster(meant), meant)[0][1]] == "zone-a"
+
+    def test_no_more_pods_than_the_skew_are_nominated_for_a_node(self):
+        """Nominated pods count on the evaluated node and would refuse each other."""
+        meant = waiting(spread(ZONE), ["a-1", "a-1", "a-1", "b-1"])
+        builder = cluster(meant)
+        first = nominated_nodes(builder, meant)
+        assert sorted(name for _, name in first) == ["a-1", "b-1"]
+        index = next(int(pod_name[1:]) for pod_name, name in first if name == "a-1")
+        builder.apply_event(ObjectObserved(changed(meant, index, node_name="a-1")))
+        assert [name for _, name in nominated_nodes(builder, meant)].count("a-1") == 1
+
+    def test_pods_spread_over_hosts_alone_are_nominated_together(self):
+        meant = waiting(spread(HOSTNAME, skew=2), ["a-1", "a-1", "b-1", "b-1"])
+        assert len(nominated_nodes(cluster(meant), meant)) == 4
+
+    def test_soft_spread_delays_no_nomination(self):
+        meant = waiting(spread(ZONE, when="ScheduleAnyway"), ["a-1", "a-1"])
+        assert nominated_nodes(cluster(meant), meant) == [("p0", "a-1"), ("p1", "a-1")]
+
+    @given(
+        plan=st.lists(st.sampled_from(sorted(NODES)), min_size=1, max_size=12),
+        keys=st.sampled_from([(), (ZONE,), (HOSTNAME,), (ZONE, HOSTNAME)]),
+        bound=st.lists(st.sampled_from(sorted(NODES)), max_size=6),
+    )
+    @with_examples(100)
+    def test_no_place_is_nominated_twice(self, plan, keys, bound):
+        """Places that were taken, by whomever of them, are not there any more."""
+        meant = waiting(spread(*keys), plan)
+        builder = cluster(meant)
+        for index, name in enumerate(bound[: len(meant)]):
+            builder.apply_event(ObjectObserved(changed(meant, index, node_name=name)))
+        nominations = nominated_nodes(builder, meant)
+        left = Counter(plan) - Counter(bound[: len(meant)])
+        assert Counter(name for _, name in nominations) <= left
+        assert len({name for name, _ in nominations}) == len(nominations)
+
+
+class TestWhoCompetes:
+    def test_equal_pods_do_not_compete(self):
+        meant = waiting(PLAIN, ["a-1", "b-1"])
+        assert not pods_compete(cluster(meant).snapshot())
+
+    def test_different_pods_compete(self):
+        meant = waiting(PLAIN, ["a-1"])
+        assert pods_compete(cluster(meant, pod("other", cpu="2")).snapshot())
+        nominations = msgspec.structs.replace(pod("other", cpu="2"), nominated_node_name="b-1")
+        assert pods_compete(cluster(meant, nominations).snapshot())
+
+    def test_bound_pods_do_not_compete(self):
+        meant = waiting(PLAIN, ["a-1"])
+        bound = pod("other", cpu="2", node_name="b-1")
+        assert not pods_compete(cluster(meant, bound).snapshot())
+
+
+def test_pods_are_planned_for_the_claim_or_its_node():
+    plan = ["claim", "node", "elsewhere"]
+    meant = waiting(PLAIN, plan)
+    builder = cluster(meant)
+    placed = {item.uid: target for item, target in meant}
+    builder.apply_event(PodsDecided(placed=placed, at=EPOCH))
+    found = planned_pods(builder.snapshot(), claim="claim", node="node")
+    assert [item.name for item in found] == ["p0", "p1"]
+
+
+def test_only_hard_constraints_depend_on_other_pods():
+    assert depends_on_other_pods(pod("a", shape=spread(ZONE)))
+    assert not depends_on_other_pods(pod("a", shape=spread(ZONE, when="ScheduleAnyway")))
+    assert not depends_on_other_pods(pod("a", shape=PLAIN))

@@ -1,0 +1,177 @@
+"""One large answer of a cloud: who waits for it, what the disk stands in for, and when it is another one."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from threading import Event
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.cached_response import CachedResponse
+from karpenter_core.provider.kit.disk_cache import DiskCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from karpenter_core.clock import Clock
+
+HOUR = timedelta(hours=1)
+LIFE = timedelta(days=30)
+
+
+class SetClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at.timestamp()
+
+
+class Cloud:
+    """Answers with a list of names."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+        self.known: list[list[str] | None] = []
+        """Last answer at each call."""
+        self.is_down = False
+
+    def fetch(self, known: list[str] | None) -> list[str]:
+        self.known.append(known)
+        if self.is_down:
+            raise CloudProviderError("the cloud is down")
+        return list(self.names)
+
+
+def _names(value: object) -> list[str] | None:
+    return cast("list[str]", value) if isinstance(value, list) else None
+
+
+def kept(
+    fetch: Callable[[list[str] | None], list[str]],
+    folder: Path,
+    clock: Clock | SetClock | None = None,
+) -> CachedResponse[list[str]]:
+    return CachedResponse(
+        clock or SetClock(),
+        DiskCache(folder, "cloud-names", version="1"),
+        fetch=fetch,
+        encode=list[str],
+        decode=_names,
+        life=LIFE,
+        instead_of_waiting=HOUR,
+    )
+
+
+def test_it_is_fetched_once(tmp_path: Path):
+    cloud = Cloud("a")
+    answer = kept(cloud.fetch, tmp_path)
+
+    assert answer.current() == answer.current() == (["a"], 1)
+    assert cloud.known == [None]
+
+
+def test_a_new_process_uses_a_recent_answer_of_an_earlier_one(tmp_path: Path):
+    clock = SetClock()
+    kept(Cloud("a").fetch, tmp_path, clock).current()
+    clock.at += HOUR
+    cloud = Cloud("b")
+
+    assert kept(cloud.fetch, tmp_path, clock).current() == (["a"], 1)
+    assert cloud.known == []
+
+
+def test_a_stale_answer_is_fetched_again_with_the_earlier_one(tmp_path: Path):
+    clock = SetClock()
+    kept(Cloud("a").fetch, tmp_path, clock).current()
+    clock.at += 2 * HOUR
+    cloud = Cloud("b")
+
+    assert kept(cloud.fetch, tmp_path, clock).current() == (["b"], 1)
+    assert cloud.known == [["a"]]
+
+
+def test_an_old_answer_is_used_while_the_cloud_is_down(tmp_path: Path):
+    clock = SetClock()
+    kept(Cloud("a").fetch, tmp_path, clock).current()
+    clock.at += 2 * HOUR
+    cloud = Cloud()
+    cloud.is_down = True
+
+    assert kept(cloud.fetch, tmp_path, clock).current() == (["a"], 1)
+    clock.at += LIFE
+    with pytest.raises(CloudProviderError, match="the cloud is down"):
+        kept(cloud.fetch, tmp_path, clock).current()
+
+
+def test_a_refresh_that_finds_the_same_keeps_the_object(tmp_path: Path):
+    answer = kept(Cloud("a").fetch, tmp_path)
+    known, revision = answer.current()
+
+    assert not answer.refresh(unless_within=timedelta())
+    found, same = answer.current()
+    assert found is known
+    assert same == revision
+
+
+def test_a_changed_answer_is_a_new_revision(tmp_path: Path):
+    cloud = Cloud("a")
+    answer = kept(cloud.fetch, tmp_path)
+    answer.current()
+    cloud.names.append("b")
+
+    assert answer.refresh(unless_within=timedelta())
+    assert answer.current() == (["a", "b"], 2)
+    assert cloud.known == [None, ["a"]]
+
+
+def test_a_recent_answer_is_not_refreshed(tmp_path: Path):
+    clock, cloud = SetClock(), Cloud("a")
+    answer = kept(cloud.fetch, tmp_path, clock)
+    answer.current()
+    clock.at += HOUR / 2
+
+    assert not answer.refresh(unless_within=HOUR)
+    clock.at += HOUR
+    answer.refresh(unless_within=HOUR)
+    assert len(cloud.known) == 2
+
+
+def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):
+    cloud = Cloud("a")
+    answer = kept(cloud.fetch, tmp_path)
+    known, _ = answer.current()
+    cloud.is_down = True
+
+    with pytest.raises(CloudProviderError):
+        answer.refresh(unless_within=timedelta())
+    assert answer.current()[0] is known
+
+
+def test_callers_during_a_fetch_share_its_answer(tmp_path: Path):
+    started, go, calls = Event(), Event(), list[int]()
+
+    def slow(_: list[str] | None) -> list[str]:
+        calls.append(1)
+        started.set()
+        assert go.wait(10)
+        return ["a"]
+
+    answer = kept(slow, tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(answer.current) for _ in range(4)]
+        assert started.wait(10)
+        go.set()
+        found = [each.result() for each in waiting]
+
+    assert {id(value) for value, _ in found} == {id(found[0][0])}
+    assert calls == [1]

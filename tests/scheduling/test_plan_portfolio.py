@@ -1,0 +1,114 @@
+"""The plans that are made, and the choice among them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from karpenter_core.api.labels import ON_DEMAND, ZONE
+from karpenter_core.api.records import LabelSelector, TopologySpread
+from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.testing.builders import (
+    catalogue,
+    instance_type,
+    node_pool,
+    pod,
+    pod_shape,
+    problem,
+)
+from tests.verifier import violations
+
+UNEVEN = catalogue(
+    *(
+        instance_type(
+            f"{family}-{cpu}",
+            cpu=str(cpu),
+            memory=f"{cpu * ratio}Gi",
+            price=round(cpu * price, 4),
+            capacity_types=(ON_DEMAND,),
+        )
+        for family, ratio, price in (("c", 2, 0.0425), ("m", 4, 0.048), ("r", 8, 0.063))
+        for cpu in (2, 4, 8, 16, 32)
+    )
+)
+
+
+def free_pods(count, *, seed=0):
+    random = Random(seed)
+    return [
+        pod(
+            f"free-{number}",
+            cpu=random.choice(("100m", "250m", "500m", "1", "1500m")),
+            memory=random.choice(("256Mi", "512Mi", "1Gi", "2Gi", "4Gi")),
+        )
+        for number in range(count)
+    ]
+
+
+def spread_pods(count):
+    spread = TopologySpread(
+        topology_key=ZONE,
+        max_skew=1,
+        when_unsatisfiable="DoNotSchedule",
+        selector=LabelSelector(match_labels={"app": "web"}),
+    )
+    return [
+        pod(
+            f"web-{n}",
+            shape=replace(
+                pod_shape(labels={"app": "web"}, cpu="700m", memory="1Gi"),
+                topology_spread=(spread,),
+            ),
+        )
+        for n in range(count)
+    ]
+
+
+def test_pods_that_mix_freely_end_near_the_bound():
+    plan = solve(problem(free_pods(400), catalogue=UNEVEN))
+    assert plan.cost.lower_bound is not None
+    assert plan.cost.hourly <= plan.cost.lower_bound * 1.05
+
+
+def test_patterns_use_no_capacity_twice():
+    """The plan stands before the judge, with pods of other kinds beside."""
+    asked = problem([*free_pods(150), *spread_pods(20)], catalogue=UNEVEN)
+    plan = solve(asked)
+    assert not plan.unschedulable
+    assert violations(asked, plan) == []
+
+
+@pytest.mark.parametrize("cores", [10, 40])
+def test_patterns_are_bought_within_the_limits_of_the_pool(cores):
+    asked = problem(
+        free_pods(100), pools=[node_pool("default", limits={"cpu": str(cores)})], catalogue=UNEVEN
+    )
+    plan = solve(asked)
+    assert plan.unschedulable
+    assert sum(claim.capacity_max["cpu"] for claim in plan.claims) <= cores * 1000
+
+
+def test_more_work_never_makes_a_plan_more_expensive():
+    asked = problem([*free_pods(60), *spread_pods(40)], catalogue=UNEVEN)
+    few, many = (solve(asked, SolveOptions(work_units=units)) for units in (0, 10**6))
+    fee = SolveOptions().node_fee_per_hour
+    costs = [plan.cost.hourly + fee * len(plan.claims) for plan in (few, many)]
+    assert costs[1] <= costs[0] + 1e-9
+    assert (
+        many.cost.hourly <= solve(asked, SolveOptions(packing=PackingPolicy.FIRST_FIT)).cost.hourly
+    )
+
+
+def test_a_pod_that_fits_no_node_does_not_change_the_plan_of_others():
+    """The others cost what they cost without it; they are still bought as whole nodes."""
+    pods = free_pods(300)
+    giant = pod("giant", cpu="1000", memory="1Gi")
+    alone = solve(problem(pods, catalogue=UNEVEN))
+    beside = solve(problem([giant, *pods], catalogue=UNEVEN))
+
+    assert list(beside.unschedulable) == [giant.uid]
+    assert beside.cost.hourly <= alone.cost.hourly * 1.01
+    assert beside.cost.hourly < beside.cost.first_fit_hourly * 0.95
