@@ -201,8 +201,8 @@ def waits_for_the_boot(good, subject):
     def karpenter_launch_instances(self, requests):
         outcomes = good.karpenter_launch_instances(self, requests)
         for outcome in outcomes:
-            machine_id = outcome.provider_id.removeprefix("tinycloud://")
-            while self._client.machine(machine_id)["state"] == "booting":
+            vm_id = outcome.provider_id.removeprefix("tinycloud://")
+            while self._client.vm(vm_id)["state"] == "booting":
                 time.sleep(0.02)
         return outcomes
 
@@ -300,7 +300,7 @@ def cleans_up_what_it_does_not_see(good, subject):
         def clean():
             seen = {i.provider_id for i in good.karpenter_list_instances(self).instances}
             for provider_id in set(subject.list_resources(self)) - seen:
-                self._client.delete_machine(provider_id.removeprefix(PREFIX))
+                self._client.delete_vm(provider_id.removeprefix(PREFIX))
 
         return [PeriodicTask(name="clean", period=timedelta(minutes=1), run=clean)]
 

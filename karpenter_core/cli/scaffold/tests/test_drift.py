@@ -1,4 +1,4 @@
-"""Tests which changes replace a machine of tinycloud."""
+"""Tests which changes cause drift."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ def test_another_disk_is_drift():
     assert static_hash(TinyCloudNodeClassSpec(disk_gib=50)) != static_hash(TinyCloudNodeClassSpec())
 
 
-def test_another_image_is_compared_with_the_machine_instead():
+def test_another_image_is_compared_with_the_vm_instead():
     assert static_hash(TinyCloudNodeClassSpec(image="x")) == static_hash(TinyCloudNodeClassSpec())
