@@ -60,7 +60,7 @@ def test_hooks_that_all_plugins_are_asked_are_those_that_pluggy_asks_all():
 
 def test_fenced_hooks_are_those_of_the_contracts_page():
     (rule,) = re.findall(
-        r"^- What may change a cloud is called only while .*?(?=^- )",
+        r"^- \*\*Lease\.\*\* The core calls hooks that change the cloud only .*?(?=^- )",
         PAGE,
         re.MULTILINE | re.DOTALL,
     )
