@@ -31,7 +31,7 @@ class BatchSizeMetric:
             _NAME,
             lambda: Histogram(
                 _NAME,
-                "Items that one call to a cloud was made for.",
+                "Number of items in one call to a cloud.",
                 ("batcher",),
                 buckets=_BUCKETS,
                 registry=registry,

@@ -182,13 +182,13 @@ def _families(tables: Sequence[OfferingTable]) -> tuple[SeriesFamily, ...]:
     return (
         family(
             "offering_available",
-            "1 when the offering can be had.",
+            "1 if the offering is available.",
             lambda table: table.offerings,
             lambda table: table.available,
         ),
         family(
             "offering_price_estimate",
-            "Price of the offering per hour, as launches reckon with it.",
+            "Price of the offering per hour, as used for launches.",
             lambda table: table.offerings,
             lambda table: table.prices,
         ),
