@@ -30,7 +30,7 @@ STATES: Final = {
     "bound": "on a node",
     "ended": "done",
     "existing": "goes to an existing node",
-    "held": "waits, and not for a node",
+    "held": "does not wait for a node",
     "launch": "a node will be launched",
     "unschedulable": "stays pending",
 }
@@ -39,19 +39,19 @@ _VERDICTS: Final = {
     "blocked": "blocked",
     "budget": "no budget",
     "chosen": "now",
-    "declined": "not for it",
+    "declined": "does not apply",
     "later": "later",
     "refused": "no move",
 }
 """What a disruption method can say of a node, and how people are told."""
 
 NODE_STATES: Final = {
-    "budget": "would be disrupted, if its budget had room",
+    "budget": "would be disrupted, but its budget allows no more",
     "disrupted": "is disrupted now",
-    "going": "is on its way out",
+    "going": "is being removed",
     "later": "will be disrupted, if nothing changes",
     "stays": "stays",
-    "unmanaged": "is nobody's to disrupt",
+    "unmanaged": "is not managed by Karpenter",
 }
 """What can become of a node, and how people are told."""
 
@@ -64,7 +64,7 @@ def print_plan(document: Mapping[str, Any], before: Mapping[str, Any] | None = N
         console.print(_claims_table(document["nodeClaims"], console.width))
         console.print()
     if document["existingNodes"]:
-        _heading(console, "Nodes that are there")
+        _heading(console, "Existing nodes")
         console.print(_existing_table(document["existingNodes"], console.width))
         console.print()
     if document["unschedulable"]:
@@ -107,7 +107,7 @@ def print_node_explanation(document: Mapping[str, Any]) -> None:
         return
     facts = [f"{counted(document['pods'], 'pod')} would have to move"]
     if document["nodePool"]:
-        facts.insert(0, f"of NodePool {document['nodePool']}")
+        facts.insert(0, f"NodePool {document['nodePool']}")
     if document["pricePerHour"] is not None:
         facts.append(f"{_amount(document['pricePerHour'])} per hour")
     _say(console, ", ".join(facts))
@@ -124,7 +124,9 @@ def _node_verdict(answer: Mapping[str, Any]) -> list[str]:
     lines = [f"{_VERDICTS[answer['verdict']]}: {answer['message']}"]
     move: Mapping[str, Any] | None = answer["move"]
     if move is not None:
-        others = [f"with it: {_some(move['nodes'], _SHOWN_PODS)}"] if move["nodes"][1:] else []
+        others = (
+            [f"together with: {_some(move['nodes'], _SHOWN_PODS)}"] if move["nodes"][1:] else []
+        )
         lines += others
         lines += [
             f"to {name}: {_some(pods, _SHOWN_PODS)}" for name, pods in move["existingNodes"].items()
@@ -238,7 +240,7 @@ def _summary(document: Mapping[str, Any]) -> str:
     elif kept or left:
         parts.append("no node to launch")
     if kept:
-        parts.append(f"{counted(kept, 'pod')} on nodes that are there")
+        parts.append(f"{counted(kept, 'pod')} on existing nodes")
     if left:
         parts.append(f"{counted(left, 'pod')} stay{'s' if left == 1 else ''} pending")
     return "; ".join(parts) or "no pod waits for a node"

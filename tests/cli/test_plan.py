@@ -186,7 +186,7 @@ def test_the_table_shows_nodes_reasons_and_brackets(run, tmp_path):
     assert "[arm64]" in shown
     assert shown.splitlines()[-1].startswith("1 node to launch for 1 pod at 0.1000 per hour")
     assert shown.splitlines()[-1].endswith(
-        "1 pod on nodes that are there; 1 pod stays pending",
+        "1 pod on existing nodes; 1 pod stays pending",
     )
 
 
@@ -227,7 +227,7 @@ def test_the_summary_says_only_what_there_is(run, tmp_path):
     kept = run(write(tmp_path / "kept.yaml", POOL, node("old"), pod("a"))).out
 
     assert nothing.strip() == "no pod waits for a node"
-    assert kept.splitlines()[-1] == "no node to launch; 1 pod on nodes that are there"
+    assert kept.splitlines()[-1] == "no node to launch; 1 pod on existing nodes"
 
 
 def broken(field, value):
