@@ -120,7 +120,7 @@ async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> 
     """Ask whether each of these is allowed.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server cannot be reached.
     """
     slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -157,7 +157,7 @@ async def check_fact_permissions(apis: ClusterApis) -> list[Finding]:
     """Ask whether facts of the cluster's network may be read; not every provider needs them.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server cannot be reached.
     """
     try:
         refused = [one for one in FACT_PERMISSIONS if not await _is_allowed(apis, one)]
@@ -201,7 +201,7 @@ async def check_definitions(
     """Compare the CustomResourceDefinitions of the core and of these providers with the models.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server cannot be reached.
     """
     names = " --provider ".join(sorted(providers)) or "NAME"
     remedy = APPLY.format(names)
@@ -259,7 +259,7 @@ async def check_objects(
     """Look whether the NodePools and NodeClasses that are there can be used.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server cannot be reached.
     """
     findings: list[Finding] = []
     kinds = [NODE_POOLS, *(custom_kind(model.resource) for model in node_classes)]

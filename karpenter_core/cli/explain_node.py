@@ -193,7 +193,9 @@ def _message(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> 
         if state == "disrupted":
             again = ", after a validation some seconds later" if item.method.is_validated else ""
             return f"{item.method.name} disrupts it now{again}"
-        first = "" if answer.winner is None else f" after the current command of {answer.winner.name}"
+        first = (
+            "" if answer.winner is None else f" after the current command of {answer.winner.name}"
+        )
         return f"{item.method.name} would disrupt it{first}"
     waits = any(item.decline_reason is DeclineReason.UNSETTLED for item in answer.methods)
     if waits and node.settle_time is not None and node.settle_time > node.now:

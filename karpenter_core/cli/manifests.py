@@ -208,7 +208,7 @@ def _cluster(manifest: dict[str, Any], where: str, notes: list[str]) -> Iterator
             foreign.append(written)
             continue
         if key in seen and key != NODE_CLASSES:
-            raise BadInputError(f'{where}: field "{written}": is there twice (as {seen[key]})')
+            raise BadInputError(f'{where}: field "{written}": is duplicated (as {seen[key]})')
         seen[key] = written
         api_version, kind = _KINDS[key]
         for number, item in enumerate(_items(value, where, written)):

@@ -335,7 +335,7 @@ def test_settings_that_are_not_in_effect_are_warnings():
         "--feature-gates",
         "--feature-gates",
     ]
-    assert "StaticCapacity is not built yet" in found[1]["message"]
+    assert "StaticCapacity is not implemented yet" in found[1]["message"]
     assert 'there is no gate "Nonsense"' in found[2]["message"]
 
 

@@ -242,7 +242,7 @@ def broken(field, value):
         ("a: [", "line 2: is not YAML"),
         ("- 1", "document 1: is no Kubernetes object but an array"),
         ("kind: Pod", 'document 1: field "apiVersion": missing'),
-        ("kind: Pod\nspec:\n  a: 1\n  b: 2\n  a: 3", 'line 5: field "a": is there twice'),
+        ("kind: Pod\nspec:\n  a: 1\n  b: 2\n  a: 3", 'line 5: field "a": is duplicated'),
         ("a: *x", 'line 1: alias "x" names no anchor before it'),
         ("a: &x [*x]", 'line 1: alias "x" names no anchor before it'),
         ("a: !!python/name:os.system x", 'line 1: tag "tag:yaml.org,2002:python/name:os.system"'),
@@ -252,7 +252,7 @@ def broken(field, value):
         ("a: 1\n<<: 1", "line 2: a merge key takes an object or a list of objects"),
         ("a: " + "[" * 300 + "]" * 300, "line 1: is nested too deeply"),
         ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "is nested too deeply"),
-        ('{"pods": [], "pods": []}', 'field "pods": is there twice in one object'),
+        ('{"pods": [], "pods": []}', 'field "pods": is duplicated in one object'),
         ("pots: []", 'document 1: field "pots": unknown'),
         ("pods: null\nnodes: x", 'document 1: field "nodes": must be a list'),
         (

@@ -158,7 +158,7 @@ def test_an_ipv6_cluster_that_refuses_at_the_start_is_known_as_soon_as_it_answer
     async def story():
         reader = reader_of(dict.fromkeys(ANSWERS, ApiResponse(status=status, body=b"no")))
         facts = reader.facts
-        assert facts.unknown["ip_family"] == "not asked for yet"
+        assert facts.unknown["ip_family"] == "not requested yet"
         with capture_logs() as lines:
             await reader.read()
             running = asyncio.ensure_future(reader.run())

@@ -93,7 +93,7 @@ def check_catalogue(instance_types: Sequence[InstanceType], *, plugin: str) -> N
         if not isinstance(_raw(name), str) or not name:
             raise CloudProviderError(
                 f'plug-in "{plugin}": {_LISTING}: the {_ordinal(number)} instance type has the '
-                f"name {name!r}; it must be a text that is not empty"
+                f"name {name!r}; it must be a string that is not empty"
             )
         if name in seen:
             raise CloudProviderError(f'plug-in "{plugin}": {_LISTING} lists {name} twice')
@@ -159,7 +159,7 @@ def _check_labels(requirements: Requirements) -> None:
         if not _TEXT.issuperset(map(type, requirement.values)):
             odd = next(v for v in requirement.values if not isinstance(_raw(v), str))
             raise _InvalidValue(
-                f"requirements: {requirement.key} must have texts as values, not {odd!r}"
+                f"requirements: {requirement.key} must have strings as values, not {odd!r}"
             )
 
 
@@ -170,8 +170,8 @@ def _check_node_amounts(it: InstanceType) -> None:
         amount = it.capacity.get(resource, 0)
         if 0 < amount < least:
             raise _InvalidValue(
-                f"capacity.{resource} must be in {_UNITS[resource]}: {amount} is too little "
-                "for any machine"
+                f"capacity.{resource} must be in {_UNITS[resource]}: {amount} is too small "
+                "for any instance"
             )
     overhead = it.overhead
     if not isinstance(_raw(overhead), Overhead):

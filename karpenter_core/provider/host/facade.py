@@ -299,7 +299,7 @@ class Providers:
         for problem in status_problems(node_class, resolution.status):
             if self._is_new(name, kind, problem.path):
                 _log().error(
-                    "plug-in sets a status that its NodeClass does not have",
+                    "plug-in sets status fields that its NodeClass does not have",
                     plugin=name,
                     kind=kind,
                     problem=problem.message,

@@ -111,7 +111,7 @@ def code_reason(code: str) -> str:
 
 def absent_terms_message(absent: Sequence[str]) -> str:
     """Name the selector terms that matched nothing; empty if all matched."""
-    return f"nothing is found by {', '.join(absent)}" if absent else ""
+    return f"nothing matches {', '.join(absent)}" if absent else ""
 
 
 def current_condition(

@@ -40,7 +40,7 @@ class TokenBucket:
             ValueError: more tokens than the bucket can hold.
         """
         if count > self._burst:
-            message = f"{count} tokens asked of a bucket that holds {self._burst}"
+            message = f"{count} tokens requested from a bucket that holds {self._burst}"
             raise ValueError(message)
         with self._lock:
             self._refill()

@@ -68,7 +68,7 @@ def mime_archive(parts: Iterable[UserDataPart]) -> str:
 def _part(part: Message[str, str], where: str) -> UserDataPart:
     if part.defects or part.is_multipart():
         problem = "archives within archives" if part.is_multipart() else _defect(part)
-        raise BadInputError(f"{where} is no MIME archive that can be merged: {problem}")
+        raise BadInputError(f"{where} cannot be merged as a MIME archive: {problem}")
     encoding = str(part["Content-Transfer-Encoding"] or "7bit").strip().lower()
     payload = part.get_payload(decode=encoding not in _PLAIN)
     try:

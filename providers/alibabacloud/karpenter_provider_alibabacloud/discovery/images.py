@@ -145,7 +145,7 @@ class ImageReader:
             return self._published(alias, f'{FIELD}[{index}] alias "{term.alias}"')
         query = image_query(index, term)
         if query is None:
-            return (), f"{FIELD}[{index}] (it says nothing)"
+            return (), f"{FIELD}[{index}] (it is empty)"
         found = self._owned.get(query)
         if found is None:
             found = self._described(query)

@@ -144,7 +144,7 @@ def read_group_answer(body: Mapping[str, Any], targets: Sequence[LaunchTarget]) 
             if target is None:
                 raise CloudProviderError(
                     f"ecs:CreateAutoProvisioningGroup: {instance_id} is of the type {name} in "
-                    f"{zone or 'no zone'}, which was not asked for"
+                    f"{zone or 'no zone'}, which was not requested"
                 )
             bought.append(NewInstance(id=instance_id, target=target))
         code = row.get("ErrorCode") or ""
@@ -276,11 +276,11 @@ def unserved_outcome(
     if not failures:
         if any(answer.instances for answer in answers):
             return CloudProviderError(
-                "ECS launched fewer instances than were asked for, and does not say why"
+                "ECS launched fewer instances than requested, and does not say why"
                 f"{_requests(answers)}"
             )
         return InsufficientCapacityError(
-            f"ECS launched nothing, and does not say why{_requests(answers)}",
+            f"ECS launched nothing, without a reason{_requests(answers)}",
             offerings=_keys(tried),
         )
     failure_text = _failure_text(answers)

@@ -276,7 +276,7 @@ class LaunchExecutor:
         """Return the outcome of a call that was refused, or not answered."""
         if call is not None and self._unanswered_calls.is_unanswered(call.requests, call):
             # None of the errors that say that nothing was done.
-            outcome = CloudProviderError(f"the launch may have been carried out: {error}")
+            outcome = CloudProviderError(f"the launch may have been executed: {error}")
             outcome.__cause__ = error
             return outcome
         return _refused_outcome(error)
@@ -296,7 +296,7 @@ class LaunchExecutor:
         self._unanswered_calls.note_answered(call.requests, failed=failed)
         if failed:
             self._log.info(
-                "launch brought too little",
+                "launch returned too few instances",
                 action=call.action,
                 request=answer.request_id,
                 missing=len(failed),
@@ -368,7 +368,7 @@ class LaunchExecutor:
 
     def _note_launched_elsewhere(self, call: LaunchApiCall, error: ApiError) -> None:
         """Let claims wait until ECS shows what another process launched; then a new call is made."""
-        reason = CloudProviderError(f"another process may just have launched this: {error}")
+        reason = CloudProviderError(f"another process may have launched this NodeClaim: {error}")
         for token in call.requests:
             self._launched_elsewhere.put(token, reason)
         self._unanswered_calls.note_answered(call.requests, failed=tuple(call.requests))

@@ -189,7 +189,7 @@ class CloudInstanceLauncher:
                 outcomes[token] = _gone(recent.instance_id)
             elif token in launcher and not self._executor.has_attempted(token):
                 outcomes[token] = CloudProviderError(
-                    "another process launched for this NodeClaim and others of late, and ECS does not "
+                    "another process recently launched this NodeClaim and others, and ECS does not "
                     "show all of their instances yet"
                 )
         return outcomes

@@ -39,7 +39,7 @@ def tag_finding(node_class: ECSNodeClass) -> NodeClassFinding | None:
     tags = node_class.spec.tags
     taken = restricted_tags(tags)
     if taken:
-        message = f"spec.tags: {', '.join(taken)}: set by Karpenter alone"
+        message = f"spec.tags: {', '.join(taken)}: only Karpenter may set them"
         return NodeClassFinding(reason=INVALID_TAGS, message=message)
     if len(tags) > MAX_USER_TAGS:
         message = (

@@ -64,7 +64,7 @@ def test_a_launch_that_brought_too_little_and_says_nothing_is_told_by_its_reques
     error = unserved_outcome(answers, ())
 
     assert isinstance(error, InsufficientCapacityError) is not bought
-    assert str(error).endswith("does not say why (request R-1, R-2)")
+    assert str(error).endswith("without a reason (request R-1, R-2)")
 
 
 def test_a_pair_that_was_sold_out_is_left_alone_for_three_minutes(process, node_class):

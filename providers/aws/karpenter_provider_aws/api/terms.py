@@ -44,7 +44,7 @@ class SubnetTerm(Model):
 
     cel: ClassVar = (
         CEL("has(self.tags) || has(self.id)", "a term needs tags or id"),
-        CEL("!(has(self.id) && has(self.tags))", "id stands alone in its term"),
+        CEL("!(has(self.id) && has(self.tags))", "id must be the only field of its term"),
     )
 
     tags: Tags = Field(default_factory=dict)
@@ -58,8 +58,11 @@ class SecurityGroupTerm(Model):
 
     cel: ClassVar = (
         CEL("has(self.tags) || has(self.id) || has(self.name)", "a term needs tags, id or name"),
-        CEL("!(has(self.id) && (has(self.tags) || has(self.name)))", "id stands alone in its term"),
-        CEL("!(has(self.name) && has(self.tags))", "name stands alone in its term"),
+        CEL(
+            "!(has(self.id) && (has(self.tags) || has(self.name)))",
+            "id must be the only field of its term",
+        ),
+        CEL("!(has(self.name) && has(self.tags))", "name must be the only field of its term"),
     )
 
     tags: Tags = Field(default_factory=dict)
@@ -81,7 +84,7 @@ class CapacityReservationTerm(Model):
         CEL(
             "!(has(self.id) && "
             "(has(self.tags) || has(self.ownerID) || has(self.instanceMatchCriteria)))",
-            "id stands alone in its term",
+            "id must be the only field of its term",
         ),
     )
 

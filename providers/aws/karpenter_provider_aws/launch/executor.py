@@ -309,7 +309,10 @@ class LaunchExecutor:
         if missing:
             error = unserved_outcome(answer, call.targets, call.allowed_types())
             self._log.info(
-                "launch brought too little", fleet=fleet_id, missing=len(missing), error=str(error)
+                "launch returned too few instances",
+                fleet=fleet_id,
+                missing=len(missing),
+                error=str(error),
             )
             outcomes |= dict.fromkeys(missing, error)
         return outcomes

@@ -94,7 +94,7 @@ def tag_finding(node_class: EC2NodeClass) -> NodeClassFinding | None:
     taken = restricted_tags(node_class.spec.tags)
     if not taken:
         return None
-    message = f"spec.tags: {', '.join(taken)}: set by Karpenter alone"
+    message = f"spec.tags: {', '.join(taken)}: only Karpenter may set them"
     return NodeClassFinding(reason="TagValidationFailed", message=message)
 
 
