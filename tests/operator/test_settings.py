@@ -220,7 +220,10 @@ def test_a_default_spread_keeps_all_its_fields_and_may_be_json():
         ("{maxSkew: 1, topologyKey: a/b}", "whenUnsatisfiable"),
         ("{maxSkew: 1, topologyKey: a/b, whenUnsatisfiable: Sometimes}", "whenUnsatisfiable"),
         ("{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, x: 1}", '"x"'),
-        ("{maxSkew: 1, maxSkew: 2, topologyKey: a, whenUnsatisfiable: DoNotSchedule}", "duplicated"),
+        (
+            "{maxSkew: 1, maxSkew: 2, topologyKey: a, whenUnsatisfiable: DoNotSchedule}",
+            "duplicated",
+        ),
         (
             "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 0}",
             "minDomains",
