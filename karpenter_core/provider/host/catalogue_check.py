@@ -50,7 +50,7 @@ _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?
 _TEXT: Final = frozenset({str})
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _REMEMBERED: Final = 8
-"""How many sound catalogues are remembered: one per NodeClass of a common cluster."""
+"""Number of valid catalogues that are remembered: one per NodeClass of a usual cluster."""
 
 
 @final
@@ -77,7 +77,7 @@ def _are_same(known: Sequence[InstanceType], listed: Sequence[InstanceType]) -> 
 
 
 class _InvalidValue(Exception):  # noqa: N818 - becomes a CloudProviderError, with what it is about
-    """What is wrong with a value: the field, what it must be, and what it is."""
+    """An invalid value: the field, the expected and the actual value."""
 
 
 def check_catalogue(instance_types: Sequence[InstanceType], *, plugin: str) -> None:

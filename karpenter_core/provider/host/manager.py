@@ -46,10 +46,10 @@ Request = TypeVar("Request", bound="Mapping[str, object]")
 Result = TypeVar("Result")
 
 MANDATORY_HOOKS: Final = tuple(hook.name for hook in HOOKS if hook.mandatory)
-"""What every provider implements."""
+"""Mandatory hooks of a provider."""
 
 _WITHOUT_KIND: Final = frozenset(hook.name for hook in HOOKS if hook.open or hook.any_plugin)
-"""What a plug-in may implement without being a provider."""
+"""Hooks that a plug-in may implement without being a provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ class OpenCalls(Generic[Item, Result]):
 
     @property
     def count(self) -> int:
-        """How many items have no outcome yet."""
+        """Number of items without an outcome."""
         return len(self._open)
 
     async def add(

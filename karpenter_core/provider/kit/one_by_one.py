@@ -23,7 +23,7 @@ _MARK: Final = "karpenter_item_calls"
 
 
 class ItemCallMode(StrEnum):
-    """How the host calls a hook that is written for one item."""
+    """Ways in which the host calls a hook for one item."""
 
     THREADS = "threads"
     """Each item in a thread of the provider's pool."""

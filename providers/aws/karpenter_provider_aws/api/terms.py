@@ -99,7 +99,7 @@ class CapacityReservationTerm(Model):
 
 
 class AmiTerm(Model):
-    """Machine images: of a family's own, or found by tags, name, id or SSM parameter."""
+    """Images (AMIs) by the alias of a family, or by tags, name, id or SSM parameter."""
 
     cel: ClassVar = (
         CEL(
@@ -131,7 +131,7 @@ class AmiTerm(Model):
             "aliases of Windows have no other version than latest",
         ),
     ] = ""
-    """Images that a family's maker publishes, as family@version or family@latest.
+    """Images that the vendor of a family publishes, as family@version or family@latest.
 
     It must be the only term.
     """
