@@ -16,7 +16,7 @@ __all__ = ["Clock", "SteadyClock"]
 
 
 class Clock(Protocol):
-    """What time it is, and how to wait."""
+    """Provides the current time, and waits."""
 
     def now(self) -> datetime:
         """Return the wall clock as an aware UTC instant."""

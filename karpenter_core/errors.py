@@ -78,7 +78,7 @@ class NodeClaimNotFoundError(CloudProviderError):
 
 
 class ExhaustedScope(StrEnum):
-    """How far a stock-out reaches; decides what the core masks."""
+    """Scope of a stock-out; decides which offerings the core makes unavailable."""
 
     OFFERING = "offering"
     NODE_CLASS = "node-class"

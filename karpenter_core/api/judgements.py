@@ -57,7 +57,7 @@ class FailedJudgement:
 
 def failure_message(step: str, error: str) -> str:
     """Return the message for users: the failed step, the error, and a request to report it."""
-    return f"set aside in {step}, judging it failed: {error}; please report this"
+    return f"skipped in {step}, because the decision about it failed: {error}; please report this as a bug"
 
 
 def describe_failure(error: BaseException) -> str:

@@ -214,7 +214,7 @@ class NodeClaimStatus(Model):
     provider_id: str = ""
     """Provider ID of the instance."""
     image_id: str = ""
-    """Machine image of the instance."""
+    """Image of the instance."""
     capacity: dict[str, Quantity] = Field(default_factory=dict)
     """Expected capacity of the node, as estimated by the provider."""
     allocatable: dict[str, Quantity] = Field(default_factory=dict)

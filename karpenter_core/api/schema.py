@@ -89,7 +89,7 @@ class SchemaValidator:
 
 
 _Found: TypeAlias = "dict[int, int]"
-"""What is in each part of a schema, by the part's identity."""
+"""Compiled parts of schemas, by the identity of the part."""
 
 
 def _collect_keywords(schema: Json, found: _Found) -> int:

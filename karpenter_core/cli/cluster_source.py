@@ -52,21 +52,23 @@ Files = Annotated[
 ]
 Kubeconfig = Annotated[
     Path | None,
-    typer.Option(help="Kubeconfig of the cluster; as for `karpenter run` if left out."),
+    typer.Option(help="Kubeconfig of the cluster; by default that of `karpenter run`."),
 ]
 Context = Annotated[
-    str | None, typer.Option(help="Context within the kubeconfig; its current one if left out.")
+    str | None, typer.Option(help="Context within the kubeconfig; by default the current one.")
 ]
 InstanceTypesFile = Annotated[
     Path | None,
-    typer.Option(help="Catalogue of instance types (JSON) in place of the providers' own."),
+    typer.Option(help="Catalogue of instance types (JSON) that replaces those of the providers."),
 ]
 IgnorePreferences = Annotated[
-    bool, typer.Option("--ignore-preferences", help="Do not try preferences of pods.")
+    bool, typer.Option("--ignore-preferences", help="Ignore the preferences of pods.")
 ]
 DefaultSpread = Annotated[
     str | None,
-    typer.Option(help="Default topology spread, as for `karpenter run`.", show_default=False),
+    typer.Option(
+        help="Default topology spread constraints, as for `karpenter run`.", show_default=False
+    ),
 ]
 
 
@@ -122,7 +124,7 @@ class ClusterSource:
         if not self.offline:
             return await self._read_live()
         if self.kubeconfig is not None or self.context is not None:
-            raise SettingsError("--offline reads files only: leave out --kubeconfig and --context")
+            raise SettingsError("--offline reads only files: omit --kubeconfig and --context")
         if not self.files:
             raise SettingsError("--offline needs at least one FILE (- is the standard input)")
         return CommandInput(cluster=await self._read_offline())

@@ -18,11 +18,11 @@ __all__ = ["crds"]
 def crds(
     provider: Annotated[
         list[str] | None,
-        typer.Option(help="Also those of this provider; may be given several times."),
+        typer.Option(help="Add the CRDs of this provider; can be repeated."),
     ] = None,
     output_dir: Annotated[
         Path | None,
-        typer.Option(help="Write one file each into this folder instead of printing."),
+        typer.Option(help="Write one file for each CRD into this folder instead of printing them."),
     ] = None,
 ) -> None:
     """Print the CustomResourceDefinitions that this version needs."""

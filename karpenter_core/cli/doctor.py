@@ -45,9 +45,12 @@ def register(app: typer.Typer) -> None:
 
 def _doctor(
     context: typer.Context,
-    output: Annotated[Output, typer.Option(help="How to show it.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option(help="Output format.")] = Output.TABLE,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Ask no cluster: plug-ins and their clouds only.")
+        bool,
+        typer.Option(
+            "--offline", help="Check only plug-ins and their clouds, without the cluster."
+        ),
     ] = False,
 ) -> None:
     """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`)."""
@@ -71,7 +74,7 @@ async def _run_checks(arguments: Sequence[str], *, offline: bool) -> list[_Check
         specs = [spec for specs in plugins.settings().values() for spec in specs]
         settings = load_settings(arguments, os.environ, plugin_options=specs)
     except KarpenterError as error:
-        remedy = "see `karpenter plugin list` and `karpenter run --help`"
+        remedy = "run `karpenter plugin list` and `karpenter run --help`"
         return [_CheckResult("start", _error(str(error), remedy))]
     results = [*_loaded(plugins), *_ignored_settings(settings), *await _clouds(plugins, settings)]
     if not offline:
@@ -86,7 +89,9 @@ def _loaded(plugins: Plugins) -> list[_CheckResult]:
     from karpenter_core.provider.contract import Finding, Severity
 
     if not plugins.providers:
-        remedy = "install one, such as karpenter-core[kwok]; `karpenter plugin new` begins another"
+        remedy = (
+            "install one, such as karpenter-core[kwok], or generate one with `karpenter plugin new`"
+        )
         return [_CheckResult("plug-ins", _error("no provider is installed", remedy))]
     names = ", ".join(f"{p.name} ({p.origin})" for p in plugins.providers.values())
     message = f"loaded: {names}"
@@ -97,7 +102,7 @@ def _ignored_settings(settings: Settings) -> list[_CheckResult]:
     """Return the settings that are not in effect as they were given."""
     from karpenter_core.provider.contract import Finding, Severity
 
-    remedy = "mend or remove the setting"
+    remedy = "correct or remove the setting"
     return [
         _CheckResult("settings", Finding(severity=Severity.WARNING, message=warning, remedy=remedy))
         for warning in settings.warnings
@@ -108,7 +113,7 @@ async def _clouds(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     """Start each provider, and have it check its cloud."""
     from karpenter_core.cli.catalogues import open_providers
 
-    remedy = "mend the setting that is named, or leave the provider out (--providers)"
+    remedy = "correct the setting, or leave out the provider (--providers)"
     opening = open_providers(plugins, settings=settings, instance_types_file=None)
     async with opening as providers:
         refused = [
@@ -178,7 +183,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
             _CheckResult("permissions", f) for f in await check_permissions(apis, needed)
         ]
     except KarpenterError as error:
-        remedy = "see --kubeconfig and --context, and whether the API server answers"
+        remedy = "check --kubeconfig and --context, and that the API server answers"
         return [_CheckResult("cluster", _error(str(error), remedy))]
     finally:
         for transport in transports:

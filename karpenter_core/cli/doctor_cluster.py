@@ -121,7 +121,7 @@ async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> 
     """Ask whether each of these is allowed.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server cannot be reached.
     """
     slots = asyncio.Semaphore(_AT_ONCE)
 
@@ -135,8 +135,8 @@ async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> 
         return [
             Finding(
                 severity=Severity.WARNING,
-                message="the cluster does not answer questions about permissions",
-                remedy="see that the API group authorization.k8s.io is served",
+                message="the cluster does not serve reviews of permissions",
+                remedy="check that the API group authorization.k8s.io is served",
             )
         ]
     refused: dict[str, list[str]] = {}
@@ -144,7 +144,7 @@ async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> 
         if not is_allowed:
             refused.setdefault(permission.what, []).append(permission.verb)
     if not refused:
-        return [_ok(f"all {len(needed)} permissions that are needed are granted")]
+        return [_ok(f"all {len(needed)} required permissions are granted")]
     return [
         _error(
             f"not permitted: {', '.join(verbs)} {what}",
@@ -158,7 +158,7 @@ async def check_fact_permissions(apis: ClusterApis) -> list[Finding]:
     """Ask whether facts of the cluster's network may be read; not every provider needs them.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server cannot be reached.
     """
     try:
         refused = [one for one in FACT_PERMISSIONS if not await _is_allowed(apis, one)]
@@ -202,7 +202,7 @@ async def check_definitions(
     """Compare the CustomResourceDefinitions of the core and of these providers with the models.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server cannot be reached.
     """
     names = " --provider ".join(sorted(providers)) or "NAME"
     remedy = APPLY.format(names)
@@ -221,12 +221,12 @@ async def check_definitions(
                 Finding(
                     severity=Severity.WARNING,
                     message=f"CustomResourceDefinitions cannot be read: {error}",
-                    remedy="permit `get customresourcedefinitions` to have them compared",
+                    remedy="permit `get customresourcedefinitions`, so that they can be compared",
                 )
             ]
         else:
             findings += _definition_findings(name, json.loads(body), render_crd(model), remedy)
-    return findings or [_ok(f"{len(models)} CustomResourceDefinitions are as this version's")]
+    return findings or [_ok(f"{len(models)} CustomResourceDefinitions are those of this version")]
 
 
 def _definition_findings(
@@ -247,7 +247,7 @@ def _definition_findings(
             return [
                 Finding(
                     severity=Severity.WARNING,
-                    message=f"the schema of {name} {version['name']} is not this version's",
+                    message=f"the schema of {name} {version['name']} is not that of this version",
                     remedy=remedy,
                 )
             ]
@@ -260,7 +260,7 @@ async def check_objects(
     """Look whether the NodePools and NodeClasses that are there can be used.
 
     Raises:
-        ApiError: the API server cannot be asked.
+        ApiError: the API server cannot be reached.
     """
     findings: list[Finding] = []
     kinds = [NODE_POOLS, *(custom_kind(model.resource) for model in node_classes)]
@@ -289,8 +289,8 @@ def _readiness_findings(kind: ResourceKind, item: JsonObject) -> list[Finding]:
     conditions: list[JsonObject] = item.get("status", {}).get("conditions", [])
     ready = next((c for c in conditions if c["type"] == "Ready"), None)
     if ready is None or ready["status"] == "Unknown":
-        message = f"{what} has not been looked at yet"
-        remedy = "see that the controller runs, and that its provider is loaded there"
+        message = f"{what} has not been reconciled yet"
+        remedy = "check that the controller runs, and that it has loaded the provider"
         return [Finding(severity=Severity.WARNING, message=message, remedy=remedy)]
     if ready["status"] == "True":
         return _other_condition_findings(what, conditions)
@@ -298,7 +298,7 @@ def _readiness_findings(kind: ResourceKind, item: JsonObject) -> list[Finding]:
     return [
         _error(
             f"{what} is not ready: {cause['type']}: {cause.get('message') or cause.get('reason')}",
-            "mend what the message names; no node is launched from it until then",
+            "correct the cause in the message; until then no node is launched from it",
         )
         for cause in causes
     ]
@@ -317,8 +317,8 @@ def _other_condition_findings(what: str, conditions: Sequence[JsonObject]) -> li
         findings.append(
             _error(
                 f"{what}: its instance types cannot be listed: {problem}",
-                "mend what the message names, or have the plug-in's author mend it; nothing is "
-                "planned for the NodePool without them",
+                "correct the cause in the message, or report it to the author of the plug-in; "
+                "until then no node of the NodePool is planned",
             )
         )
     if PRICES_COMPARABLE in messages:
@@ -326,8 +326,8 @@ def _other_condition_findings(what: str, conditions: Sequence[JsonObject]) -> li
             Finding(
                 severity=Severity.WARNING,
                 message=f"{what}: {messages[PRICES_COMPARABLE]}",
-                remedy="set --exchange-rates, or --currency to what the cloud is paid in; nodes are "
-                "not replaced to save money until then",
+                remedy="set --exchange-rates, or --currency to the currency of the cloud; until then "
+                "nodes are not consolidated to save money",
             )
         )
     return findings
@@ -344,7 +344,7 @@ def _unserved_findings(pool: JsonObject, served: set[tuple[str, str]]) -> list[F
             severity=Severity.WARNING,
             message=f'NodePool "{name}" refers to a {ref["kind"]}.{ref["group"]}, '
             "which no loaded provider serves",
-            remedy="install its provider, or see --providers; another controller may serve it",
+            remedy="install its provider, or check --providers; ignore this if another controller serves it",
         )
     ]
 
@@ -357,9 +357,9 @@ def _replicas_findings(pool: JsonObject) -> list[Finding]:
     return [
         Finding(
             severity=Severity.WARNING,
-            message=f'NodePool "{name}" is static: spec.replicas is ignored, nothing is launched '
-            "for it, and its NodeClaims are left as they are",
-            remedy="leave spec.replicas out of a new NodePool; static NodePools are not built yet",
+            message=f'NodePool "{name}" is static: spec.replicas is ignored, no node is launched '
+            "for it, and its NodeClaims are not changed",
+            remedy="use a NodePool without spec.replicas; static NodePools are not implemented yet",
         )
     ]
 

@@ -33,12 +33,15 @@ async def check_process(settings: Settings) -> Finding:
         ):
             status, text = response.status, await response.text()
     except aiohttp.ClientConnectorError:
-        return Finding(severity=Severity.OK, message=f"none runs here: nothing listens at {url}")
+        return Finding(
+            severity=Severity.OK,
+            message=f"no controller runs on this host: nothing listens at {url}",
+        )
     except (TimeoutError, aiohttp.ClientError) as error:
         return Finding(
             severity=Severity.ERROR,
             message=f"{url} does not answer: {error or 'timed out'}",
-            remedy="see the controller's log; it is stuck, or something else has this port",
+            remedy="read the controller's log; it hangs, or another process uses this port",
         )
     failed = [line.removeprefix(FAILED) for line in text.splitlines() if line.startswith(FAILED)]
     if status == READY:
@@ -46,6 +49,6 @@ async def check_process(settings: Settings) -> Finding:
     return Finding(
         severity=Severity.ERROR,
         message=f"not ready: {'; '.join(failed) or f'{url} answers with status {status}'}",
-        remedy="kinds that are not fresh: see RBAC and proxies between here and the API server; "
-        "other checks: see the controller's log",
+        remedy="for kinds that are not fresh, check RBAC and proxies in front of the API server; "
+        "for other checks, read the controller's log",
     )

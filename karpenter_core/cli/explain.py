@@ -32,37 +32,38 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _Offline = Annotated[
-    bool, typer.Option("--offline", help="Explain from the objects in the files alone.")
+    bool, typer.Option("--offline", help="Use only the objects in the files, without a cluster.")
 ]
 _Packing = Annotated[
     PackingMode | None, typer.Option(help="As for `karpenter plan`.", show_default=False)
 ]
-_Answer = Annotated[Output, typer.Option("--output", "-o", help="How to show the answer.")]
+_Answer = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
     explain = typer.Typer(
         no_args_is_help=True,
-        help="Say why something is as it is: a pod is pending, a node is not disrupted.",
+        help="Explain why a pod is pending, or why a node is not disrupted.",
     )
-    summary = "Say where a pod goes, or why it stays pending."
+    summary = "Explain where a pod is placed, or why it stays pending."
     explain.command("pod", help=help_of(pod), short_help=summary)(pod)
-    summary = "Say why a node is or is not disrupted now."
+    summary = "Explain why a node is or is not disrupted now."
     explain.command("node", help=help_of(node), short_help=summary)(node)
     explain.callback()(_explain)
     app.add_typer(explain, name="explain")
 
 
 def _explain() -> None:
-    """Say why something is as it is: a pod is pending, a node is not disrupted."""
+    """Explain why a pod is pending, or why a node is not disrupted."""
 
 
 def pod(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAMESPACE/NAME", help="The pod; without a namespace it is `default`."
+            metavar="NAMESPACE/NAME",
+            help="Name of the pod, as NAMESPACE/NAME or NAME (in `default`).",
         ),
     ],
     files: Files = None,
@@ -102,7 +103,9 @@ def pod(
 
 
 def node(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The Node, or its NodeClaim.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the Node or of its NodeClaim.")
+    ],
     files: Files = None,
     offline: _Offline = False,
     kubeconfig: Kubeconfig = None,

@@ -46,8 +46,8 @@ __all__ = ["find_state_node", "node_explanation"]
 _NEAR: Final = 5
 _DIGITS: Final = 9
 _OBSTACLES: Final = {
-    DisruptionObstacle.COMMAND: "a command is working on it",
-    DisruptionObstacle.UNMANAGED: "it is not managed by karpenter: there is no NodeClaim of it",
+    DisruptionObstacle.COMMAND: "a disruption command is in progress for it",
+    DisruptionObstacle.UNMANAGED: "it is not managed by Karpenter: it has no NodeClaim",
     DisruptionObstacle.NO_NODE: "its NodeClaim has no Node yet",
     DisruptionObstacle.UNINITIALIZED: "it is not initialised (condition Initialized of its NodeClaim)",
     DisruptionObstacle.DELETION: "it is being deleted",
@@ -56,11 +56,11 @@ _OBSTACLES: Final = {
 """Those that need no names."""
 _DECLINED: Final = {
     DeclineReason.STATIC: 'NodePool "{pool}" is static (spec.replicas)',
-    DeclineReason.DISABLED: 'NodePool "{pool}" does not ask for it',
-    DeclineReason.EMPTY: "no pod on it would have to move: emptiness is about it",
+    DeclineReason.DISABLED: 'NodePool "{pool}" has no annotation karpenter.sh/return-after',
+    DeclineReason.EMPTY: "it is empty, so that the method emptiness applies",
     DeclineReason.POLICY: 'NodePool "{pool}" consolidates empty nodes only (WhenEmpty)',
     DeclineReason.NOT_DRIFTED: "it has not drifted",
-    DeclineReason.FIRST_CHOICE: "nothing is preferred to it",
+    DeclineReason.FIRST_CHOICE: "it is the first choice already",
 }
 
 
@@ -98,7 +98,7 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
     if name in snapshot.nodes:
         raise BadInputError(
             f'node "{name}" is of a NodePool and has no provider id, or that of another node:'
-            " it is not looked at"
+            " it is ignored"
         )
     known_names = sorted({*snapshot.nodes, *snapshot.node_claims})
     near = get_close_matches(name, known_names, n=_NEAR)
@@ -178,7 +178,9 @@ def _message(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> 
     if state == "going":
         if _is_deleted(state_node):
             return _OBSTACLES[DisruptionObstacle.DELETION]
-        return f'a command is working on it, or has left its taint "{DISRUPTED_TAINT}"'
+        return (
+            f'a disruption command is in progress for it, or has left its taint "{DISRUPTED_TAINT}"'
+        )
     expected_verdict = {"disrupted": MethodVerdict.CHOSEN, "budget": MethodVerdict.BUDGET}.get(
         state
     )
@@ -189,16 +191,18 @@ def _message(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> 
         if not is_reported:
             continue
         if state == "budget" and item.budget is not None:
-            return f"{item.method.name} would take it, but {_budget_text(item.budget)}"
+            return f"{item.method.name} would disrupt it, but {_budget_text(item.budget)}"
         if state == "disrupted":
-            again = ", after a second look some seconds later" if item.method.is_validated else ""
-            return f"{item.method.name} takes it now{again}"
-        first = "" if answer.winner is None else f" after what {answer.winner.name} does now"
-        return f"{item.method.name} would take it{first}"
+            again = ", after a validation some seconds later" if item.method.is_validated else ""
+            return f"{item.method.name} disrupts it now{again}"
+        first = (
+            "" if answer.winner is None else f" after the current command of {answer.winner.name}"
+        )
+        return f"{item.method.name} would disrupt it{first}"
     waits = any(item.decline_reason is DeclineReason.UNSETTLED for item in answer.methods)
     if waits and node.settle_time is not None and node.settle_time > node.now:
-        return f"no method takes it before {_instant(node.settle_time)}"
-    return "no method takes it"
+        return f"no method disrupts it before {_instant(node.settle_time)}"
+    return "no method disrupts it"
 
 
 # -- by method -------------------------------------------------------------------------------------
@@ -232,7 +236,9 @@ def _method_message(answer: MethodExplanation, node: _ExplainedNode) -> str:
         case MethodVerdict.CHOSEN if answer.command is not None:
             return _move_text(answer.command)
         case MethodVerdict.LATER:
-            first = f"takes first: {_some(answer.others)}" if answer.others else "not in this look"
+            first = (
+                f"disrupts first: {_some(answer.others)}" if answer.others else "not in this pass"
+            )
             return first if answer.command is None else f"{_move_text(answer.command)}; {first}"
         case _:
             return _refused_text(answer)
@@ -250,9 +256,9 @@ def _blocked_text(blocked: BlockedNode) -> str:
             names = ", ".join(budgets)
             return f'pod "{pod}" has several PodDisruptionBudgets and cannot be evicted: {names}'
         case DisruptionObstacle.NO_POOL, (pool, *_):
-            return f'NodePool "{pool}" is not there, or nothing can be bought for it'
+            return f'NodePool "{pool}" does not exist, or has no instance types'
         case DisruptionObstacle.NO_POOL, _:
-            return "no label says of which NodePool it is"
+            return "it has no label that names its NodePool"
         case obstacle, _:
             return _OBSTACLES.get(obstacle, blocked.message)
 
@@ -261,13 +267,13 @@ def _declined_text(answer: MethodExplanation, node: _ExplainedNode) -> str:
     name = node.state_node.pool
     match answer.decline_reason:
         case DeclineReason.DISABLED if answer.messages:
-            return f'NodePool "{name}" consolidates nothing (consolidateAfter: Never)'
+            return f'NodePool "{name}" is not consolidated (consolidateAfter: Never)'
         case DeclineReason.NOT_EMPTY:
             return f"it is not empty: {counted(node.pods, 'pod')} would have to move"
         case DeclineReason.UNSETTLED:
             return _unsettled_text(node)
         case DeclineReason.DETECT_ONLY:
-            return f'{_drift_text(node.state_node)}, and NodePool "{name}" only shows drift'
+            return f'{_drift_text(node.state_node)}, and NodePool "{name}" only reports drift'
         case DeclineReason.RESTING:
             return f'{_drift_text(node.state_node)}; replacements in NodePool "{name}" kept failing'
         case DeclineReason.YOUNG:
@@ -277,7 +283,7 @@ def _declined_text(answer: MethodExplanation, node: _ExplainedNode) -> str:
         case DeclineReason() as declined if declined in _DECLINED:
             return _DECLINED[declined].format(pool=name)
         case _:
-            return next(iter(answer.messages), "it is not about this node")
+            return next(iter(answer.messages), "it does not apply to this node")
 
 
 def _drift_text(state_node: StateNode) -> str:
@@ -292,9 +298,9 @@ def _unsettled_text(node: _ExplainedNode) -> str:
     window = "consolidateAfter" if after is None else f"consolidateAfter ({format_duration(after)})"
     settles = node.settle_time
     if settles is None:
-        return f"{window} has not begun: nobody knows since when it is initialised"
+        return f"{window} has not started: it is not known since when the node is initialised"
     if settles > node.now:
-        return f"{window} ends at {_instant(settles)}, if no pod comes or goes until then"
+        return f"{window} ends at {_instant(settles)}, if no pod is added or removed until then"
     return f"{window} ended at {_instant(settles)}, but it lacks the condition Consolidatable"
 
 
@@ -304,13 +310,13 @@ def _refused_text(answer: MethodExplanation) -> str:
     if answer.scores:
         score = answer.scores[0]
         return (
-            f'not worth it to NodePool "{score.pool}" ({score.policy}): score {score.score:.2f},'
+            f'the policy {score.policy} of NodePool "{score.pool}" rejects it: score {score.score:.2f},'
             f" {100 * score.savings_share:.1f} % saved for {100 * score.disruption_share:.1f} %"
-            " disturbed"
+            " disrupted"
         )
     if answer.method.consolidation_type == SEVERAL and answer.eligible == 1:
-        return "there is no other node that it could go with"
-    return "no move that it is part of saves anything"
+        return "there is no other node to remove together with it"
+    return "no consolidation that includes it saves money"
 
 
 def _budget_text(budget: PoolBudget) -> str:
@@ -322,7 +328,7 @@ def _budget_text(budget: PoolBudget) -> str:
     )
     if budget.consuming:
         verb = "is" if budget.consuming == 1 else "are"
-        text += f", and {budget.consuming} {verb} on the way out or not ready"
+        text += f", and {budget.consuming} {verb} being disrupted or not ready"
     return text
 
 
@@ -331,7 +337,9 @@ def _budget_text(budget: PoolBudget) -> str:
 
 def _move_text(command: Command) -> str:
     count = len(command.candidates)
-    what = "it goes" if count == 1 else f"it goes with {counted(count - 1, 'other node')}"
+    what = (
+        "it is removed" if count == 1 else f"it is removed with {counted(count - 1, 'other node')}"
+    )
     launched = len(command.replacements)
     if launched:
         what += f", {counted(launched, 'new node')} in {'its' if count == 1 else 'their'} place"

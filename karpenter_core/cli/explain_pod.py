@@ -34,19 +34,19 @@ __all__ = ["find_pod", "pod_explanation"]
 _NEAR: Final = 5
 
 _REMEDIES: Final = {
-    PoolConstraint.TAINT: "add a toleration to the pod, or take the taint off the NodePool",
+    PoolConstraint.TAINT: "add a toleration to the pod, or remove the taint from the NodePool",
     PoolConstraint.REQUIREMENT: "change the pod's node selector or affinity, or the NodePool's "
     "requirements and labels",
-    PoolConstraint.RESOURCE: "ask for less, or let the NodePool use larger instance types",
+    PoolConstraint.RESOURCE: "reduce the requests of the pod, or let the NodePool use larger instance types",
     PoolConstraint.PORT: "use another host port",
-    PoolConstraint.VOLUME: "mend the volume claim, or let the NodePool reach where the volume is",
-    PoolConstraint.TOPOLOGY: "relax the pod's topology spread, or let the NodePool reach more domains",
+    PoolConstraint.VOLUME: "correct the PersistentVolumeClaim, or let the NodePool launch in the zone of the volume",
+    PoolConstraint.TOPOLOGY: "relax the pod's topology spread, or let the NodePool use more domains",
     PoolConstraint.AFFINITY: "relax the pod's affinity to other pods",
     PoolConstraint.LIMIT: "raise the limits of the NodePool",
     PoolConstraint.MIN_VALUES: "lower minValues of the NodePool, or let it use more instance types",
-    PoolConstraint.RESERVATION: "wait for the next pass, or ask for other capacity types than reserved",
-    PoolConstraint.OFFERING: "allow more zones or capacity types, or wait for stock",
-    PoolConstraint.DAEMON: "let DaemonSets ask for less, or the NodePool use larger instance types",
+    PoolConstraint.RESERVATION: "wait for the next pass, or allow other capacity types than reserved",
+    PoolConstraint.OFFERING: "allow more zones or capacity types, or wait for capacity",
+    PoolConstraint.DAEMON: "reduce the requests of DaemonSets, or let the NodePool use larger instance types",
 }
 """What helps in general, where the reason itself says nothing closer."""
 
@@ -112,7 +112,7 @@ def _pod_outcome(
     cluster: ClusterInput, pod: PodView, plan: SchedulingPlan, *, is_live: bool
 ) -> _PodOutcome:
     if pod.is_terminal:
-        return _PodOutcome(state="ended", message=f"it has run to its end ({pod.phase})")
+        return _PodOutcome(state="ended", message=f"it has finished ({pod.phase})")
     why = plan.unschedulable.get(pod.uid)
     if why is not None:
         pools = {name: _rejected(reason) for name, reason in why.pools.items()}
@@ -126,7 +126,7 @@ def _pod_outcome(
         pools = {pool.name: _rejected(reason) for pool in cluster.input.problem.pools}
         return _PodOutcome(state="unschedulable", message=ignored.reason, pools=pools)
     # A pod whose node is going is planned for as well.
-    prefix = f'its node "{pod.node_name}" is going; ' if pod.node_name else ""
+    prefix = f'its node "{pod.node_name}" is being removed; ' if pod.node_name else ""
     claim = _claim_of(pod, plan)
     if claim is not None:
         return _PodOutcome(
@@ -153,17 +153,19 @@ def _unplanned_pod_outcome(cluster: ClusterInput, pod: PodView) -> _PodOutcome:
         if state_node is not None and state_node.pool:
             message += f' of NodePool "{state_node.pool}"'
         if pod.node_name not in cluster.snapshot.nodes:
-            message += ", which is not there"
+            message += ", which does not exist"
         elif pod.is_terminating:
             message += " and being deleted"
         elif state_node is not None and state_node.marked_for_deletion:
-            message += ", which is going; nothing is planned for the pod"
+            message += ", which is being removed; nothing is planned for the pod"
         return _PodOutcome(
             state="bound", message=message, placement=_existing(cluster, pod.node_name)
         )
     if pod.is_terminating:
         return _PodOutcome(state="ended", message="it is being deleted")
-    return _PodOutcome(state="held", message=hold_reason(pod) or "it was not reached in this pass")
+    return _PodOutcome(
+        state="held", message=hold_reason(pod) or "this pass ended before it was reached"
+    )
 
 
 def _claim_of(pod: PodView, plan: SchedulingPlan) -> PlannedNodeClaim | None:

@@ -26,7 +26,7 @@ def build_app() -> typer.Typer:
     """Return the program with all its commands."""
     app = typer.Typer(
         name="karpenter",
-        help="Nodes for the pods that wait, and a cluster kept cheap and fresh.",
+        help="Autoscale the nodes of a Kubernetes cluster.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

@@ -212,7 +212,7 @@ def _cluster(manifest: JsonObject, where: str, notes: list[str]) -> Iterator[Man
             foreign.append(written)
             continue
         if key in seen and key != NODE_CLASSES:
-            raise BadInputError(f'{where}: field "{written}": is there twice (as {seen[key]})')
+            raise BadInputError(f'{where}: field "{written}": is duplicated (as {seen[key]})')
         seen[key] = written
         api_version, kind = _KINDS[key]
         for number, item in enumerate(_items(cast("object", value), where, written)):

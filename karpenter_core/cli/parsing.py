@@ -61,7 +61,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise _DuplicateKeyError(f'field "{twice}": is there twice in one object')
+        raise _DuplicateKeyError(f'field "{twice}": is duplicated in one object')
     return mapping
 
 

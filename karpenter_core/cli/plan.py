@@ -44,7 +44,7 @@ def plan(
     files: Files = None,
     offline: Annotated[
         bool,
-        typer.Option("--offline", help="Plan for the objects in the files alone."),
+        typer.Option("--offline", help="Use only the objects in the files, without a cluster."),
     ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -53,15 +53,13 @@ def plan(
     packing: Annotated[
         PackingMode | None,
         typer.Option(
-            help="value = the cheapest valid plan (the default), first-fit = the order of the "
-            "reference.",
+            help="value = the cheapest valid plan (default), first-fit = the plan in Karpenter's "
+            "order.",
             show_default=False,
         ),
     ] = None,
     scheduler_config: DefaultSpread = None,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="How to show the plan.")
-    ] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
     """Show which nodes would be launched for pending pods, and why some pods stay pending.
 

@@ -43,7 +43,7 @@ class InstalledPlugin(NamedTuple):
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    plugin = typer.Typer(no_args_is_help=True, help="See what is loaded, and begin a provider.")
+    plugin = typer.Typer(no_args_is_help=True, help="List plug-ins, or generate a provider.")
     plugin.command("list")(_list)
     plugin.command("new")(_new)
     app.add_typer(plugin, name="plugin")
@@ -98,7 +98,7 @@ def _load_one(point: EntryPoint) -> InstalledPlugin:
 
 
 def _list(
-    output: Annotated[Literal["table", "json"], typer.Option(help="How to show it.")] = "table",
+    output: Annotated[Literal["table", "json"], typer.Option(help="Output format.")] = "table",
 ) -> None:
     """Show the installed plug-ins: what they serve, and what keeps them from being loaded."""
     listed, clash = list_plugins()
@@ -129,12 +129,14 @@ def _print(listed: Sequence[InstalledPlugin], clash: str) -> None:
 
 
 def _new(
-    name: Annotated[str, typer.Argument(help="The provider's name: lower-case letters, digits.")],
+    name: Annotated[
+        str, typer.Argument(help="Name of the provider: lower-case letters and digits.")
+    ],
     prefix: Annotated[
-        str, typer.Option(help="What its kind begins with, as in <prefix>NodeClass.")
+        str, typer.Option(help="Prefix of its NodeClass kind, as in <prefix>NodeClass.")
     ] = "",
     output_dir: Annotated[
-        Path | None, typer.Option(help="The folder to write; ./karpenter-provider-<name> if none.")
+        Path | None, typer.Option(help="Folder to write; ./karpenter-provider-<name> by default.")
     ] = None,
 ) -> None:
     """Write a distribution with a provider that keeps the contract, to change into your own."""

@@ -32,7 +32,7 @@ STATES: Final = {
     "bound": "on a node",
     "ended": "done",
     "existing": "goes to an existing node",
-    "held": "waits, and not for a node",
+    "held": "does not wait for a node",
     "launch": "a node will be launched",
     "unschedulable": "stays pending",
 }
@@ -41,19 +41,19 @@ _VERDICTS: Final = {
     "blocked": "blocked",
     "budget": "no budget",
     "chosen": "now",
-    "declined": "not for it",
+    "declined": "does not apply",
     "later": "later",
     "refused": "no move",
 }
 """What a disruption method can say of a node, and how people are told."""
 
 NODE_STATES: Final = {
-    "budget": "would be disrupted, if its budget had room",
+    "budget": "would be disrupted, but its budget allows no more",
     "disrupted": "is disrupted now",
-    "going": "is on its way out",
+    "going": "is being removed",
     "later": "will be disrupted, if nothing changes",
     "stays": "stays",
-    "unmanaged": "is nobody's to disrupt",
+    "unmanaged": "is not managed by Karpenter",
 }
 """What can become of a node, and how people are told."""
 
@@ -66,7 +66,7 @@ def print_plan(document: JsonMapping, before: JsonMapping | None = None) -> None
         console.print(_claims_table(document["nodeClaims"], console.width))
         console.print()
     if document["existingNodes"]:
-        _heading(console, "Nodes that are there")
+        _heading(console, "Existing nodes")
         console.print(_existing_table(document["existingNodes"], console.width))
         console.print()
     if document["unschedulable"]:
@@ -109,7 +109,7 @@ def print_node_explanation(document: JsonMapping) -> None:
         return
     facts = [f"{counted(document['pods'], 'pod')} would have to move"]
     if document["nodePool"]:
-        facts.insert(0, f"of NodePool {document['nodePool']}")
+        facts.insert(0, f"NodePool {document['nodePool']}")
     if document["pricePerHour"] is not None:
         facts.append(f"{_amount(document['pricePerHour'])} per hour")
     _say(console, ", ".join(facts))
@@ -126,7 +126,9 @@ def _node_verdict(answer: JsonMapping) -> list[str]:
     lines = [f"{_VERDICTS[answer['verdict']]}: {answer['message']}"]
     move: JsonMapping | None = answer["move"]
     if move is not None:
-        others = [f"with it: {_some(move['nodes'], _SHOWN_PODS)}"] if move["nodes"][1:] else []
+        others = (
+            [f"together with: {_some(move['nodes'], _SHOWN_PODS)}"] if move["nodes"][1:] else []
+        )
         lines += others
         lines += [
             f"to {name}: {_some(pods, _SHOWN_PODS)}" for name, pods in move["existingNodes"].items()
@@ -240,7 +242,7 @@ def _summary(document: JsonMapping) -> str:
     elif kept_count or pending_count:
         parts.append("no node to launch")
     if kept_count:
-        parts.append(f"{counted(kept_count, 'pod')} on nodes that are there")
+        parts.append(f"{counted(kept_count, 'pod')} on existing nodes")
     if pending_count:
         parts.append(
             f"{counted(pending_count, 'pod')} stay{'s' if pending_count == 1 else ''} pending"

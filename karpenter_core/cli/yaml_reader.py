@@ -158,7 +158,7 @@ class _DocumentBuilder:
         else:
             key = str(event.value)
         if key in here:
-            raise _error(event, f'field "{key}": is there twice in one object')
+            raise _error(event, f'field "{key}": is duplicated in one object')
         return key
 
 

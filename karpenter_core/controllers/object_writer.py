@@ -162,7 +162,7 @@ class ObjectWriter:
             if (about, item.step) in logged:
                 continue
             log.error(
-                "set aside, judging it failed",
+                "object skipped, the decision about it failed",
                 step=item.step,
                 error=item.error,
                 **{about.kind: {"namespace": about.namespace, "name": about.name}},

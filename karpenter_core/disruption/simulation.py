@@ -151,7 +151,7 @@ class DisruptionSimulation:
                 self._unevaluated_nodes.setdefault(node.name, texts[0])
             elif node.name in gone:
                 self._unevaluated_nodes.setdefault(
-                    node.name, "set aside, since it could not be judged"
+                    node.name, "skipped, because the decision about it failed"
                 )
         return isolated.result
 

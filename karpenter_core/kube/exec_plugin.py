@@ -145,9 +145,11 @@ def _credentials(status: JsonMapping) -> Credentials:
         expires=_expiry(status.get("expirationTimestamp")),
     )
     if not read.token and not read.certificate:
-        raise SettingsError("it gave neither a token nor a client certificate")
+        raise SettingsError("it returned neither a token nor a client certificate")
     if bool(read.certificate) != bool(read.key):
-        raise SettingsError("it gave a client certificate without its key, or a key alone")
+        raise SettingsError(
+            "it returned a client certificate without its key, or a key without a certificate"
+        )
     return read
 
 

@@ -200,7 +200,7 @@ class Informer:
                 self._must_list_again(error)
             except BadInputError as error:
                 self._version = ""
-                self._log_problem_once(error, "the answer cannot be read; listing again")
+                self._log_problem_once(error, "the response cannot be parsed; listing again")
             except TimeoutError as error:
                 self._log_problem_once(error, "the watch is stuck; reconnecting")
             if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
@@ -320,13 +320,13 @@ class Informer:
         async for body in self._api.list_pages(self.kind, limit=PAGE_SIZE):
             page = self._codec.decode_list(body)
             if int(page.resource_version or 0) < self._reached_version:
-                raise GoneError("the API server has gone back to an older version", status=410)
+                raise GoneError("the API server has returned to an older version", status=410)
             if not is_fully_held(page, held=self._store, invalid=self._invalid):
-                return "the watch does not show what has changed"
+                return "the watch does not report changed objects"
             count += len(page.objects) + len(page.invalid)
             await asyncio.sleep(0)
         held = len(self._store.keys() | self._invalid.keys())
-        return "" if count == held else "the watch does not show what has gone"
+        return "" if count == held else "the watch does not report deleted objects"
 
     async def _gather_initial(
         self,
@@ -358,7 +358,7 @@ class Informer:
             invalid=self._invalid,
         )
         if restored:
-            _log.warning("the API server has gone back in time", kind=self.kind.kind)
+            _log.warning("the API server has returned to an older state", kind=self.kind.kind)
         last_valid = {uid: before[uid] for uid in invalid if uid in before}
         self._store = objects | last_valid
         self._version = version
@@ -449,7 +449,9 @@ class Informer:
             self._sink(change)
         except Exception:
             self._fail("handler")
-            _log.exception("a handler failed", kind=self.kind.kind, uid=uid_of(change.object))
+            _log.exception(
+                "an event handler failed", kind=self.kind.kind, uid=uid_of(change.object)
+            )
 
     def _report(self, invalid_object: InvalidObject) -> None:
         reported = self._invalid.get(invalid_object.uid)
@@ -505,4 +507,4 @@ class _NoInitialEventsError(Exception):
 
 
 def _log_invalid(invalid_object: InvalidObject) -> None:
-    _log.warning("left out an object that cannot be read", error=str(invalid_object))
+    _log.warning("ignored an invalid object", error=str(invalid_object))

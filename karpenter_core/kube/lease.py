@@ -163,7 +163,7 @@ class LeaseElector:
             async with time_limit(self._clock, self._times.retry_seconds):
                 await self._write(spec)
         except (ApiError, TimeoutError) as error:
-            _log.warning("could not release the leader lease; it will run out", error=str(error))
+            _log.warning("could not release the leader lease; it will expire", error=str(error))
         else:
             _log.info("released the leader lease", identity=self._identity)
 

@@ -88,7 +88,7 @@ class Login:
                 async with time_limit(self.clock, _PATIENCE_SECONDS):
                     await asyncio.wait({renewal})
             except TimeoutError:
-                _log.debug("going on with the old credentials while new ones are asked for")
+                _log.debug("continuing with the old credentials while new ones are requested")
         try:
             settings = await self.configuration.auth_settings()
         except Exception as error:  # a token file in the middle of its replacement
@@ -143,7 +143,7 @@ class Login:
     def _note_failure(self, why: object) -> None:
         """Log once that the old credentials stay in use; the server may still accept them."""
         if not self._is_failing:
-            message = "could not renew credentials; the old ones are used on"
+            message = "could not renew credentials; the old ones remain in use"
             _log.warning(message, error=str(why))
         self._is_failing = True
 

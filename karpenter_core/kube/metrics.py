@@ -56,13 +56,13 @@ class KubeMetrics:
         )
         self.informer_relists: Final = Counter(
             "karpenter_core_informer_relists_total",
-            "Complete listings of a kind, the first one included.",
+            "Full lists of a kind, including the first one.",
             ["kind"],
             registry=registry,
         )
         self.informer_failures: Final = Counter(
             "karpenter_core_informer_failures_total",
-            "Lists, watches and handlers that failed, by kind and step.",
+            "Failed lists, watches and handlers, by kind and step.",
             ["kind", "step"],
             registry=registry,
         )
@@ -74,31 +74,31 @@ class KubeMetrics:
         )
         self.informer_invalid_objects: Final = Gauge(
             "karpenter_core_informer_invalid_objects",
-            "Objects that cannot be read and are left out.",
+            "Invalid objects, which are ignored.",
             ["kind"],
             registry=registry,
         )
         self.informer_objects: Final = Gauge(
             "karpenter_core_informer_objects",
-            "Objects held, by kind.",
+            "Objects in the cache of the informer, by kind.",
             ["kind"],
             registry=registry,
         )
         self.events_dropped: Final = Counter(
             "karpenter_core_events_dropped_total",
-            "Kubernetes Events that were not sent: queue full, refused, or no answer.",
+            "Kubernetes Events that were not sent: the queue was full, or the API server refused or did not answer.",
             ["cause"],
             registry=registry,
         )
         self.leader: Final = Gauge(
             "leader_election_master_status",
-            "1 while this process holds the lease of that name, 0 while it stands by.",
+            "1 while this process holds the Lease of that name, 0 while it is a standby.",
             ["name"],
             registry=registry,
         )
         self.gc_pause: Final = Histogram(
             "karpenter_core_gc_pause_seconds",
-            "How long the cyclic garbage collector held the process.",
+            "Duration of pauses by Python's cyclic garbage collector.",
             ["generation"],
             buckets=_PAUSE_BUCKETS,
             registry=registry,

@@ -71,7 +71,7 @@ class TlsFiles:
             self._context = self._load()
         except OSError as error:
             if not self._is_failing:
-                message = "renewed TLS files cannot be used yet; the old ones are used on"
+                message = "renewed TLS files cannot be used yet; the old ones remain in use"
                 _log.warning(message, files=list(self._paths), error=str(error))
             self._is_failing = True
             return

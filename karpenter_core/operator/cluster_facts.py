@@ -85,7 +85,7 @@ class _FactSource(Generic[_Answer]):
 
     def why_unknown(self) -> str:
         """Return why there is no answer; empty if there is one."""
-        return "" if self.answer is not None else self.problem or "not asked for yet"
+        return "" if self.answer is not None else self.problem or "not requested yet"
 
 
 @final
@@ -153,7 +153,7 @@ class ClusterFactsReader:
     def _note_problem(self, source: _FactSource[_Answer], problem: str) -> None:
         if source.problem != problem:
             self._log.warning(
-                "could not ask the cluster for this; asking again",
+                "request for a fact about the cluster failed; retrying",
                 path=source.path,
                 error=problem,
                 known_from_before=source.answer is not None,

@@ -31,7 +31,7 @@ class CrdWaiter:
         self._kinds = tuple(kinds)
         self._clock = clock
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
-        self.problem: str | None = "not looked for yet"
+        self.problem: str | None = "not checked yet"
         """What keeps the kinds from being there; None once all are."""
 
     async def run(self) -> None:

@@ -88,7 +88,7 @@ class MemoryLimit:
         resident = self._resident()
         if resident > self._soft_bytes:
             self._log.warning(
-                "memory is close to --memory-limit, and what is held is in use: raise the limit",
+                "memory is close to --memory-limit, and none of it can be freed: raise the limit",
                 resident_bytes=resident,
                 limit_bytes=self._limit_bytes,
             )

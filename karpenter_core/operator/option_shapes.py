@@ -71,7 +71,7 @@ def shape_value(
             return parse_scheduler_config(str(value))
         case "ignore-dra-requests" if value is False:
             raise SettingsError(
-                f"{source}: must be true, not false: pods that ask for devices through "
+                f"{source}: must be true, not false: pods that request devices through "
                 "ResourceClaims cannot be scheduled yet"
             )
         case "cpu-requests" if isinstance(value, int) and value <= 0:
@@ -177,10 +177,10 @@ def gate_warnings(text: str) -> tuple[str, ...]:
     for name, value in _gates_of(text):
         if name not in _GATE_FIELDS:
             near = difflib.get_close_matches(name, _GATE_FIELDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else "it changes nothing"
+            hint = f"did you mean {near[0]}?" if near else "it has no effect"
             warnings.append(f'there is no gate "{name}"; {hint}')
         elif name in NOT_BUILT and value in TRUE_TEXTS:
-            warnings.append(f"{name} is not built yet; the gate is known and changes nothing")
+            warnings.append(f"{name} is not implemented yet; the gate has no effect")
     return tuple(warnings)
 
 

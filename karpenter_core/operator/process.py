@@ -381,11 +381,13 @@ class Process:
     def _failing_controllers(self) -> str | None:
         overdue = self.providers.overdue_calls()
         return (
-            f"{overdue} calls of providers do not come back" if overdue >= OVERDUE_CALLS else None
+            f"{overdue} calls to providers exceed their time limit"
+            if overdue >= OVERDUE_CALLS
+            else None
         )
 
     def _log_invalid(self, invalid: InvalidObject) -> None:
-        self._log.error("object cannot be read and is left out", error=str(invalid))
+        self._log.error("invalid object is ignored", error=str(invalid))
 
     async def _end_recording(self, recording: asyncio.Task[None]) -> None:
         """Give Events that are queued a moment, then stop."""

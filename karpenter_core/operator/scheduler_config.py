@@ -72,7 +72,7 @@ def _document(text: str) -> object:
             keys = [str(key.value) for key, _ in node.value if key.tag != _MERGE]
             if len(set(keys)) != len(keys):
                 raise yaml.constructor.ConstructorError(
-                    None, None, "a key is there twice", node.start_mark
+                    None, None, "a key is duplicated", node.start_mark
                 )
             return super().construct_mapping(node, deep=deep)
 

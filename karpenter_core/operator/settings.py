@@ -73,7 +73,7 @@ OPTIONS: Final = (
         default="",
         help="Accepted for existing charts; has no effect.",
         falls_back=True,
-        without_effect="nothing here needs the name of the Service",
+        without_effect="the name of the Service is not needed",
     ),
     ProcessOption(
         flag="bind-address",

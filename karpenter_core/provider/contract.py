@@ -1,7 +1,7 @@
 """Defines the values that pass between the core and a provider.
 
-Everything is immutable but `ClusterFacts`, which the core completes. A provider imports these names from `karpenter_core.provider`'s modules,
-models from `.api`, errors from `.errors`, and nothing else of the core.
+All values are immutable except `ClusterFacts`, which the core completes. A provider imports these
+names from `karpenter_core.provider`'s modules, models from `.api`, errors from `.errors`.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ CONTRACT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """How waiting calls of one plural hook are gathered into one.
+    """Limits of the batches of one plural hook.
 
     A batch closes after `idle` without a new item, after `maximum` in any case, or when it holds
     `size` items. `timeout` bounds one call; SDK socket timeouts must be shorter. Items of different
-    `key` never share a batch: it is given a `LaunchRequest`, or a provider id. Without one, launches
-    are kept apart by NodeClass. Under `@one_by_one` only `timeout` applies: each item is a call.
+    `key` never share a batch; its argument is a `LaunchRequest` or a provider id. Without one, each
+    batch of launches has one NodeClass. Under `@one_by_one` only `timeout` applies: each item is a call.
     """
 
     idle: timedelta = timedelta(milliseconds=35)
@@ -93,7 +93,7 @@ BatchKey: TypeAlias = "Callable[[LaunchRequest | str], Hashable]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPolicy:
-    """A node condition which, when it lasts this long, makes the core replace the node."""
+    """A node condition that makes the core replace the node when it has lasted this long."""
 
     condition_type: str
     condition_status: str
@@ -102,11 +102,11 @@ class RepairPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingSpec:
-    """One option of a plug-in: `--flag`, its environment twin, default and meaning.
+    """One setting of a plug-in: flag, environment variable, default and help text.
 
-    The type of `default` (str, int, float, bool, timedelta) decides how text is read. Plug-ins may
-    share flag and variable where that type is the same; each keeps its own default. Text that
-    cannot be read stops the start.
+    The type of `default` (str, int, float, bool, timedelta) decides how values are parsed. Plug-ins may
+    share flag and variable if that type is the same; each keeps its own default. A value that
+    cannot be parsed stops the start.
     """
 
     flag: str
@@ -114,17 +114,17 @@ class SettingSpec:
     default: str | float | bool | timedelta
     help: str
     falls_back: bool = False
-    """For options of a Karpenter provider: an unreadable variable leaves the default, with a warning."""
+    """For options of a Karpenter provider: an invalid variable causes a warning, and the default applies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderInfo:
-    """Who a provider is and what it serves."""
+    """Name, contract version and NodeClass kinds of a provider."""
 
     name: str
     contract_version: int
     node_classes: tuple[type[NodeClass], ...]
-    """Models of the kinds it owns; the first is the default."""
+    """Models of the NodeClass kinds it owns; the first is the default."""
     batch_limits: Mapping[str, BatchLimits] = field(default_factory=dict[str, BatchLimits])
     """By hook name; hooks not named use the defaults."""
     repair_policies: tuple[RepairPolicy, ...] = ()
@@ -133,27 +133,27 @@ class ProviderInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelClasses:
-    """Labels a provider knows about."""
+    """Labels that a provider sets, restricts or renames."""
 
     well_known: frozenset[str] = frozenset()
-    """Labels that every node of this provider carries, or is known not to."""
+    """Labels that instance types of this provider define, possibly as DoesNotExist."""
     restricted_domains: frozenset[str] = frozenset()
     """Domains under which users may set only the well-known labels."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Another spelling of a key to the canonical one."""
+    """Maps another spelling of a key to the canonical key."""
     value_aliases: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict[str, "Mapping[str, str]"],
     )
-    """By key: another spelling of a value to the canonical one."""
+    """By key: maps another spelling of a value to the canonical value."""
     known_values: Mapping[str, frozenset[str]] = field(default_factory=dict[str, "frozenset[str]"])
-    """By key: all values that there are, where no other is ever added.
+    """By key: all possible values, if no other value is ever added.
 
-    A NodePool that asks for others alone is refused; one that asks for others too is warned of.
+    A NodePool that requires only other values is refused; one that also requires others causes a warning.
     """
     unsupported_topology_keys: frozenset[str] = frozenset()
-    """Labels no node of this provider carries although StorageClasses may ask for them.
+    """Topology keys of StorageClasses that no node of this provider has.
 
-    A pod with an unbound claim of such a class is not served.
+    A pod with an unbound PersistentVolumeClaim of such a class stays pending.
     """
     unsupported_provisioners: frozenset[str] = frozenset()
     """CSI drivers (never in-tree names) whose volumes no node of this provider can mount."""
@@ -161,17 +161,17 @@ class LabelClasses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeClassResolution:
-    """What discovery found: conditions to set, and the rest of the status as plain JSON values."""
+    """The resolved NodeClass: conditions to set, and the rest of the status as plain JSON values."""
 
     conditions: tuple[Condition, ...] = ()
-    """Conditions that are not among them stand as they are."""
+    """Conditions that are missing here are kept."""
     status: Mapping[str, object] = field(default_factory=dict[str, object])
     retry_after: timedelta | None = None
-    """Look again so soon, where the usual period is too long: something is missing, or ends then."""
+    """Call again after this time, if the usual period is too long."""
 
     @classmethod
     def ready(cls, status: Mapping[str, object] | None = None) -> NodeClassResolution:
-        """Say that the NodeClass can be used, and what was found."""
+        """Return the condition Ready True with this status."""
         from karpenter_core.api.conditions import READY, TRUE, Condition
 
         return cls(
@@ -180,7 +180,7 @@ class NodeClassResolution:
 
     @classmethod
     def not_ready(cls, reason: str, message: str) -> NodeClassResolution:
-        """Say what the user must mend before the NodeClass can be used."""
+        """Return the condition Ready False with a reason and message for the user."""
         from karpenter_core.api.conditions import FALSE, READY, Condition
 
         return cls(
@@ -190,10 +190,10 @@ class NodeClassResolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeClassHash:
-    """A digest of the NodeClass fields that are drift when they change.
+    """A hash of the NodeClass fields whose change is drift.
 
-    Hashes of different `version` are never compared: raise it when the algorithm changes, and no
-    node is replaced because of that.
+    Hashes of different `version` are never compared: raise it when the algorithm changes, so that no
+    node is replaced for the change.
     """
 
     value: str
@@ -202,7 +202,7 @@ class NodeClassHash:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CatalogueOffering:
-    """One line of the whole catalogue, for the hooks that change prices and risks."""
+    """One offering of the catalogue, for the hooks that change prices and risks."""
 
     provider: str
     instance_type: InstanceType
@@ -213,7 +213,7 @@ class CatalogueOffering:
 class LaunchRequest:
     """One instance to launch. `instance_types` is filtered and sorted by price, cheapest first.
 
-    `token` is the claim's UID: the idempotency token to give the cloud.
+    `token` is the claim's UID, for use as the cloud's idempotency token.
     """
 
     node_claim: NodeClaim
@@ -228,7 +228,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchedInstance:
-    """An instance that now exists (or already did, for the same token)."""
+    """An instance that was launched now, or earlier for the same token."""
 
     provider_id: str
     instance_type: str
@@ -250,11 +250,11 @@ class Instance:
 
     provider_id: str
     node_claim: str = ""
-    """Name of the claim it was launched for, as the provider tagged it."""
+    """Name of the claim it was launched for, read from its tags."""
     token: str = ""
     """UID of that claim."""
     launched_for: tuple[str, ...] = ()
-    """UIDs of all claims that its launch was for, where a call is for several; empty for `token` alone."""
+    """UIDs of all claims of its launch call, if the call was for several; empty for `token` alone."""
     instance_type: str = ""
     zone: str = ""
     capacity_type: str = ""
@@ -269,20 +269,20 @@ FetchOutcome: TypeAlias = Instance | CloudProviderError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceListing:
-    """Every instance of this cluster, or as many as could be listed.
+    """The instances of this cluster that could be listed.
 
-    `complete` is False when any region, page or account could not be read: nothing is ever deleted
-    because it is missing from such a listing.
+    `complete` is False if any region, page or account could not be read: the core deletes nothing
+    because it is missing from an incomplete listing.
     """
 
     instances: tuple[Instance, ...]
     complete: bool = True
     problem: str = ""
-    """Why it is not complete."""
+    """The reason why it is incomplete."""
 
 
 class TerminationStatus(StrEnum):
-    """What came of asking for a termination."""
+    """The state of a termination."""
 
     STARTED = "started"
     GONE = "gone"
@@ -293,7 +293,7 @@ TerminateOutcome: TypeAlias = TerminationStatus | CloudProviderError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationGate:
-    """Holds a node's registration; `retry_after` says when to ask again. None means pass."""
+    """Delays a node's registration; the core calls the hook again after `retry_after`."""
 
     name: str
     retry_after: timedelta = timedelta(seconds=5)
@@ -301,7 +301,7 @@ class RegistrationGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftFinding:
-    """Why a claim no longer is what its NodeClass asks for."""
+    """The reason why an instance no longer matches its NodeClass."""
 
     reason: str
 
@@ -311,23 +311,23 @@ DriftOutcome: TypeAlias = DriftFinding | CloudProviderError | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
-    """One announcement; acknowledged by `id` only after it was handled.
+    """An announced interruption; acknowledged by `id` after it was handled.
 
-    `deadline` is when the instance goes in any case; None when the cloud gives no time. `detail` is
-    for people, such as the state that an instance is in. `announced_at` is when the cloud said so.
+    `deadline` is when the instance ends; None if the cloud gives no time. `detail` is
+    for people, such as the state of the instance. `announced_at` is the time of the announcement.
     """
 
     id: str
     kind: InterruptionKind
     provider_id: str = ""
-    """The instance; empty for a message that names none."""
+    """The instance; empty if the message names none."""
     deadline: datetime | None = None
     detail: str = ""
     announced_at: datetime | None = None
 
 
 class Severity(StrEnum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -345,9 +345,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicTask:
-    """Work a provider wants done now and then; `run` may be sync or async.
+    """Periodic work of a provider; `run` may be sync or async.
 
-    `ProviderContext.wake(name)` runs it at once; it never overlaps itself.
+    `ProviderContext.wake(name)` runs it immediately; it never overlaps itself.
     """
 
     name: str
@@ -358,35 +358,35 @@ class PeriodicTask:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterFacts:
-    """What a bootstrapping instance must know of its cluster.
+    """Facts about the cluster that instances need to join it.
 
-    The core asks the API server and writes the answers here, also after the start: read a field at
-    the moment of its use, from any thread, and keep no copy. Only the core writes.
+    The core requests them from the API server, also after the start: read a field at
+    the moment of its use, from any thread, and keep no copy. Only the core writes here.
 
-    Commands that only look, such as `karpenter doctor`, know the name alone.
+    In commands such as `karpenter doctor` only the name is known.
     """
 
     name: str = ""
-    """`--cluster-name`; empty when it was not given."""
+    """`--cluster-name`; empty if it was not given."""
     version: str = ""
     endpoint: str = ""
     ca_bundle: str = ""
     dns_ip: str = ""
-    """Address of the Service `kube-system/kube-dns`; empty when there is none, or see `unknown`."""
+    """Address of the Service `kube-system/kube-dns`; empty if there is none, or if it is unknown."""
     service_cidrs: tuple[str, ...] = ()
     ip_family: str = ""
-    """`IPv4` or `IPv6`; empty while nobody knows: it stands for neither."""
+    """`IPv4` or `IPv6`; empty while unknown, which stands for neither."""
     unknown: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Why a field has no value yet, by the field's name.
+    """The reason why a value is not known yet, by field name.
 
-    A field that is empty and not named here has no value: the API server has said so.
+    An empty field that is not named here has no value in this cluster.
     """
 
     def require_known(self, *fields: str, remedy: str = "") -> None:
-        """Return if the API server has answered for all of these fields.
+        """Return if all of these fields are known, with or without a value.
 
         Raises:
-            NodeClassNotReadyError: one is not known yet; says why, and `remedy`.
+            NodeClassNotReadyError: a field is not known yet; has the cause and `remedy`.
         """
         unknown = self.unknown
         for name in fields:
@@ -410,7 +410,7 @@ class FeatureGates:
 
     node_repair: bool = False
     reserved_capacity: bool = True
-    """Without it a provider offers nothing reserved and launches into no reservation."""
+    """Without it a provider lists no reserved offerings and launches into no reservation."""
     spot_to_spot_consolidation: bool = False
     node_overlay: bool = False
     static_capacity: bool = False
@@ -418,22 +418,22 @@ class FeatureGates:
 
 
 class LeaderFence(Protocol):
-    """Whether this process may still act; asked right before every change to a cloud."""
+    """Checks the lease right before every change in a cloud."""
 
     def check(self) -> None:
-        """Return while the lease is held by the monotonic clock; callable from any thread.
+        """Return if this process holds the lease by the monotonic clock; callable from any thread.
 
         Raises:
-            FencedError: the lease is not held any more.
+            FencedError: this process no longer holds the lease.
         """
         ...
 
 
 class NodeWriter(Protocol):
-    """The one thing of Kubernetes a provider may write: Nodes. Fenced and counted by the core."""
+    """Writes Nodes, the only objects a provider may write; fenced and counted by the core."""
 
     async def create(self, manifest: Mapping[str, object]) -> NodeView:
-        """Create a Node from a manifest; an existing one of that name is a ConflictError."""
+        """Create a Node from a manifest; ConflictError if the name exists."""
         ...
 
     async def patch(self, name: str, patch: Mapping[str, object]) -> NodeView:
@@ -445,12 +445,12 @@ class NodeWriter(Protocol):
         ...
 
     async def delete(self, name: str) -> None:
-        """Delete a Node; one that is gone already is fine."""
+        """Delete a Node; return if it does not exist."""
         ...
 
 
 class NodeReader(Protocol):
-    """Nodes as the core's informer sees them; never a request. May be called from any thread."""
+    """Reads Nodes from the core's informer, without a request; callable from any thread."""
 
     def __call__(self) -> Mapping[str, NodeView]:
         """Return every Node by name."""
@@ -458,7 +458,7 @@ class NodeReader(Protocol):
 
 
 class ClaimReader(Protocol):
-    """NodeClaims as the core's informer sees them; never a request. May be called from any thread."""
+    """Reads NodeClaims from the core's informer, without a request; callable from any thread."""
 
     def __call__(self) -> Mapping[str, NodeClaim]:
         """Return every NodeClaim by name, those of other providers too."""
@@ -467,20 +467,20 @@ class ClaimReader(Protocol):
 
 @final
 class UnfencedProcess:
-    """The fence of a process that runs alone."""
+    """A fence that always permits, for a process that runs alone."""
 
     __slots__ = ()
 
     def check(self) -> None:
-        """Return: nobody else acts."""
+        """Return; no other process acts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderContext:
-    """What the core hands a provider at start."""
+    """Services and settings that the core passes to a provider at start."""
 
     settings: Mapping[str, str | float | bool | timedelta]
-    """By flag, without dashes in front; every `SettingSpec` of the plug-in is there."""
+    """By flag, without leading dashes; has every `SettingSpec` of the plug-in."""
     clock: Clock
     cache_folder: Path
     metrics: CollectorRegistry
@@ -488,9 +488,9 @@ class ProviderContext:
     nodes: NodeWriter
     read_nodes: NodeReader
     wake: Callable[[str], None]
-    """Run one of the provider's periodic tasks now; may be called from any thread."""
+    """Runs one of the provider's periodic tasks now; callable from any thread."""
     read_claims: ClaimReader = field(default=dict[str, "NodeClaim"])
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
-    """What the core does beyond the usual, and what it leaves alone."""
+    """The optional features that are on."""
     fence: LeaderFence = field(default_factory=UnfencedProcess)
-    """To be checked before each change that a hook or task makes when it makes several."""
+    """A hook or task that makes several changes checks it before each of them."""

@@ -38,5 +38,5 @@ def replacement_pause_reason(pool: NodePool | None, *, is_paused_globally: bool)
     exclude static pools themselves.
     """
     if pool is not None and pool.spec.replicas is not None:
-        return f'nodepool "{pool.name}" is static (spec.replicas), which is not built yet'
+        return f'nodepool "{pool.name}" is static (spec.replicas), which is not implemented yet'
     return pause_reason(pool, is_paused_globally=is_paused_globally)

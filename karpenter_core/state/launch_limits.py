@@ -152,7 +152,7 @@ class LaunchAllowance:
         if rate and self._recent[pool.name] + here >= rate:
             return LaunchRefusal(
                 limit=LaunchLimit.LAUNCHES_PER_MINUTE,
-                message=f'nodepool "{pool.name}" waits for its turn: {rate} launch(es) a minute '
+                message=f'nodepool "{pool.name}" has reached its limit of {rate} launch(es) per minute '
                 "(--launches-per-minute)",
             )
         return None
@@ -161,7 +161,7 @@ class LaunchAllowance:
 def _full_cluster_refusal(most: int) -> LaunchRefusal:
     return LaunchRefusal(
         limit=LaunchLimit.MAX_NODES_TOTAL,
-        message=f"the cluster may have {most} nodes (--max-nodes-total), and has them",
+        message=f"the cluster has the maximum of {most} nodes (--max-nodes-total)",
     )
 
 
@@ -171,9 +171,9 @@ def _pause_refusal(
     """Refuse while a pause lasts, and after it while the trial claim boots."""
     failed = f'{pause.failures} nodes of nodepool "{pool}" in a row did not register'
     if now < pause.until:
-        why = f"{failed}, one is tried at {pause.until:%Y-%m-%dT%H:%M:%SZ}"
+        why = f"{failed}, one node is launched as a test at {pause.until:%Y-%m-%dT%H:%M:%SZ}"
     elif booting:
-        why = f"{failed}, one is being tried"
+        why = f"{failed}, one node is being launched as a test"
     else:
         return None
     return LaunchRefusal(limit=LaunchLimit.REGISTRATION_FAILURES, message=why)

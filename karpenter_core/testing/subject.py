@@ -1,12 +1,13 @@
-"""A provider under test, and the controls of its simulated cloud.
+"""Describes a provider under test, and the controls of its simulated cloud.
 
-The conformance kit asks a provider's own tests for one `ConformanceSubject`. Three fields are needed; each of the
-others lets the kit show more rules, and a rule that cannot be shown is reported as such, never as
-kept. Nothing is mocked: the plug-in runs against the provider's simulated cloud, or against a real
-one, through the core's own façade, with worker threads, batches and time limits.
+The conformance kit requires one `ConformanceSubject` from a provider's tests. Three fields are
+mandatory; each other field lets the kit test more rules. A rule that cannot be tested is reported
+as not shown, never as kept. Nothing is mocked: the plug-in runs against the provider's simulated
+cloud, or against a real one, behind the core's façade, with its worker threads, batches and time
+limits.
 
-A distribution names its subject in the entry-point group `karpenter.testing`, under the provider's
-name; there it is a context manager that starts the simulated cloud and ends it:
+A distribution declares its subject in the entry-point group `karpenter.testing`, under the
+provider's name, as a context manager that starts and stops the simulated cloud:
 
     [project.entry-points."karpenter.testing"]
     mycloud = "karpenter_provider_mycloud.testing:subject"
@@ -30,80 +31,85 @@ __all__ = ["CloudTrouble", "ConformanceSubject"]
 
 
 class CloudTrouble(StrEnum):
-    """What a cloud does on a bad day; it lasts while the context of `ConformanceSubject.trouble` is open."""
+    """Failures of a cloud; each lasts while the context of `ConformanceSubject.trouble` is open."""
 
     STOCK_OUT = "stock-out"
     """Every offering is sold out."""
     QUOTA = "quota"
-    """The account may have no more machines, of any type."""
+    """The quota of the account is used up, for every instance type."""
     THROTTLING = "throttling"
-    """Launches are refused as too many; nothing is done."""
+    """Launches are throttled; nothing is done."""
     AUTH_FAILURE = "auth-failure"
-    """Launches are refused: the credentials are missing, or do not permit it."""
+    """Launches are refused because of missing credentials or permissions."""
     LOST_REPLY = "lost-reply"
-    """The first launch is carried out, and its caller is told of a broken connection."""
+    """The first launch is executed, and its caller sees a broken connection."""
     PARTIAL_LISTING = "partial-listing"
-    """Listings cannot be read to the end; machines that exist are missing from them."""
+    """Listings cannot be read completely; existing instances are missing in them."""
     OUTAGE = "outage"
     """No call reaches the cloud: connections are refused or end in server errors."""
     NO_BOOT = "no-boot"
-    """Machines are created and do not come up."""
+    """Instances are created and do not boot."""
     SILENCE = "silence"
-    """The cloud takes calls and never answers."""
+    """The cloud accepts calls and never answers."""
     TOKEN_IN_PROGRESS = "token-in-progress"  # noqa: S105 - the name of a trouble
-    """The first launch is carried out, and its caller is told of a broken connection; its token is then
-    refused, as its request is still in progress."""
+    """The first launch is executed, and its caller sees a broken connection; afterwards its token is
+    refused, because its request is still in progress.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConformanceSubject:
     """The provider under test.
 
-    Functions get the plug-in that `make` made, so that a simulated cloud inside the plug-in's own
-    process can be reached; for `CloudTrouble.OUTAGE` it may not have been started yet.
+    Functions get the plug-in that `make` returned, so that they can reach a simulated cloud inside
+    the plug-in; for `CloudTrouble.OUTAGE` it may not have been started yet.
     """
 
     name: str
     make: Callable[[], object]
-    """Makes the plug-in, as a new process would; what the cloud keeps stays. Best the class itself."""
+    """Creates the plug-in, as a new process would; the state of the cloud is kept. Usually the
+    class itself.
+    """
     node_class: NodeClass
-    """One that can be launched, once it is resolved; the kit resolves it as the core does."""
+    """A NodeClass from which instances can be launched, once it is resolved; the kit resolves it."""
     settings: Mapping[str, str | float | bool | timedelta] = field(
         default_factory=dict[str, "str | float | bool | timedelta"]
     )
-    """By flag without dashes; the others have their defaults."""
+    """By flag without leading dashes; other settings have their defaults."""
 
     troubles: frozenset[CloudTrouble] = frozenset()
-    """What `trouble` can make."""
+    """The failures that `trouble` can simulate."""
     trouble: Callable[[object, CloudTrouble], AbstractContextManager[object]] | None = None
-    """Makes trouble in the cloud while its context is open."""
+    """Simulates a failure of the cloud while its context is open."""
     patience: timedelta = timedelta(seconds=5)
-    """Under `CloudTrouble.SILENCE` and `CloudTrouble.NO_BOOT` each hook answers, or gives up, within this time.
+    """Under `CloudTrouble.SILENCE` and `CloudTrouble.NO_BOOT` each hook returns or raises within this time.
 
     Set the SDK's limits below it.
     """
 
     node_manifest: Callable[[object, str], Mapping[str, object] | None] | None = None
-    """Boots the machine of a provider id and returns the Node that its kubelet would create.
+    """Boots the instance with a provider id and returns the Node that its kubelet would create.
 
-    Not needed where the provider creates Nodes itself, through `ProviderContext.nodes`.
+    Not needed if the provider creates Nodes itself, through `ProviderContext.nodes`.
     """
     list_resources: Callable[[object], Collection[str]] | None = None
-    """Everything of ours in the cloud, by the cloud's own word: machines, templates, profiles."""
+    """Returns all resources of the cluster in the cloud: instances, templates, profiles."""
     create_foreign_instance: Callable[[object], str] | None = None
-    """Makes a machine of another cluster in the same account; returns its provider id."""
+    """Creates an instance of another cluster in the same account; returns its provider id."""
     sell_out: Callable[[object, OfferingKey], None] | None = None
-    """Has the cloud say, where it tells of its stocks, that nothing is left of an offering."""
+    """Makes the cloud report that an offering is sold out."""
     interrupt: Callable[[object, str], None] | None = None
-    """Has the cloud announce the end of the machine with this provider id."""
+    """Makes the cloud announce an interruption of the instance with this provider id."""
     protect: Callable[[object, str], AbstractContextManager[object]] | None = None
-    """Has the cloud refuse to terminate the machine with this provider id while the context is open."""
+    """Makes the cloud refuse to terminate the instance with this provider id inside the block."""
     drift: Callable[[object, str], None] | None = None
-    """Changes the machine with this provider id, so that it no longer is as its NodeClass asks."""
+    """Changes the instance with this provider id, so that it no longer matches its NodeClass."""
 
     changed_node_class: NodeClass | None = None
     """`node_class` with another value in a field whose change is drift."""
     unusable_node_classes: Mapping[str, NodeClass] = field(default_factory=dict[str, "NodeClass"])
-    """NodeClasses that refer to nothing, by the text (the value, say) that must be named."""
+    """NodeClasses with invalid references, by the text (such as the value) that the message must
+    contain.
+    """
     sdk_modules: tuple[str, ...] = ()
     """Modules of the cloud's SDK, which loading the plug-in must not import."""

@@ -113,7 +113,7 @@ def test_node_classes_may_be_called_after_their_provider(plan):
 
 def test_a_key_given_twice_is_refused(refusal):
     """In two spellings: none of the two lists may get lost."""
-    assert 'field "Pods": is there twice (as pods)' in refusal(pods=[], Pods=[])
+    assert 'field "Pods": is duplicated (as pods)' in refusal(pods=[], Pods=[])
 
 
 def test_objects_come_from_standard_input_too(program, monkeypatch, types_file):

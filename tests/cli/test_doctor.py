@@ -78,7 +78,7 @@ def ask(check, server, *arguments):
 def test_definitions_of_this_version_are_fine():
     server = Server([stored(model) for model in MODELS])
     assert ask(check_definitions, server, KWOK) == [
-        (Severity.OK, "3 CustomResourceDefinitions are as this version's")
+        (Severity.OK, "3 CustomResourceDefinitions are those of this version")
     ]
 
 
@@ -116,7 +116,7 @@ def not_established(definition):
         (
             with_an_old_schema,
             Severity.WARNING,
-            "the schema of nodepools.karpenter.sh v1 is not this version's",
+            "the schema of nodepools.karpenter.sh v1 is not that of this version",
         ),
         (with_an_old_version, Severity.ERROR, "nodepools.karpenter.sh serves v1beta1, not v1"),
         (
@@ -230,7 +230,7 @@ def test_a_class_that_is_not_ready_says_which_condition_is_false_and_why():
     )
     server = Lister(nodepools=[an_object("web")], kwoknodeclasses=[an_object("a", *conditions)])
     assert ask(check_objects, server, [KWOKNodeClass]) == [
-        (Severity.WARNING, 'NodePool "web" has not been looked at yet'),
+        (Severity.WARNING, 'NodePool "web" has not been reconciled yet'),
         (
             Severity.ERROR,
             'KWOKNodeClass "a" is not ready: SubnetsReady: spec.subnets: none matches',
@@ -335,7 +335,7 @@ def test_settings_that_are_not_in_effect_are_warnings():
         "--feature-gates",
         "--feature-gates",
     ]
-    assert "StaticCapacity is not built yet" in found[1]["message"]
+    assert "StaticCapacity is not implemented yet" in found[1]["message"]
     assert 'there is no gate "Nonsense"' in found[2]["message"]
 
 

@@ -43,4 +43,4 @@ async def test_no_controller_here_is_no_finding():
     (port,) = free_ports(1)
     found = await check_process(load_settings([], {"HEALTH_PROBE_PORT": str(port)}))
     assert found.severity is Severity.OK
-    assert "none runs here" in found.message
+    assert "no controller runs on this host" in found.message

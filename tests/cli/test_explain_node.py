@@ -181,7 +181,7 @@ def test_the_awaited_event_is_named_with_its_time(explain):
     found = explain("a", CONSOLIDATING, claim, found_node, web("one", "a"))
 
     assert found["settlesAt"] == "2026-01-01T09:03:00Z"
-    assert found["message"] == "no method takes it before 2026-01-01T09:03:00Z"
+    assert found["message"] == "no method disrupts it before 2026-01-01T09:03:00Z"
     assert single(found)["declined"] == "unsettled"
     assert single(found)["message"].startswith(
         "consolidateAfter (5m0s) ends at 2026-01-01T09:03:00Z"
@@ -232,7 +232,7 @@ def test_the_second_best_candidate_names_the_first(explain):
 
     assert found["state"] == "later"
     assert found["message"] == (
-        "single-node-consolidation would take it after what single-node-consolidation does now"
+        "single-node-consolidation would disrupt it after the current command of single-node-consolidation"
     )
     assert single(found)["after"] == ["a"]
     assert single(found)["move"]["savingsPerHour"] > 0
@@ -249,7 +249,7 @@ def test_a_drifted_node_is_replaced_whatever_that_costs(explain):
     found = explain("a", only_shown, drifted, web("one", "a", cpu="3"))
     assert found["methods"]["drift"]["declined"] == "detectOnly"
     assert found["methods"]["drift"]["message"] == (
-        'it has drifted (NodePoolDrifted), and NodePool "general" only shows drift'
+        'it has drifted (NodePoolDrifted), and NodePool "general" only reports drift'
     )
 
 
@@ -280,7 +280,7 @@ def test_a_move_below_the_threshold_shows_its_score(explain):
 
     assert single(found)["verdict"] == "refused"
     assert single(found)["score"]["approved"] is False
-    assert 'not worth it to NodePool "general" (Balanced): score' in single(found)["message"]
+    assert 'the policy Balanced of NodePool "general" rejects it: score' in single(found)["message"]
 
 
 def test_an_unmanaged_node_is_ignored(explain):
@@ -341,12 +341,12 @@ def test_people_are_shown_methods_that_say_the_same_together(explain):
     head, *blocks = shown.strip().split("\n\n")
     assert head.splitlines() == [
         "a: is disrupted now",
-        "single-node-consolidation takes it now, after a second look some seconds later",
-        "of NodePool general, 1 pod would have to move, 0.2000 per hour",
+        "single-node-consolidation disrupts it now, after a validation some seconds later",
+        "NodePool general, 1 pod would have to move, 0.2000 per hour",
     ]
     (block,) = [each for each in blocks if each.startswith("single-node-consolidation")]
     assert block.splitlines()[1:] == [
-        "  now: it goes, 1 new node in its place; saves 0.1000 per hour",
+        "  now: it is removed, 1 new node in its place; saves 0.1000 per hour",
         "  to a new small z1 on-demand at 0.1000 per hour: shop/one",
         "  budget left: 1 node",
     ]

@@ -314,7 +314,7 @@ def test_exclusive_options_are_refused(program, tmp_path):
     """Before anything is read."""
     config = tmp_path / "config"
 
-    assert "leave out --kubeconfig" in program(
+    assert "omit --kubeconfig" in program(
         "plan", "--offline", tmp_path, "--kubeconfig", config, code=2
     ).err  # fmt: skip
     assert "--offline needs at least one FILE" in program("plan", "--offline", code=2).err

@@ -186,7 +186,7 @@ def test_the_table_shows_nodes_reasons_and_brackets(run, tmp_path):
     assert "[arm64]" in shown
     assert shown.splitlines()[-1].startswith("1 node to launch for 1 pod at 0.1000 per hour")
     assert shown.splitlines()[-1].endswith(
-        "1 pod on nodes that are there; 1 pod stays pending",
+        "1 pod on existing nodes; 1 pod stays pending",
     )
 
 
@@ -227,7 +227,7 @@ def test_the_summary_says_only_what_there_is(run, tmp_path):
     kept = run(write(tmp_path / "kept.yaml", POOL, node("old"), pod("a"))).out
 
     assert nothing.strip() == "no pod waits for a node"
-    assert kept.splitlines()[-1] == "no node to launch; 1 pod on nodes that are there"
+    assert kept.splitlines()[-1] == "no node to launch; 1 pod on existing nodes"
 
 
 def broken(field, value):
@@ -242,7 +242,7 @@ def broken(field, value):
         ("a: [", "line 2: is not YAML"),
         ("- 1", "document 1: is no Kubernetes object but an array"),
         ("kind: Pod", 'document 1: field "apiVersion": missing'),
-        ("kind: Pod\nspec:\n  a: 1\n  b: 2\n  a: 3", 'line 5: field "a": is there twice'),
+        ("kind: Pod\nspec:\n  a: 1\n  b: 2\n  a: 3", 'line 5: field "a": is duplicated'),
         ("a: *x", 'line 1: alias "x" names no anchor before it'),
         ("a: &x [*x]", 'line 1: alias "x" names no anchor before it'),
         ("a: !!python/name:os.system x", 'line 1: tag "tag:yaml.org,2002:python/name:os.system"'),
@@ -252,7 +252,7 @@ def broken(field, value):
         ("a: 1\n<<: 1", "line 2: a merge key takes an object or a list of objects"),
         ("a: " + "[" * 300 + "]" * 300, "line 1: is nested too deeply"),
         ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "is nested too deeply"),
-        ('{"pods": [], "pods": []}', 'field "pods": is there twice in one object'),
+        ('{"pods": [], "pods": []}', 'field "pods": is duplicated in one object'),
         ("pots: []", 'document 1: field "pots": unknown'),
         ("pods: null\nnodes: x", 'document 1: field "nodes": must be a list'),
         (

@@ -137,7 +137,7 @@ async def test_a_refusal_is_found_before_creation():
     creator, server, _ = desk(launches_per_minute=5)
     server.answer.set()
     assert creator.refusal(five("a")) == ""
-    assert "waits for its turn" in creator.refusal(five("a") + five("b"))
+    assert "has reached its limit" in creator.refusal(five("a") + five("b"))
 
     assert made(await create(creator, five("a"))) == 5
-    assert "waits for its turn" in creator.refusal(planned(pod("one", cpu="3")))
+    assert "has reached its limit" in creator.refusal(planned(pod("one", cpu="3")))

@@ -280,6 +280,6 @@ def test_claims_carry_the_decision_they_come_from(tmp_path):
 
         annotations = scene.claims()[0]["metadata"]["annotations"]
         assert annotations["karpenter.sh/decision-id"].startswith("first-")
-        assert annotations["karpenter.sh/decision-cause"] == "2 pod(s) without a place"
+        assert annotations["karpenter.sh/decision-cause"] == "2 pod(s) without a placement"
 
     play(tmp_path, story)

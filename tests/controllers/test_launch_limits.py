@@ -147,7 +147,9 @@ def test_pool_launches_at_its_rate_and_loses_no_claim(tmp_path):
         assert min(waits) >= timedelta(seconds=59)
         assert max(waits) <= timedelta(seconds=80)
         messages = [event["message"] for event in scene.events("FailedScheduling")]
-        assert any("waits for its turn: 2 launch(es) a minute" in message for message in messages)
+        assert any(
+            "has reached its limit of 2 launch(es) per minute" in message for message in messages
+        )
 
     play(tmp_path, story)
 

@@ -76,7 +76,7 @@ def test_a_stream_that_hides_a_change_makes_its_kind_stale(shown):
     async def script(follower):
         await asyncio.sleep(100)
         assert not follower.informer.is_fresh
-        assert "the watch does not show" in follower.informer.problem
+        assert "the watch does not report" in follower.informer.problem
         await asyncio.sleep(800)
         assert not follower.informer.is_fresh
         assert follower.changes == ["+a@1"]

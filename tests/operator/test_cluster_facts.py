@@ -158,7 +158,7 @@ def test_an_ipv6_cluster_is_recognised_once_it_answers(status):
     async def story():
         reader = reader_of(dict.fromkeys(ANSWERS, ApiResponse(status=status, body=b"no")))
         facts = reader.facts
-        assert facts.unknown["ip_family"] == "not asked for yet"
+        assert facts.unknown["ip_family"] == "not requested yet"
         with capture_logs() as lines:
             await reader.read()
             running = asyncio.ensure_future(reader.run())

@@ -219,7 +219,7 @@ async def test_settings_that_are_not_in_effect_are_logged_at_start(monkeypatch, 
         ),
         (
             "WARN",
-            "FEATURE_GATES: NodeOverlay is not built yet; the gate is known and changes nothing",
+            "FEATURE_GATES: NodeOverlay is not implemented yet; the gate has no effect",
         ),
     ]
     structlog.reset_defaults()

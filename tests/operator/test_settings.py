@@ -220,7 +220,10 @@ def test_a_default_spread_keeps_all_its_fields_and_may_be_json():
         ("{maxSkew: 1, topologyKey: a/b}", "whenUnsatisfiable"),
         ("{maxSkew: 1, topologyKey: a/b, whenUnsatisfiable: Sometimes}", "whenUnsatisfiable"),
         ("{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, x: 1}", '"x"'),
-        ("{maxSkew: 1, maxSkew: 2, topologyKey: a, whenUnsatisfiable: DoNotSchedule}", "twice"),
+        (
+            "{maxSkew: 1, maxSkew: 2, topologyKey: a, whenUnsatisfiable: DoNotSchedule}",
+            "duplicated",
+        ),
         (
             "{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 0}",
             "minDomains",
@@ -600,7 +603,7 @@ def test_gate_that_is_not_built_causes_a_warning(gate, by_flag):
 
     source = "--feature-gates" if by_flag else "FEATURE_GATES"
     assert settings.warnings == (
-        f"{source}: {gate} is not built yet; the gate is known and changes nothing",
+        f"{source}: {gate} is not implemented yet; the gate has no effect",
     )
     assert load_settings(*given_as(option, f"{gate}=false", by_flag=by_flag)).warnings == ()
 
@@ -610,7 +613,7 @@ def test_unknown_gate_causes_a_warning_with_a_suggestion():
 
     assert settings.warnings == (
         'FEATURE_GATES: there is no gate "NodeRepiar"; did you mean NodeRepair?',
-        'FEATURE_GATES: there is no gate "Zzz"; it changes nothing',
+        'FEATURE_GATES: there is no gate "Zzz"; it has no effect',
     )
 
 
@@ -631,7 +634,7 @@ def test_requests_for_devices_that_cannot_be_scheduled_are_refused(by_flag):
         load_settings(*given_as(option, "false", by_flag=by_flag))
 
     assert str(error.value) == (
-        f"{source}: must be true, not false: pods that ask for devices through ResourceClaims "
+        f"{source}: must be true, not false: pods that request devices through ResourceClaims "
         "cannot be scheduled yet"
     )
 

@@ -92,8 +92,8 @@ def test_a_bad_offering_is_refused_by_type_offering_field_and_value(bad, words):
         (holding(cpu=4000.5), "capacity.cpu must be a whole number of milli-cores, not 4000.5"),
         (holding(pods=-110), "capacity.pods must not be negative, not -110"),
         (holding(cpu=2**61), "capacity.cpu must be at most 1152921504606846976, not"),
-        (holding(memory=16384), "capacity.memory must be in bytes: 16384 is too little"),
-        (holding(cpu=4), "capacity.cpu must be in milli-cores: 4 is too little"),
+        (holding(memory=16384), "capacity.memory must be in bytes: 16384 is too small"),
+        (holding(cpu=4), "capacity.cpu must be in milli-cores: 4 is too small"),
         (holding(memory_mib=16384), 'capacity names the unknown resource "memory_mib"'),
         (holding(**{"": 1}), 'capacity names the unknown resource ""'),
         (
@@ -120,7 +120,7 @@ def test_a_bad_offering_is_refused_by_type_offering_field_and_value(bad, words):
                     Requirement.of("example.com/cpus", "In", [4])
                 ),
             ),
-            "requirements: example.com/cpus must have texts as values, not 4",
+            "requirements: example.com/cpus must have strings as values, not 4",
         ),
     ],
 )

@@ -201,8 +201,8 @@ def waits_for_the_boot(good, subject):
     def karpenter_launch_instances(self, requests):
         outcomes = good.karpenter_launch_instances(self, requests)
         for outcome in outcomes:
-            machine_id = outcome.provider_id.removeprefix("tinycloud://")
-            while self._client.machine(machine_id)["state"] == "booting":
+            vm_id = outcome.provider_id.removeprefix("tinycloud://")
+            while self._client.vm(vm_id)["state"] == "booting":
                 time.sleep(0.02)
         return outcomes
 
@@ -300,7 +300,7 @@ def cleans_up_what_it_does_not_see(good, subject):
         def clean():
             seen = {i.provider_id for i in good.karpenter_list_instances(self).instances}
             for provider_id in set(subject.list_resources(self)) - seen:
-                self._client.delete_machine(provider_id.removeprefix(PREFIX))
+                self._client.delete_vm(provider_id.removeprefix(PREFIX))
 
         return [PeriodicTask(name="clean", period=timedelta(minutes=1), run=clean)]
 
@@ -308,7 +308,7 @@ def cleans_up_what_it_does_not_see(good, subject):
 
 
 def cleans_up_what_has_no_node(good, subject):
-    """A booting instance has none yet."""
+    """An booting instance has none yet."""
 
     @hookimpl
     def karpenter_start(self, context):
@@ -357,7 +357,7 @@ def acknowledges_while_polling(good, subject):
     return {"karpenter_poll_interruptions": karpenter_poll_interruptions}
 
 
-def names_machines_otherwise(good, subject):
+def renames_instances(good, subject):
     @hookimpl
     def karpenter_poll_interruptions(self):
         found = good.karpenter_poll_interruptions(self)
@@ -383,7 +383,7 @@ def sets_an_unknown_status_field(good, subject):
 
 
 FAULTS = [
-    ("PC-005", goes_out_while_loading, "loading the plug-in went out to"),
+    ("PC-005", goes_out_while_loading, "loading the plug-in used the network or started a program"),
     ("PC-007", asks_the_cloud_at_start, "while no call reaches the cloud, karpenter_start fails"),
     ("PC-008", shares_one_wish, "claims share instances"),
     ("PC-009", waits_for_ever, "holds karpenter_list_instances for more than 1 s"),
@@ -412,27 +412,27 @@ FAULTS = [
     ), "capacity.memory must be a whole number of bytes"),
     ("PC-031", changed_launch(with_a_new_token), "one token launched"),
     ("PC-033", changed_launch(with_a_new_token), "was launched again"),
-    ("PC-034", with_its_own_error(CloudProviderError), "its launch came to CloudProviderError"),
-    ("PC-035", changed_launch(whatever_is_dear), "could be had"),
-    ("PC-037", waits_for_the_boot, "its launch is not answered within 1 s"),
+    ("PC-034", with_its_own_error(CloudProviderError), "its launch returned CloudProviderError"),
+    ("PC-035", changed_launch(whatever_is_dear), "is available"),
+    ("PC-037", waits_for_the_boot, "its launch does not return within 1 s"),
     ("PC-040", changed_listing(lambda _: InstanceListing(instances=())), "is not listed"),
     ("PC-043", changed_listing(lambda found: replace(found, complete=True)), "calls itself comp"),
     ("PC-044", lists_every_cluster, "it would be deleted as leaked"),
     ("PC-045", cleans_up_what_it_does_not_see, "while listings were partial, a task deleted"),
     ("PC-047", cleans_up_what_has_no_node, "with nothing wrong, a task deleted"),
-    ("PC-050", says_gone_at_once, "GONE was answered, and the cloud still has"),
-    ("PC-053", fails_the_whole_batch, "of the same batch came to TerminationRefusedError"),
+    ("PC-050", says_gone_at_once, "GONE was returned, and the cloud still has"),
+    ("PC-053", fails_the_whole_batch, "of the same batch returned TerminationRefusedError"),
     ("PC-055", finds_drift_everywhere, "nodes would be replaced for ever"),
-    ("PC-056", finds_no_drift, "the machine was changed, and karpenter_detect_drift answers None"),
-    ("PC-060", acknowledges_while_polling, "and a second poll brought []"),
-    ("PC-061", names_machines_otherwise, "deadline has no time zone"),
+    ("PC-056", finds_no_drift, "the instance was changed, and karpenter_detect_drift returns None"),
+    ("PC-060", acknowledges_while_polling, "and a second poll returned []"),
+    ("PC-061", renames_instances, "deadline has no time zone"),
     ("PC-070", forgets_with_the_process, "a new process does not list"),
     ("PC-080", with_its_own_error(InsufficientCapacityError), "without offerings"),
     ("PC-081", with_its_own_error(InsufficientCapacityError), "a quota reaches further"),
-    ("PC-082", with_its_own_error(LaunchFailedError), "throttling came to LaunchFailedError"),
-    ("PC-083", with_its_own_error(LaunchFailedError), "refused credentials came to LaunchFailed"),
+    ("PC-082", with_its_own_error(LaunchFailedError), "throttling returned LaunchFailedError"),
+    ("PC-083", with_its_own_error(LaunchFailedError), "missing permissions returned LaunchFailed"),
     ("PC-084", changed_launch(with_a_new_token), "the token has 0 instances now"),
-    ("PC-085", takes_silence_for_absence, "would forget a machine that runs"),
+    ("PC-085", takes_silence_for_absence, "would forget a running instance"),
     ("PC-087", changed_launch(with_a_new_token), "for one claim there are 2 instances now"),
     ("PC-088", changed_launch(with_a_new_token), "for one claim there are 2 instances now"),
     ("PC-090", finds_without_remedy, 'the finding "prices are old" has no remedy'),
@@ -613,7 +613,7 @@ def test_the_report_says_which_rule_is_broken_and_what_came_instead(processes, t
     done = run_kit(tmp_path, *options, "-k", "pc_055 or pc_056")
     assert done.returncode == 1
     report = done.stdout.split('the provider contract, kept by "drifting:subject"', 1)[1]
-    assert "PC-055 MUST     BROKEN         an instance that was just launched" in report
+    assert "PC-055 MUST     BROKEN         an instance just launched" in report
     assert "an instance just launched is drifted: DriftFinding(reason='ImageDrift')" in report
     assert "2 rules: 2 BROKEN" in report
 

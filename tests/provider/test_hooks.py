@@ -60,7 +60,7 @@ def test_hooks_of_all_plugins_equal_those_of_pluggy():
 
 def test_fenced_hooks_are_those_of_the_contracts_page():
     (rule,) = re.findall(
-        r"^- What may change a cloud is called only while .*?(?=^- )",
+        r"^- \*\*Lease\.\*\* The core calls hooks that change the cloud only .*?(?=^- )",
         PAGE,
         re.MULTILINE | re.DOTALL,
     )

@@ -118,8 +118,8 @@ class BadLimits(FakeProvider):
         (ForgottenMarker(), ['plug-in "web"', "karpenter_check is not marked with @hookimpl"]),
         (Unfinished(), ['plug-in "web"', "lacks karpenter_terminate_instances"]),
         (BadLimits(), ['plug-in "web"', 'unknown hook "karpenter_launch"', "did you mean"]),
-        (FakeProvider(version=7), ['plug-in "web"', "version 7", "speaks version 1"]),
-        (FakeProvider("webb"), ['plug-in "web"', 'calls itself "webb"']),
+        (FakeProvider(version=7), ['plug-in "web"', "version 7", "supports version 1"]),
+        (FakeProvider("webb"), ['plug-in "web"', 'returns the name "webb"']),
     ],
 )
 def test_an_unusable_plugin_stops_the_start(plugin, words):

@@ -77,7 +77,6 @@ def test_a_code_becomes_a_reason_that_kubernetes_takes():
 def test_messages_have_the_length_that_conditions_may_have():
     assert len(truncated_message("x" * 40_000)) == 32_768
     assert (
-        absent_terms_message(["spec.a[0]", "spec.a[1]"])
-        == "nothing is found by spec.a[0], spec.a[1]"
+        absent_terms_message(["spec.a[0]", "spec.a[1]"]) == "nothing matches spec.a[0], spec.a[1]"
     )
     assert absent_terms_message([]) == ""

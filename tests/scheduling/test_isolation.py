@@ -195,4 +195,7 @@ def test_a_judgement_that_fails_ends_its_block_alone():
 
     (item,) = failed.found
     assert item.notice.reason == "JudgementFailed"
-    assert "set aside in disruption, judging it failed: ValueError: odd" in item.notice.message
+    assert (
+        "skipped in disruption, because the decision about it failed: ValueError: odd"
+        in item.notice.message
+    )

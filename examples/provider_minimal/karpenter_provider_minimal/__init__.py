@@ -1,8 +1,8 @@
 """The smallest provider for karpenter-core that keeps the contract.
 
-Its cloud is a dictionary, and a machine is a Node that it creates itself; a real cloud's machines
-boot and register on their own. What a real provider adds: calls to an SDK in place of the
-dictionary, prices, zones, images, and the optional hooks.
+Its cloud is a dictionary, and its instances are Nodes that the provider creates; the instances of a
+real cloud boot and register themselves. A real provider calls an SDK instead of the dictionary, and
+adds prices, zones, images, and optional hooks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ PREFIX: Final = "minimal://"
 
 
 class MinimalNodeClass(NodeClass):
-    """Nothing can be chosen, so the kind has no fields of its own."""
+    """A NodeClass without fields of its own."""
 
     resource: ClassVar[CustomResource] = CustomResource(
         group="minimal.example.com",
@@ -94,17 +94,17 @@ ONE: Final = InstanceType(
 
 
 class MinimalProvider:
-    """The plug-in."""
+    """The plug-in; one object for each process."""
 
     def __init__(self) -> None:
         self._instances: dict[str, Instance] = {}
-        """By provider id. A cloud would keep them; here, Nodes remind us after a restart."""
+        """By provider id. A cloud would store them; here they are restored from Nodes after a restart."""
         self._used_up: set[str] = set()
-        """Tokens whose machine is gone. A cloud would keep these too."""
+        """Tokens whose instance is gone. A cloud would store these too."""
 
     @hookimpl
     def karpenter_provider_info(self) -> ProviderInfo:
-        """Say who we are."""
+        """Serve MinimalNodeClass."""
         return ProviderInfo(
             name="minimal", contract_version=CONTRACT_VERSION, node_classes=(MinimalNodeClass,)
         )
@@ -116,30 +116,32 @@ class MinimalProvider:
 
     @hookimpl
     def karpenter_resolve_node_class(self) -> NodeClassResolution:
-        """There is nothing to find, so every NodeClass is ready."""
+        """Report every NodeClass as ready, since there is nothing to resolve."""
         return NodeClassResolution.ready()
 
     @hookimpl
     def karpenter_list_instance_types(self) -> Sequence[InstanceType]:
-        """Sell the one type."""
+        """List the only instance type."""
         return (ONE,)
 
     @hookimpl
     @one_by_one
     async def karpenter_launch_instances(self, request: LaunchRequest) -> LaunchedInstance:
-        """Create the machine unless the token's machine is there already."""
+        """Create an instance, unless the token has one."""
         claim = request.node_claim
         requirements = Requirements.from_specs(claim.spec.requirements)
         if not any(compatible_offerings(it, requirements) for it in request.instance_types):
-            raise InsufficientCapacityError(f"nothing here for NodeClaim {claim.name}")
+            raise InsufficientCapacityError(
+                f"no instance type meets the requirements of NodeClaim {claim.name}"
+            )
         if request.token in self._used_up:
-            raise LaunchFailedError(f"the machine of token {request.token} is gone")
+            raise LaunchFailedError(f"the instance of token {request.token} is gone")
         provider_id = PREFIX + claim.name
         self._instances.setdefault(
             provider_id,
             Instance(provider_id=provider_id, node_claim=claim.name, token=request.token),
         )
-        with suppress(ConflictError):  # launched before, and the answer was lost
+        with suppress(ConflictError):  # launched before, and the reply was lost
             await self._context.nodes.create(_node(request, provider_id))
         return LaunchedInstance(
             provider_id=provider_id,
@@ -154,30 +156,30 @@ class MinimalProvider:
     @hookimpl
     @one_by_one
     def karpenter_fetch_instances(self, provider_id: str) -> Instance:
-        """Look one machine up."""
-        self._remember()
+        """Fetch one instance."""
+        self._restore()
         if provider_id not in self._instances:
             raise NodeClaimNotFoundError(f"no instance {provider_id}")
         return self._instances[provider_id]
 
     @hookimpl
     def karpenter_list_instances(self) -> InstanceListing:
-        """List every machine."""
-        self._remember()
+        """List every instance."""
+        self._restore()
         return InstanceListing(instances=tuple(self._instances.values()))
 
     @hookimpl
     @one_by_one
     async def karpenter_terminate_instances(self, provider_id: str) -> TerminationStatus:
-        """Remove the machine, and its Node."""
-        self._remember()
+        """Remove the instance and its Node."""
+        self._restore()
         if provider_id in self._instances:
             await self._context.nodes.delete(provider_id.removeprefix(PREFIX))
             self._used_up.add(self._instances.pop(provider_id).token)
         return TerminationStatus.GONE
 
-    def _remember(self) -> None:
-        """Take in machines launched before this process began."""
+    def _restore(self) -> None:
+        """Add instances that an earlier process launched."""
         for node in self._context.read_nodes().values():
             if node.provider_id.startswith(PREFIX) and not node.is_deleting:
                 self._instances.setdefault(node.provider_id, _instance(node))

@@ -57,7 +57,7 @@ class CloudScenario:
                 report=self._report_zones,
             ),
             DemoStep(
-                title=f"sell that out, scale nginx to {_MANY}",
+                title=f"sell out these offerings, scale nginx to {_MANY}",
                 replicas=_MANY,
                 begin=self._sell_out,
                 is_done=lambda: self._cluster_statistics.is_settled_at(_MANY),
@@ -71,7 +71,7 @@ class CloudScenario:
                 report=self._report_interruption,
             ),
             DemoStep(
-                title=f"a newer image, budget: {BUDGET} nodes",
+                title=f"newer image, disruption budget: {BUDGET} nodes",
                 replicas=_MANY,
                 begin=self._change_image,
                 is_done=self._has_new_image,
@@ -82,7 +82,7 @@ class CloudScenario:
                 replicas=0,
                 begin=self._demo_cluster.retire,
                 is_done=self._is_empty,
-                report=lambda: ["the cloud's own dump: nothing of this cluster is left"],
+                report=lambda: ["the cloud has no resource of this cluster any more"],
             ),
         ]
 
@@ -105,7 +105,9 @@ class CloudScenario:
     def _report_launch_calls(self) -> Sequence[str]:
         new = self._cloud.launch_calls()[self._purchases_before :]
         if not any(purchase.sold_out and purchase.bought for purchase in new):
-            raise DemoFailedError("no call met a sold-out offering and bought the next one")
+            raise DemoFailedError(
+                "no launch call met a sold-out offering and launched from another one"
+            )
         return [
             f"{purchase.action}: "
             + "".join(f"{_shown(offering)} sold out, " for offering in purchase.sold_out)
@@ -140,7 +142,7 @@ class CloudScenario:
             raise DemoFailedError("nothing was interrupted")
         seconds_left = (self._deadline - self._clock.now()).total_seconds()
         if seconds_left <= 0:
-            raise DemoFailedError(f"{self._interrupted} was not drained before it was taken")
+            raise DemoFailedError(f"{self._interrupted} was not drained before it was reclaimed")
         return [
             f"{self._interrupted}: drained and replaced {seconds_left:.0f} s before its deadline"
         ]
@@ -162,9 +164,13 @@ class CloudScenario:
     def _report_new_image(self) -> Sequence[str]:
         most = self._cluster_statistics.most_leaving
         if most > BUDGET:
-            raise DemoFailedError(f"{most} nodes were disrupted at once, {BUDGET} may be")
+            raise DemoFailedError(
+                f"{most} nodes were disrupted at the same time, the budget allows {BUDGET}"
+            )
         images = sorted({instance.image for instance in self._cloud.instances().values()})
-        return [f"{len(self._old)} nodes replaced, {most} at once at most; image {images[0]}"]
+        return [
+            f"{len(self._old)} nodes replaced, at most {most} at the same time; image {images[0]}"
+        ]
 
     # -- the end -------------------------------------------------------------------------------
 

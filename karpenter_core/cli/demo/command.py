@@ -46,25 +46,26 @@ _CLEANUP_SECONDS: Final = 60.0
 
 def demo(
     provider: Annotated[
-        str, typer.Option(help="Provider of the nodes: kwok, or one that has a simulated cloud.")
+        str, typer.Option(help="Provider of the nodes: kwok, or a provider with a simulated cloud.")
     ] = "kwok",
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(help="Play on this cluster instead of an embedded one."),
+        typer.Option(help="Run the demo on this cluster instead of an embedded one."),
     ] = None,
     timeout_seconds: Annotated[
         float | None,
         typer.Option(
             min=1,
-            help="How long one step may take before it has failed; 60, and 180 in a cloud.",
+            help="Time limit of one step; 60 by default, 180 with a simulated cloud.",
             show_default=False,
         ),
     ] = None,
     log_folder: Annotated[
-        Path | None, typer.Option(help="Keep the logs of controller and cluster in this folder.")
+        Path | None,
+        typer.Option(help="Keep the logs of the controller and the cluster in this folder."),
     ] = None,
 ) -> None:
-    """Watch nodes come and go: for nginx from 0 to 50 to 500 and back, or through a cloud's troubles."""
+    """Demonstrate autoscaling: nginx from 0 to 50 to 500 replicas and back, or events of a cloud."""
     raise typer.Exit(asyncio.run(_main(provider, kubeconfig, timeout_seconds, log_folder)))
 
 
@@ -89,7 +90,7 @@ async def _main(
         console.print(f"failed: {error}", highlight=False)
         return FAILED
     except asyncio.CancelledError:
-        console.print("interrupted; everything of the demo was taken away again")
+        console.print("interrupted; all objects of the demo were removed")
         return INTERRUPTED
 
 

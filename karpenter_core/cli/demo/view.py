@@ -148,8 +148,8 @@ def summarise(
     """Print what happened, how long it took and what it would have cost."""
     from rich.table import Table
 
-    table = Table(title="What happened", title_justify="left")
-    for heading in ("step", "took", "first node", "nodes", f"{currency}/h"):
+    table = Table(title="Summary", title_justify="left")
+    for heading in ("step", "duration", "first node", "nodes", f"{currency}/h"):
         table.add_column(heading, justify="left" if heading == "step" else "right")
     for step_report in step_reports:
         table.add_row(

@@ -82,31 +82,33 @@ class ConditionMetrics:
         return ConditionFamily(
             transition_duration=self._declare.histogram(
                 f"{condition}_transition_seconds",
-                f"How long conditions of {what} had had the status that they left.",
+                f"Duration of the status that conditions of {what} had before a change.",
                 ("type", "status", *extra),
                 buckets,
             ),
             transitions=self._declare.counter(
                 f"{condition}_transitions_total",
-                f"Changes of the status of conditions of {what}.",
+                f"Status changes of conditions of {what}.",
                 ("type", "status", "reason", *extra),
             ),
             count=self._declare.series(
-                f"{condition}_count", f"1 for every condition of {what}.", here
+                f"{condition}_count",
+                f"1 for every condition of {what}, with its current status in the labels.",
+                here,
             ),
             current=self._declare.series(
                 f"{condition}_current_status_seconds",
-                f"How long conditions of {what} have had their status.",
+                f"Time that conditions of {what} have had their current status.",
                 here,
             ),
             terminating=self._declare.series(
                 f"{termination}_current_time_seconds",
-                f"How long {what} have been terminating.",
+                f"Time that {what} have been terminating.",
                 ("namespace", "name", *extra),
             ),
             termination_duration=self._declare.histogram(
                 f"{termination}_duration_seconds",
-                f"From the deletion of {what} until they were gone.",
+                f"Time from the deletion of {what} until they were removed.",
                 extra,
                 buckets,
             ),

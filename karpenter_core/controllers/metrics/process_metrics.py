@@ -55,7 +55,7 @@ POD_LABELS: Final = (
 
 @final
 class Metrics:
-    """One attribute a metric; the groups follow the subsystems in the names."""
+    """The metrics, one attribute each; groups follow the subsystems in the names."""
 
     def __init__(
         self,
@@ -135,24 +135,24 @@ class Metrics:
         )
         self.nodeclaims_held_back = self._declare.counter(
             "nodeclaims_held_back_total",
-            "Planned NodeClaims not created because of a launch limit, and passes that left their NodePool "
-            "out.",
+            "Planned NodeClaims not created because of a launch limit, and passes that skipped their "
+            "NodePool.",
             ("nodepool", "reason"),
         )
         self.nodeclaims_unhealthy_disrupted = self._declare.counter(
             "nodeclaims_unhealthy_disrupted_total",
-            "NodeClaims deleted because their Nodes were broken for too long.",
+            "NodeClaims deleted because their Nodes were unhealthy for too long.",
             ("condition", "nodepool", "capacity_type", "image_id"),
         )
         self.nodeclaims_instance_termination_duration = self._declare.histogram(
             "nodeclaims_instance_termination_duration_seconds",
-            "From the start of an instance's termination until the cloud says it is gone.",
+            "Time from the start of an instance's termination until the cloud reports it as gone.",
             ("nodepool",),
             INSTANCE_TERMINATION_BUCKETS,
         )
         self.nodeclaims_termination_duration = self._declare.histogram(
             "nodeclaims_termination_duration_seconds",
-            "From the deletion of a NodeClaim until its finalizer is removed.",
+            "Time from the deletion of a NodeClaim until its finalizer is removed.",
             ("nodepool",),
             TERMINATION_BUCKETS,
         )
@@ -169,98 +169,106 @@ class Metrics:
         )
         self.nodes_termination_duration = self._declare.summary(
             "nodes_termination_duration_seconds",
-            "From the deletion of a Node until its finalizer is removed.",
+            "Time from the deletion of a Node until its finalizer is removed.",
             ("nodepool",),
         )
         self.nodes_lifetime_duration = self._declare.histogram(
             "nodes_lifetime_duration_seconds",
-            "Age of Nodes at the end of their termination.",
+            "Age of Nodes when their termination ends.",
             ("nodepool",),
             LIFETIME_BUCKETS,
         )
         amount = (*NODE_LABELS, "resource_type")
         self.nodes_allocatable = self._declare.series(
-            "nodes_allocatable", "Allocatable of Nodes.", amount
+            "nodes_allocatable", "Allocatable resources of Nodes.", amount
         )
         self.nodes_total_pod_requests = self._declare.series(
-            "nodes_total_pod_requests", "Requests of the pods on Nodes, daemons included.", amount
+            "nodes_total_pod_requests", "Requests of the pods on Nodes, including daemons.", amount
         )
         self.nodes_total_daemon_requests = self._declare.series(
             "nodes_total_daemon_requests", "Requests of the daemons on Nodes.", amount
         )
         self.nodes_total_pod_limits = self._declare.series(
-            "nodes_total_pod_limits", "Limits of the pods on Nodes, daemons included.", amount
+            "nodes_total_pod_limits", "Limits of the pods on Nodes, including daemons.", amount
         )
         self.nodes_total_daemon_limits = self._declare.series(
             "nodes_total_daemon_limits", "Limits of the daemons on Nodes.", amount
         )
         self.nodes_system_overhead = self._declare.series(
-            "nodes_system_overhead", "Capacity less allocatable of Nodes.", amount
+            "nodes_system_overhead", "Capacity of Nodes minus their allocatable resources.", amount
         )
         self.nodes_current_lifetime = self._declare.series(
             "nodes_current_lifetime_seconds", "Age of Nodes.", NODE_LABELS
         )
         self.cluster_utilization = self._declare.gauge(
             "cluster_utilization_percent",
-            "Requests of all pods as a share of what is allocatable.",
+            "Requests of all pods as a percentage of the allocatable resources.",
             ("resource_type",),
         )
 
     def _declare_pods(self) -> None:
         self.pods_disruption_initiated = self._declare.counter(
             "pods_disruption_initiated_total",
-            "Reschedulable pods on NodeClaims that the controller deleted.",
+            "Reschedulable pods on NodeClaims when the controller deleted them.",
             DISRUPTED_LABELS,
         )
         self.pods_eviction_requests = self._declare.counter(
-            "pods_eviction_requests_total", "Evictions asked for, by answer.", ("code",)
+            "pods_eviction_requests_total",
+            "Eviction requests, by the status code of the answer.",
+            ("code",),
         )
         self.pods_drained = self._declare.counter(
-            "pods_drained_total", "Pods drained.", ("reason",)
+            "pods_drained_total", "Pods evicted or deleted by a drain.", ("reason",)
         )
         self.pods_state = self._declare.series("pods_state", "1 for every pod.", POD_LABELS)
         self.pods_startup_duration = self._declare.summary(
-            "pods_startup_duration_seconds", "From the creation of pods until they are Ready.", ()
+            "pods_startup_duration_seconds",
+            "Time from the creation of pods until they are Ready.",
+            (),
         )
         self.pods_bound_duration = self._declare.histogram(
-            "pods_bound_duration_seconds", "From the creation of pods until they are bound.", ()
+            "pods_bound_duration_seconds",
+            "Time from the creation of pods until they are bound.",
+            (),
         )
         self.pods_unstarted_time = self._declare.series(
             "pods_unstarted_time_seconds",
-            "How long pods wait to become Ready.",
+            "Time that pods have been waiting to become Ready.",
             ("name", "namespace"),
         )
         self.pods_unbound_time = self._declare.series(
-            "pods_unbound_time_seconds", "How long pods wait to be bound.", ("name", "namespace")
+            "pods_unbound_time_seconds",
+            "Time that pods have been waiting to be bound.",
+            ("name", "namespace"),
         )
         self.pods_provisioning_bound_duration = self._declare.histogram(
             "pods_provisioning_bound_duration_seconds",
-            "From the plan that has a place for a pod until it is bound.",
+            "Time from the plan that places a pod until the pod is bound.",
             (),
         )
         self.pods_provisioning_startup_duration = self._declare.histogram(
             "pods_provisioning_startup_duration_seconds",
-            "From the plan that has a place for a pod until it is Ready.",
+            "Time from the plan that places a pod until the pod is Ready.",
             (),
         )
         self.pods_provisioning_unbound_time = self._declare.series(
             "pods_provisioning_unbound_time_seconds",
-            "How long pods that have a place in a plan wait to be bound.",
+            "Time that pods placed by a plan have been waiting to be bound.",
             ("name", "namespace"),
         )
         self.pods_provisioning_unstarted_time = self._declare.series(
             "pods_provisioning_unstarted_time_seconds",
-            "How long pods that have a place in a plan wait to become Ready.",
+            "Time that pods placed by a plan have been waiting to become Ready.",
             ("name", "namespace"),
         )
         self.pods_scheduling_undecided_time = self._declare.series(
             "pods_provisioning_scheduling_undecided_time_seconds",
-            "How long pods wait for a first decision.",
+            "Time that pods have been waiting for their first scheduling decision.",
             ("name", "namespace"),
         )
         self.pods_scheduling_decision_duration = self._declare.histogram(
             "pods_scheduling_decision_duration_seconds",
-            "From the first sight of a pending pod until the first decision about it.",
+            "Time from the first observation of a pending pod until its first scheduling decision.",
             (),
         )
 
@@ -270,27 +278,29 @@ class Metrics:
             "nodepools_limit", "Limits of NodePools.", by_resource
         )
         self.nodepools_usage = self._declare.gauge(
-            "nodepools_usage", "What NodePools have of what they may have.", by_resource
+            "nodepools_usage",
+            "Resources that NodePools use, by which their limits are checked.",
+            by_resource,
         )
         self.nodepools_cost = self._declare.gauge(
             "nodepools_cost_total",
-            "What the machines of a NodePool cost an hour, in the reporting currency.",
+            "Cost per hour of a NodePool's nodes, in the reporting currency.",
             ("nodepool",),
         )
         self.nodepools_cost_tracker_errors = self._declare.counter(
             "nodepools_cost_tracker_errors_total",
-            "Machines that cannot be priced, so that the cost of their NodePool misses them.",
+            "Nodes without a known price, which the cost of their NodePool does not include.",
             ("nodepool",),
         )
         by_reason = ("nodepool", "reason")
         self.nodepools_allowed_disruptions = self._declare.gauge(
             "nodepools_allowed_disruptions",
-            "Nodes that the budgets of a NodePool allow to be disrupted at once.",
+            "Nodes that the disruption budgets of a NodePool allow to disrupt at the same time.",
             by_reason,
         )
         self.nodepools_nodes_consuming_budgets = self._declare.gauge(
             "nodepools_nodes_consuming_budgets",
-            "Nodes of a NodePool that count against its budgets now.",
+            "Nodes of a NodePool that currently count against its disruption budgets.",
             by_reason,
         )
 
@@ -299,7 +309,7 @@ class Metrics:
         by_method = ("reason", "consolidation_type")
         self.disruption_evaluation_duration = self._declare.histogram(
             f"{prefix}decision_evaluation_duration_seconds",
-            "How long a disruption method takes to decide.",
+            "Duration of a disruption method's evaluation.",
             by_method,
         )
         self.disruption_decisions = self._declare.counter(
@@ -307,27 +317,27 @@ class Metrics:
         )
         self.disruption_decisions_by_nodepool = self._declare.counter(
             f"{prefix}decisions_by_nodepool_total",
-            "Disruption commands started, once for each NodePool they touch.",
+            "Disruption commands started, counted once for each NodePool of their candidates.",
             ("nodepool", "decision", *by_method),
         )
         self.disruption_eligible_nodes = self._declare.gauge(
-            f"{prefix}eligible_nodes", "Nodes that a method may disrupt.", ("reason",)
+            f"{prefix}eligible_nodes", "Nodes that a disruption method may disrupt.", ("reason",)
         )
         self.disruption_failed_validations = self._declare.counter(
             f"{prefix}failed_validations_total",
-            "Disruption commands given up because the cluster changed before they began.",
+            "Disruption commands rejected because the cluster changed before they started.",
             ("consolidation_type",),
         )
         self.disruption_queue_failures = self._declare.counter(
             f"{prefix}queue_failures_total",
-            "Disruption commands that could not be carried out.",
+            "Disruption commands that failed after their start.",
             ("decision", *by_method),
         )
 
     def _declare_consolidation(self) -> None:
         self.consolidation_timeouts = self._declare.counter(
             "voluntary_disruption_consolidation_timeouts_total",
-            "Searches for nodes to consolidate that were cut short.",
+            "Consolidation searches that ran out of time.",
             ("consolidation_type",),
         )
         for kind in ("multi", "single"):
@@ -335,18 +345,18 @@ class Metrics:
         by_policy = ("decision", "nodepool", "policy")
         self.consolidation_score = self._declare.histogram(
             "consolidation_score",
-            "Share of its NodePool's cost that a move saves, for the share of it that it disturbs.",
+            "Score of a consolidation: the share of the NodePool's cost that it saves, divided by the share of the NodePool that it disrupts.",
             by_policy,
             (0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0),
         )
         self.consolidation_moves = self._declare.counter(
-            "consolidation_moves_total", "Consolidations that were judged.", by_policy
+            "consolidation_moves_total", "Consolidations that were scored.", by_policy
         )
 
     def _declare_interruptions(self) -> None:
         self.interruption_received_messages = self._declare.counter(
             "interruption_received_messages_total",
-            "Interruptions that providers announced, repeated ones included.",
+            "Interruptions that providers returned, including repetitions.",
             ("message_type", "provider"),
         )
         self.interruption_deleted_messages = self._declare.counter(
@@ -356,14 +366,14 @@ class Metrics:
         )
         self.interruption_message_queue_duration = self._declare.histogram(
             "interruption_message_queue_duration_seconds",
-            "From an interruption's announcement by the cloud until it is handled.",
+            "Time from the cloud's announcement of an interruption until it is handled.",
             ("provider",),
         )
 
     def _declare_scheduler(self) -> None:
         by_controller = ("controller",)
         self.scheduling_duration = self._declare.histogram(
-            "scheduler_scheduling_duration_seconds", "Length of a scheduling pass.", by_controller
+            "scheduler_scheduling_duration_seconds", "Duration of a scheduling pass.", by_controller
         )
         self.scheduler_queue_depth = self._declare.gauge(
             "scheduler_queue_depth",
@@ -372,11 +382,13 @@ class Metrics:
         )
         self.scheduler_unfinished_work = self._declare.gauge(
             "scheduler_unfinished_work_seconds",
-            "How long the running pass has taken so far.",
+            "Time since the running pass started.",
             ("controller", "scheduling_id"),
         )
         self.scheduler_ignored_pods = self._declare.gauge(
-            "scheduler_ignored_pods_count", "Pending pods that cannot be read or used.", ()
+            "scheduler_ignored_pods_count",
+            "Pending pods that are ignored because they are invalid or not supported.",
+            (),
         )
         self.scheduler_unschedulable_pods = self._declare.gauge(
             "scheduler_unschedulable_pods_count",
@@ -385,17 +397,19 @@ class Metrics:
         )
         self.scheduler_pending_pods_by_zone = self._declare.gauge(
             "scheduler_pending_pods_by_effective_zone_count",
-            "Pending pods of the last pass by the one zone they could go to, `flexible` or `none`.",
+            "Pending pods of the last pass, by the only zone that is possible for them, `flexible` or `none`.",
             ("controller", "zone"),
         )
         self.cluster_state_node_count = self._declare.gauge(
             "cluster_state_node_count", "Nodes in the cluster state.", ()
         )
         self.cluster_state_synced = self._declare.gauge(
-            "cluster_state_synced", "1 when every watch has listed its objects.", ()
+            "cluster_state_synced", "1 if every watch has listed its objects, else 0.", ()
         )
         self.cluster_state_unsynced_time = self._declare.gauge(
-            "cluster_state_unsynced_time_seconds", "How long the state has been unsynced.", ()
+            "cluster_state_unsynced_time_seconds",
+            "Time that the cluster state has been unsynced.",
+            (),
         )
 
     def _declare_process(self) -> None:
@@ -403,16 +417,18 @@ class Metrics:
             "reconcile_errors_total", "Failed reconciles.", ("controller",)
         )
         self.catalogue_refresh_errors = self._declare.counter(
-            "catalogue_refresh_errors_total", "Failed refreshes of a catalogue.", ("nodepool",)
+            "catalogue_refresh_errors_total",
+            "Failed refreshes of an instance-type catalogue.",
+            ("nodepool",),
         )
         self.catalogue_refresh_time = self._declare.gauge(
             "catalogue_refresh_timestamp_seconds",
-            "When the catalogue of a NodePool was last refreshed.",
+            "Time of the last refresh of a NodePool's instance-type catalogue.",
             ("nodepool",),
         )
         self.garbage_collection_held_back = self._declare.counter(
             "garbage_collection_held_back_total",
-            "Garbage collections not done because they looked too large.",
+            "Garbage collections skipped because they would delete too large a share.",
             ("kind",),
         )
         self.waiting_for_freshness = self._declare.gauge(
@@ -422,28 +438,28 @@ class Metrics:
         )
         self.garbage_collection_surplus = self._declare.counter(
             "garbage_collection_surplus_total",
-            "Instances ended that a launch brought beside those of its claims.",
+            "Surplus instances of launches that were terminated.",
             ("provider",),
         )
         self.build_info = self._declare.gauge(
             "build_info",
-            "1, with what is running in the labels.",
+            "Always 1; the labels describe the running build.",
             ("version", "goversion", "goarch", "commit"),
         )
 
         self.judgements_failed = self._declare.counter(
             "judgements_failed_total",
-            "Objects set aside because judging them failed, once for each pass.",
+            "Objects skipped because a decision about them failed, counted once for each pass.",
             ("controller", "kind"),
         )
         self.pass_failures = self._declare.gauge(
             "pass_failures",
-            "How many passes of a controller have failed in a row, or were throttled twenty times or "
+            "Number of consecutive passes of a controller that failed, or were throttled twenty times or "
             "more.",
             ("controller",),
         )
         self.decisions = self._declare.counter(
-            "decisions_total", "Decisions put on record.", ("kind", "method")
+            "decisions_total", "Decisions recorded in the decision journal.", ("kind", "method")
         )
         self.decision_journal_lost = self._declare.counter(
             "decision_journal_lost_total",

@@ -151,7 +151,7 @@ class GarbageCollectionController:
         listing = await self._providers.list_instances(provider)
         if not listing.complete:
             self._log.warning(
-                "not all instances could be listed, nothing is collected",
+                "not all instances could be listed, garbage collection is skipped",
                 provider=provider,
                 problem=listing.problem,
             )
@@ -217,7 +217,7 @@ class GarbageCollectionController:
         if report.held_back:
             self._runtime.metrics.garbage_collection_held_back.labels(kind="instances").inc()
             self._log.error(
-                "too many instances have no nodeclaim, they are kept because of a probable mistake",
+                "too many instances have no nodeclaim, they are kept because the cause may be a mistake",
                 provider=provider,
                 count=report.held_back,
             )
@@ -313,7 +313,7 @@ class GarbageCollectionController:
         )
         if len(confirmed) < len(to_terminate):
             self._log.error(
-                "instances have nodeclaims that the watch has not shown, they are kept",
+                "instances have nodeclaims that the watch has not reported, they are kept",
                 provider=provider,
                 count=len(to_terminate) - len(confirmed),
             )

@@ -90,7 +90,7 @@ then share one patch of the Node and one of the claim.
 """
 
 _ENDS: Final = {
-    EXPIRED: ("expiration", "Expired", "it has lived as long as it may"),
+    EXPIRED: ("expiration", "Expired", "its expireAfter has passed"),
     LAUNCH_TIMED_OUT: ("liveness", "LaunchTimeout", "it was not launched in time"),
     REGISTRATION_TIMED_OUT: ("liveness", "RegistrationTimeout", "it did not register in time"),
     INSUFFICIENT_CAPACITY: ("launch", "InsufficientCapacity", "its offerings are out of stock"),

@@ -147,9 +147,9 @@ class ClusterMetricsController:
         """Count and log a node that starts to be missing from the cost of its pool."""
         self._metrics.nodepools_cost_tracker_errors.labels(nodepool=state_node.pool).inc()
         self._log.warning(
-            f"{unrated} (--exchange-rates), the cost of the nodepool misses a node"
+            f"{unrated} (--exchange-rates), the cost of the nodepool does not include a node"
             if unrated
-            else "price of a node is not known, the cost of its nodepool misses it",
+            else "price of a node is not known, the cost of its nodepool does not include it",
             NodePool={"name": state_node.pool},
             **{"provider-id": state_node.provider_id},
             offering=[

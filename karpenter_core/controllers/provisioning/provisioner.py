@@ -172,14 +172,14 @@ class Provisioner:
         """Plan and create claims; tell whether a pass over the same state would change nothing."""
         pods = len(provisioning_input.problem.pods)
         decision_ref = DecisionRef(
-            id=self._runtime.new_id(), cause=f"{pods} pod(s) without a place"
+            id=self._runtime.new_id(), cause=f"{pods} pod(s) without a placement"
         )
         structlog.contextvars.bind_contextvars(decision=decision_ref.id)
         started = self._runtime.clock.monotonic()
         with self._recorder.measure_pass(decision_ref, pods=pods):
             plan = await self._planner.plan(provisioning_input.problem, self._options.solve)
         if plan.partial:
-            self._log.warning("scheduling pass took too long and was given up", pods=pods)
+            self._log.warning("scheduling pass took too long and was stopped", pods=pods)
         plan = replace(plan, set_aside=(*provisioning_input.set_aside, *plan.set_aside))
         plan = with_held_pools(plan, provisioning_input.refused_pools)
         self._recorder.nominate_existing_nodes(plan, snapshot)

@@ -173,7 +173,7 @@ class FreshnessGuard:
             if self.stale_for(consumer):
                 continue
             self._waiting.labels(consumer=consumer.value).set(0)
-            self._log.info("going on, all kinds are fresh", consumer=consumer.value)
+            self._log.info("continuing, all kinds are fresh", consumer=consumer.value)
             for wake in self._held.pop(consumer).values():
                 wake()
 

@@ -133,7 +133,7 @@ def pool_failure_reporter(
     def report(streak: PassStreak) -> None:
         if not streak.problem:
             return
-        message = f"pass of controller {streak.problem}; it is tried again"
+        message = f"pass of controller {streak.problem}; it is repeated"
         for pool in snapshot().node_pools.values():
             publish(
                 Notice(

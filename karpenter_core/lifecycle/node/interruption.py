@@ -51,27 +51,27 @@ MESSAGE_TYPES: Final[Mapping[InterruptionKind, str]] = {
 
 _EVENTS: Final[Mapping[InterruptionKind, tuple[Literal["Normal", "Warning"], str, str]]] = {
     InterruptionKind.SPOT_RECLAIM: (
-        "Warning", "SpotInterrupted", "The cloud takes this spot instance back",
+        "Warning", "SpotInterrupted", "The cloud reclaims this spot instance",
     ),
     InterruptionKind.RESERVATION_RECLAIM: (
         "Warning", "CapacityReservationInstanceInterrupted",
-        "The cloud takes the capacity reservation of this instance back",
+        "The cloud ends the capacity reservation of this instance",
     ),
     InterruptionKind.SCHEDULED_MAINTENANCE: (
-        "Warning", "InstanceMaintenanceScheduled", "The cloud is going to work on this instance",
+        "Warning", "InstanceMaintenanceScheduled", "The cloud has scheduled maintenance of this instance",
     ),
     InterruptionKind.INSTANCE_STOPPED: (
-        "Warning", "InstanceStopping", "The instance stops or has stopped",
+        "Warning", "InstanceStopping", "The instance is stopping or stopped",
     ),
     InterruptionKind.INSTANCE_TERMINATED: (
-        "Warning", "InstanceTerminating", "The instance is going or gone",
+        "Warning", "InstanceTerminating", "The instance is terminating or terminated",
     ),
     InterruptionKind.INSTANCE_UNHEALTHY: (
         "Warning", "InstanceUnhealthy", "The cloud's checks of this instance fail",
     ),
     InterruptionKind.REBALANCE: (
         "Normal", "SpotRebalanceRecommendation",
-        "The cloud recommends to leave this instance: it is likelier than others to be taken back",
+        "The cloud recommends replacing this instance, because its risk of an interruption is high",
     ),
 }  # fmt: skip
 

@@ -235,8 +235,8 @@ def surplus_notice(
         type="Warning",
         reason="SurplusInstanceTerminated",
         message=(
-            f"Instance {provider_id} is terminated: it was launched beside "
-            f"{claim.status.provider_id}, which this NodeClaim uses, and no NodeClaim uses it"
+            f"Instance {provider_id} is terminated: it is a surplus of the launch of "
+            f"{claim.status.provider_id}, which this NodeClaim uses, and belongs to no NodeClaim"
         ),
         dedupe=(claim.uid, provider_id),
     )

@@ -203,7 +203,7 @@ def termination_refused_notices(
             type="Warning",
             reason="InstanceTerminationRefused",
             message=(
-                f"Instance {provider_id} may not be terminated: {error}. It is tried again until "
+                f"Instance {provider_id} cannot be terminated: {error}. The controller retries until "
                 "the cloud permits it"
             ),
             dedupe=(ref.kind, ref.uid),

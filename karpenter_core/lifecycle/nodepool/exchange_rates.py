@@ -1,7 +1,7 @@
 """Sets the condition PricesComparable: False while a price has no exchange rate.
 
 A price in another currency than the reporting one counts as unknown without a rate. Launches go on, by
-weight and by the order of prices in the pool, but no node is replaced to save money; without the
+weight and by the order of prices in the pool, but no node is consolidated to save money; without the
 condition, users would not notice.
 """
 
@@ -37,7 +37,7 @@ def with_exchange_rates(
             status=FALSE,
             reason=NO_EXCHANGE_RATE,
             message=f"no exchange rate from {', '.join(currencies)} to {currency}: nodes of this "
-            "NodePool are not replaced to save money, and costs leave them out; set "
+            "NodePool are not consolidated to save money, and costs do not include them; set "
             f"--exchange-rates (EXCHANGE_RATES) with {','.join(f'{n}=RATE' for n in currencies)}, "
             "or --currency (CURRENCY) to the currency of the prices",
             now=now,

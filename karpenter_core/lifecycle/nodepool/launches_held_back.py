@@ -31,7 +31,7 @@ def with_launches_held_back(
             status=TRUE,
             reason=REGISTRATION_FAILED,
             message="Nodes in a row did not register: nothing is launched before "
-            f"{pause.until:%Y-%m-%dT%H:%M:%SZ}, then one node is tried",
+            f"{pause.until:%Y-%m-%dT%H:%M:%SZ}, then one node is launched as a test",
             now=now,
         )
     return without_condition(pool, LAUNCHES_HELD_BACK)

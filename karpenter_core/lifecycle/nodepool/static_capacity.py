@@ -27,8 +27,8 @@ __all__ = [
 REPLICAS_IGNORED: Final = "ReplicasIgnored"
 """Condition beside Ready: True for a static pool; absent otherwise."""
 MESSAGE: Final = (
-    "spec.replicas is ignored: static NodePools are not built yet, whatever the feature gate "
-    "StaticCapacity says. Nothing is launched for the pool, and its NodeClaims are not expired, "
+    "spec.replicas is ignored: static NodePools are not implemented yet, regardless of the feature gate "
+    "StaticCapacity. No node is launched for the pool, and its NodeClaims are not expired, "
     "repaired, replaced for drift or consolidated"
 )
 _WINDOW: Final = timedelta(hours=1)

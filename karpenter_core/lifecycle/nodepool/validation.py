@@ -128,9 +128,9 @@ def _annotation_warnings(pool: NodePool) -> Iterator[str]:
     if value is not None and value != DETECT_ONLY:
         yield f'annotation {DRIFT}: "{value}" is not "{DETECT_ONLY}" and is ignored'
     if problem := savings_floor_error(pool):
-        yield f"{problem}; until it is corrected no node is replaced to save money"
+        yield f"{problem}; until it is corrected no node is consolidated to save money"
     if problem := return_rule_error(pool):
-        yield f"{problem}; until it is corrected no node returns to what the pool prefers"
+        yield f"{problem}; until it is corrected no node is replaced by a preferred one"
 
 
 def _label_errors(labels: Mapping[str, str], rules: LabelRules) -> Iterator[str]:

@@ -79,7 +79,7 @@ class HookBatcher(Generic[Item, Result]):
 
     @property
     def open(self) -> int:
-        """How many items wait for an outcome."""
+        """Number of items that wait for an outcome."""
         return self._calls.count
 
     async def add(self, item: Item) -> Result:

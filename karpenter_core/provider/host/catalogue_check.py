@@ -50,7 +50,7 @@ _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?
 _TEXT: Final = frozenset({str})
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _REMEMBERED: Final = 8
-"""How many sound catalogues are remembered: one per NodeClass of a common cluster."""
+"""Number of valid catalogues that are remembered: one per NodeClass of a usual cluster."""
 
 
 @final
@@ -77,7 +77,7 @@ def _are_same(checked_types: Sequence[InstanceType], listed: Sequence[InstanceTy
 
 
 class _InvalidValue(Exception):  # noqa: N818 - becomes a CloudProviderError, with what it is about
-    """What is wrong with a value: the field, what it must be, and what it is."""
+    """An invalid value: the field, the expected and the actual value."""
 
 
 def check_catalogue(instance_types: Sequence[InstanceType], *, plugin: str) -> None:
@@ -93,7 +93,7 @@ def check_catalogue(instance_types: Sequence[InstanceType], *, plugin: str) -> N
         if not isinstance(_raw(name), str) or not name:
             raise CloudProviderError(
                 f'plug-in "{plugin}": {_LISTING}: the {_ordinal(number)} instance type has the '
-                f"name {name!r}; it must be a text that is not empty"
+                f"name {name!r}; it must be a string that is not empty"
             )
         if name in seen:
             raise CloudProviderError(f'plug-in "{plugin}": {_LISTING} lists {name} twice')
@@ -159,7 +159,7 @@ def _check_labels(requirements: Requirements) -> None:
         if not _TEXT.issuperset(map(type, requirement.values)):
             odd = next(v for v in requirement.values if not isinstance(_raw(v), str))
             raise _InvalidValue(
-                f"requirements: {requirement.key} must have texts as values, not {odd!r}"
+                f"requirements: {requirement.key} must have strings as values, not {odd!r}"
             )
 
 
@@ -170,8 +170,8 @@ def _check_node_amounts(it: InstanceType) -> None:
         amount = it.capacity.get(resource, 0)
         if 0 < amount < least:
             raise _InvalidValue(
-                f"capacity.{resource} must be in {_UNITS[resource]}: {amount} is too little "
-                "for any machine"
+                f"capacity.{resource} must be in {_UNITS[resource]}: {amount} is too small "
+                "for any instance"
             )
     overhead = it.overhead
     if not isinstance(_raw(overhead), Overhead):

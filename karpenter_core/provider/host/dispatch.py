@@ -44,7 +44,7 @@ _ANY_NUMBER: Final = sys.maxsize
 
 
 class CallMeasurement:
-    """What a measured call came to; an outcome that is an error counts as one."""
+    """Result of a measured call; an error outcome counts as an error."""
 
     __slots__ = ("error",)
 
@@ -89,7 +89,7 @@ class Dispatcher:
         return self._calls[name]
 
     def overdue(self) -> int:
-        """How many calls have passed their limit and are still open, over all plug-ins."""
+        """Return the number of open calls past their time limit, of all plug-ins."""
         return sum(calls.overdue for calls in self._calls.values())
 
     def limits(self, hook: Hook[Request, Result], name: str) -> BatchLimits:

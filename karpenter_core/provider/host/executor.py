@@ -1,4 +1,4 @@
-"""Where hooks run: in worker threads in production, at once under a clock that tests move.
+"""Runs hooks: in worker threads in production, inline under a clock that tests control.
 
 A hook may block for minutes in some SDK, and one that is stuck must neither stop the event loop,
 nor another provider's calls, nor the end of the process. So each provider has its own lane of
@@ -30,7 +30,7 @@ class Executor(Protocol):
 
     @property
     def threads(self) -> int | None:
-        """How many calls of a lane run at once; None: any number."""
+        """Maximum number of concurrent calls of a lane; None for no limit."""
         ...
 
     async def run(self, call: Callable[[], T | Awaitable[T]], *, lane: str = "") -> T:

@@ -68,7 +68,7 @@ Request = TypeVar("Request", bound="Mapping[str, object]")
 Result = TypeVar("Result")
 
 MAX_REPORTED_PROBLEMS: Final = 1000
-"""How many places in statuses are remembered, to log each once."""
+"""Number of logged status fields that are remembered, so that each is logged once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +171,11 @@ class Providers:
         return self._tasks
 
     def overdue_calls(self) -> int:
-        """How many calls have passed their limit and are still open; readiness fails past a few."""
+        """Return the number of open calls past their limit; several make the process unready."""
         return self._dispatcher.overdue()
 
     def open_launches(self) -> int:
-        """How many claims are with a provider now."""
+        """Return the number of claims in open launch calls."""
         return sum(calls.open_launches for calls in self._instances.values())
 
     def subscribe_late_launches(
@@ -299,7 +299,7 @@ class Providers:
         for problem in status_problems(node_class, resolution.status):
             if self._is_new(name, kind, problem.path):
                 _log().error(
-                    "plug-in sets a status that its NodeClass does not have",
+                    "plug-in sets status fields that its NodeClass does not have",
                     plugin=name,
                     kind=kind,
                     problem=problem.message,

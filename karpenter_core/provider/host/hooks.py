@@ -64,7 +64,7 @@ Result = TypeVar("Result")
 
 
 class AnswerType(Protocol[T_co]):
-    """What a hook answers."""
+    """Result type of a hook."""
 
     def read(self, answer: object, *, count: int | None, where: str) -> T_co:
         """Return an answer if it is what the hook promises; `where` begins the error.

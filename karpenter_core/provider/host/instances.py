@@ -59,7 +59,7 @@ class BatchedInstanceCalls:
 
     @property
     def open_launches(self) -> int:
-        """How many claims wait for their launch."""
+        """Number of claims that wait for their launch."""
         return self._launches.open
 
     async def launch(self, request: LaunchRequest) -> LaunchOutcome:

@@ -46,10 +46,10 @@ Request = TypeVar("Request", bound="Mapping[str, object]")
 Result = TypeVar("Result")
 
 MANDATORY_HOOKS: Final = tuple(hook.name for hook in HOOKS if hook.mandatory)
-"""What every provider implements."""
+"""Mandatory hooks of a provider."""
 
 _WITHOUT_KIND: Final = frozenset(hook.name for hook in HOOKS if hook.open or hook.any_plugin)
-"""What a plug-in may implement without being a provider."""
+"""Hooks that a plug-in may implement without being a provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class Plugins:
         if closed:
             raise PluginError(
                 f"{source} implements {', '.join(closed)} but not karpenter_provider_info, "
-                "so no NodeClass would ever reach it"
+                "so that it serves no NodeClass"
             )
 
     def _assign_owners(self) -> Mapping[tuple[str, str], str]:
@@ -309,12 +309,12 @@ def _one_line(text: str) -> str:
 def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
     if info.contract_version != CONTRACT_VERSION:
         raise PluginError(
-            f"{source} is built for contract version {info.contract_version}, "
-            f"karpenter-core {_core_version()} speaks version {CONTRACT_VERSION}"
+            f"{source} was written for contract version {info.contract_version}, "
+            f"karpenter-core {_core_version()} supports version {CONTRACT_VERSION}"
         )
     if info.name != source.name:
         raise PluginError(
-            f'{source} calls itself "{info.name}"; the entry point must have the provider\'s name'
+            f'{source} returns the name "{info.name}"; the entry point must have the same name'
         )
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")

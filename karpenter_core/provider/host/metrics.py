@@ -27,20 +27,20 @@ class ProviderMetrics:
         labels = ("controller", "method", "provider")
         self._duration: Final = Histogram(
             "karpenter_cloudprovider_duration_seconds",
-            "How long calls to providers take, waiting for a batch included.",
+            "Duration of provider calls, including the wait for a batch.",
             labels,
             buckets=DURATION_BUCKETS,
             registry=registry,
         )
         self._errors: Final = Counter(
             "karpenter_cloudprovider_errors_total",
-            "Calls to providers that failed, by typed error.",
+            "Failed provider calls, by typed error.",
             (*labels, "error"),
             registry=registry,
         )
         self._overdue: Final = Gauge(
             "karpenter_cloudprovider_overdue_calls",
-            "Calls to providers that have passed their time limit and are still open.",
+            "Open provider calls that have exceeded their time limit.",
             ("provider",),
             registry=registry,
         )

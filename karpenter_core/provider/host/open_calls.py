@@ -64,7 +64,7 @@ class OpenCalls(Generic[Item, Result]):
 
     @property
     def count(self) -> int:
-        """How many items have no outcome yet."""
+        """Number of items without an outcome."""
         return len(self._open)
 
     def open(self, item: Item, identity: Hashable) -> tuple[OpenItem[Item, Result], bool]:
@@ -178,7 +178,7 @@ class OpenCalls(Generic[Item, Result]):
         try:
             self._on_late(item, outcome)
         except Exception:
-            structlog.get_logger("provider").exception("a late outcome got lost", call=self._what)
+            structlog.get_logger("provider").exception("a late outcome was lost", call=self._what)
 
 
 def _refuse(entry: OpenItem[Item, Result], error: BaseException) -> None:

@@ -24,7 +24,7 @@ __all__ = ["StatusProblem", "status_problems"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusProblem:
-    """What is wrong in one place of a status.
+    """An error in one field of a status.
 
     `path` is the place alone; `message` may hold a value, which can be another one each time.
     """

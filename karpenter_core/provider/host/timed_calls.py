@@ -35,7 +35,7 @@ class TimedCalls:
 
     @property
     def overdue(self) -> int:
-        """How many calls have passed their limit and are still open."""
+        """Number of open calls past their time limit."""
         return len(self._overdue)
 
     async def run(

@@ -1,1 +1,1 @@
-"""Helpers that an author of a provider imports; the contract stands one level up."""
+"""Helpers for authors of providers; the contract is one level up."""

@@ -31,7 +31,7 @@ class BatchSizeMetric:
             _NAME,
             lambda: Histogram(
                 _NAME,
-                "Items that one call to a cloud was made for.",
+                "Number of items in one call to a cloud.",
                 ("batcher",),
                 buckets=_BUCKETS,
                 registry=registry,
@@ -39,9 +39,9 @@ class BatchSizeMetric:
         )
 
     def observe(self, batcher: str, size: int) -> None:
-        """Note for how many items a call was made: `create_fleet`, `delete_instances` …."""
+        """Record the number of items of a call: `create_fleet`, `delete_instances` …."""
         self._sizes.labels(batcher).observe(size)
 
     def close(self) -> None:
-        """Observe nothing more."""
+        """Unregister the metric."""
         release_metric(self._registry, _NAME)

@@ -1,7 +1,7 @@
-"""Keeps prices on disk, for a new process to plan with until it has read its own.
+"""Keeps prices on disk, so that a new process can plan before it has read its own.
 
-Shipped prices are months old, and of spot they know nothing at all: a process that consolidates in its
-first minute by them moves pods for nothing.
+Shipped prices are months old, and there are no shipped spot prices: consolidating by them in the first
+minute of a process would move pods without a benefit.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["CachedPrices", "read_cached_prices", "write_cached_prices"]
 
 LIFE: Final = timedelta(days=7)
-"""How old prices may be that are better than shipped ones."""
+"""Maximum age at which stored prices are better than shipped ones."""
 
 
 class CachedPrices(NamedTuple):
-    """One list of prices, and when it was read from the cloud."""
+    """One list of prices, and the time when it was read from the cloud."""
 
     read_at: datetime
     prices: dict[str, dict[str, float]]
-    """Per hour, by instance type and zone; on-demand prices have the empty zone."""
+    """Prices per hour by instance type and zone; on-demand prices have an empty zone."""
 
 
 def read_cached_prices(disk: DiskCache, *, now: datetime) -> dict[str, CachedPrices]:
-    """Return the lists by capacity type; what is damaged is as if it were not there."""
+    """Return the lists by capacity type; ignore damaged lists."""
     value: object = disk.read(now=now, max_age=LIFE)
     if value is None:
         return {}
@@ -44,5 +44,5 @@ def read_cached_prices(disk: DiskCache, *, now: datetime) -> dict[str, CachedPri
 def write_cached_prices(
     disk: DiskCache, lists: Mapping[str, CachedPrices], *, now: datetime
 ) -> None:
-    """Replace what is on disk."""
+    """Replace the stored lists."""
     disk.write(msgspec.to_builtins(dict(lists)), now=now)

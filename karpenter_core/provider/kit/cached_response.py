@@ -1,7 +1,7 @@
-"""Caches one large response of a cloud, on disk as well, and refreshes it.
+"""Caches one large response of a cloud, in memory and on disk, and refreshes it.
 
-Whoever needs it first waits for it, and those who come meanwhile wait for the same answer. A process that
-starts uses what an earlier one kept, and refreshes it beside its work.
+The first caller fetches the value, and concurrent callers wait for the same result. A process that
+starts uses the value that an earlier process stored, and refreshes it in the background.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class _CachedValue(NamedTuple, Generic[T]):
     value: T
     revision: int
     fetched_at: float | None
-    """By the monotonic clock; None when it was read from disk."""
+    """Time of the fetch by the monotonic clock; None if it was read from disk."""
 
 
 @final
 class CachedResponse(Generic[T]):
-    """A value as last fetched; callable from any thread.
+    """The last fetched value; callable from any thread.
 
-    `fetch` is given what was known before, None at first, and raises CloudProviderError. `encode`
-    makes JSON of a value and `decode` reads it, with None for what cannot be used.
+    `fetch` gets the previous value, None at first, and raises CloudProviderError. `encode` converts a
+    value to JSON; `decode` converts it back and returns None for invalid data.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class CachedResponse(Generic[T]):
         life: timedelta,
         instead_of_waiting: timedelta | None = None,
     ) -> None:
-        """Let a value of the disk stand in for a fetch that fails, for all of its `life`.
+        """Use the stored value instead of a fetch that fails, up to the age `life`.
 
-        Up to the age `instead_of_waiting`, by default just as long, it is used without a fetch.
+        Up to the age `instead_of_waiting`, by default the same, use it without a fetch.
         """
         self._clock: Final = clock
         self._disk: Final = disk
@@ -66,10 +66,10 @@ class CachedResponse(Generic[T]):
         self._open: Future[_CachedValue[T]] | None = None
 
     def current(self) -> tuple[T, int]:
-        """Return the value and a number that grows when another one was fetched.
+        """Return the value, and a number that grows when the value changes.
 
         Raises:
-            CloudProviderError: nothing is known yet, and the cloud refused or did not answer.
+            CloudProviderError: there is no value yet, and the cloud refused or did not answer.
         """
         held = self._cached or self._from_disk(self._fresh)
         if held is None:
@@ -82,10 +82,10 @@ class CachedResponse(Generic[T]):
         return held.value, held.revision
 
     def refresh(self, *, unless_within: timedelta) -> bool:
-        """Fetch again, unless it was fetched so lately; True if the value is another one now.
+        """Fetch again, unless the last fetch was recent; return True if the value has changed.
 
         Raises:
-            CloudProviderError: the cloud refused or did not answer; what was known stays.
+            CloudProviderError: the cloud refused or did not answer; the old value is kept.
         """
         before = self._cached or self._from_disk(self._fresh)
         fetched = None if before is None else before.fetched_at

@@ -1,9 +1,10 @@
 """Assigns the instances of one launch call to their claims by tags.
 
-A call that launches instances for several claims cannot say which is whose: all claims are written on
-all of its instances, and an order that anybody can repeat deals one to the other. Whatever dies, the
-tags are the memory. Clouds differ in how long a tag may be and how many there may be, which bounds how
-many claims one call is for, and in how short a claim is written.
+The result of a call that launches instances for several claims does not say which instance belongs
+to which claim. All claims of the call are written into the tags of all its instances, and a fixed
+order assigns the instances to the claims. Since tags are stored in the cloud, every process gets
+the same result. Clouds limit the length and number of tags, which limits the number of claims in
+one call.
 """
 
 from __future__ import annotations
@@ -20,51 +21,52 @@ if TYPE_CHECKING:
 __all__ = ["ClaimTags", "TooManyClaimsError"]
 
 _CALLS_KEPT: Final = 8192
-"""All instances of a call have the same tags, and each listing brings them again: they are read once in
-clusters that were launched by no more calls than that."""
+"""Number of parsed tag sets to keep. All instances of a call have the same tags, and every listing
+returns them again; clusters with no more calls parse each set once.
+"""
 
 
 class TooManyClaimsError(ValueError):
-    """The claims of one call do not fit into its tags; `ClaimTags.batches` makes calls that fit."""
+    """The claims of one call do not fit into its tags; use `ClaimTags.batches` to split them."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimTags:
-    """How a cloud's tags tell of claims."""
+    """The format of a cloud's claim tags."""
 
     key: str
-    """Of the first tag with claims; further ones have a number behind: `key-1`."""
+    """Key of the first tag with claims; further tags have a number as suffix: `key-1`."""
     own_key: str
-    """Of the tag with the name of an instance's own claim."""
+    """Key of the tag with the name of an instance's own claim."""
     pool_key: str
-    """Of the tag with the NodePool's name."""
+    """Key of the tag with the name of the NodePool."""
     call_key: str
-    """Of the tag with the id of the call; empty where the cloud puts none, and calls are told apart by
-    their claims."""
+    """Key of the tag with the id of the call; if it is empty, calls are identified by their claims.
+    """
     max_characters: int
-    """How long a value may be."""
+    """Maximum length of a tag value."""
     max_tags: int
-    """How many tags an instance may have."""
+    """Maximum number of tags of an instance."""
     max_claim_tags: int
-    """How many of them may be for claims."""
+    """Maximum number of tags for claims."""
     later_tags: int
-    """How many come when the node has registered, and need room."""
+    """Number of tags that are added when the node has registered."""
     write: Callable[[ClaimRef, str], str]
-    """Returns the entry of a claim in a NodePool; there is no space in it. Must take an empty name."""
+    """Returns the entry of a claim in a NodePool, without spaces. Must accept an empty name."""
     read: Callable[[str, str], ClaimRef | None]
-    """Returns the claim of an entry, or None for what `write` has not written."""
+    """Returns the claim of an entry, or None for an entry that `write` did not write."""
 
     def tags_for(
         self, claims: Iterable[ClaimRef], *, other_tags: int, node_pool: str = ""
     ) -> dict[str, str]:
-        """Return the tags that tell whose the instances of a call for these claims are.
+        """Return the tags of the instances that one call launches for these claims.
 
-        `other_tags` is how many they have besides. A call for one claim names it outright, if a value
-        is long enough for its name.
+        `other_tags` is the number of other tags. A call for one claim has the tag of its own claim,
+        if the name fits into a value.
 
         Raises:
-            ClaimsTooManyError: they do not fit.
+            TooManyClaimsError: the claims do not fit into the tags.
         """
         claims = sorted(claims, key=_by_uid)
         values = self._packed(claims, node_pool)
@@ -85,10 +87,9 @@ class ClaimTags:
         node_pool: str = "",
         max_claims: int | None = None,
     ) -> tuple[tuple[ClaimRef, ...], ...]:
-        """Cut claims, sorted by UID, into as few calls as their tags have room for.
+        """Split claims, sorted by UID, into as few calls as their tags permit.
 
-        No call is for more than `max_claims`. A claim whose name is too long to stand beside others
-        has a call of its own.
+        A call has at most `max_claims`. A claim whose name is too long to share tags has its own call.
         """
         batches: list[tuple[ClaimRef, ...]] = []
         open_batch: list[ClaimRef] = []
@@ -109,8 +110,8 @@ class ClaimTags:
     def claims_of(self, tags: Mapping[str, str]) -> tuple[ClaimRef, ...]:
         """Return the claims that an instance's call was for, sorted by UID.
 
-        An instance of another controller, which has its own claim's tag alone, tells that one's name.
-        What cannot be read is left out.
+        For an instance that only has the tag of its own claim, return that claim's name. Invalid
+        entries are ignored.
         """
         keys = _keys(self.key, self.max_claim_tags)
         values = tuple(tags[key] for key in keys if key in tags)
@@ -125,11 +126,11 @@ class ClaimTags:
     def owners_of(
         self, instances: Mapping[str, Mapping[str, str]], known: Mapping[str, ClaimRef]
     ) -> dict[str, ClaimRef]:
-        """Return whose each instance is, by instance id; one that is nobody's is not named.
+        """Return the claim of each instance, by instance id; instances without a claim are left out.
 
-        `instances` are tags by instance id, of calls that are here whole: of one that is known in part
-        later ones would be dealt what is another's. Terminated ones belong to them for as long as the
-        cloud tells of them. `known` is as for `assign_owners`.
+        `instances` are tags by instance id. All instances of a call have to be present: if some
+        were missing, the others would be assigned to the wrong claims. A terminated instance counts
+        as long as the cloud lists it. `known` is as for `assign_owners`.
         """
         calls: dict[tuple[str, ...], dict[str, Mapping[str, str]]] = {}
         for name, tags in instances.items():
@@ -145,14 +146,14 @@ class ClaimTags:
         instances: Mapping[str, Mapping[str, str]],
         known: Mapping[str, ClaimRef] | None = None,
     ) -> dict[str, ClaimRef]:
-        """Return whose each instance of one call is, by instance id.
+        """Return the claim of each instance of one call, by instance id.
 
         `instances` are tags by instance id.
 
-        What is known beyond the tags (`known`, by instance id, here or not) counts first: a claim has
-        no other instance than that. Then comes what an instance's own tag says. The others, sorted by
-        id, are dealt to the claims that are left, sorted by UID; an instance beyond the last claim is
-        nobody's. For the same instances everybody deals alike.
+        Assignments known from other sources (`known`, by instance id, present or not) have
+        precedence, and a claim has no other instance then. The tag of an instance's own claim comes
+        next. The remaining instances, sorted by id, are assigned to the remaining claims, sorted by
+        UID; surplus instances have no claim. The result is the same in every process.
         """
         known = known or {}
         return self._assigned_owners(instances, known, _uids(known))
@@ -163,7 +164,7 @@ class ClaimTags:
         known: Mapping[str, ClaimRef],
         settled: frozenset[str],
     ) -> dict[str, ClaimRef]:
-        """Deal; `settled` are the UIDs of what is known, which is much and the same for every call."""
+        """Assign instances to claims; `settled` are the UIDs of known claims."""
         dealt: dict[str, ClaimRef] = {}
         waiting: list[str] = []
         claims: dict[str, ClaimRef] = {}
@@ -187,13 +188,13 @@ class ClaimTags:
         return {name: dealt[name] for name in sorted(dealt)}
 
     def call_of(self, name: str, tags: Mapping[str, str]) -> tuple[str, ...]:
-        """Return what identifies the call that launched an instance: its own id, if nothing else."""
+        """Return the key of an instance's call; without tags each instance is its own call."""
         if self.call_key:
             return (tags.get(self.call_key) or name,)
         return tuple(claim.uid for claim in self.claims_of(tags) if claim.uid) or (name,)
 
     def is_key(self, key: str) -> bool:
-        """Whether this is the key of a tag with claims."""
+        """Return whether this is the key of a tag with claims."""
         number = key.removeprefix(f"{self.key}-")
         return key == self.key or (number != key and number.isdecimal())
 
@@ -204,10 +205,10 @@ class ClaimTags:
         return len(self.write(claim, node_pool)) > self.max_characters
 
     def _packed(self, claims: Sequence[ClaimRef], node_pool: str) -> list[str] | None:
-        """Return the values that hold these claims, none of them broken; None if one is too long.
+        """Return the values for these claims, each entry in one value; None if an entry is too long.
 
-        Of the only claim of a call that is too long its UID is written; the tag of an instance's own
-        claim has the name, if it is not too long for that as well.
+        If the only claim of a call is too long, its UID is written without the name; the tag of the
+        instance's own claim has the name, if it fits there.
         """
         if len(claims) == 1 and self._stands_alone(claims[0], node_pool):
             return [self.write(ClaimRef(name="", uid=claims[0].uid), node_pool)]
@@ -232,7 +233,7 @@ def _keys(first: str, count: int) -> tuple[str, ...]:
 def _read(
     read: Callable[[str, str], ClaimRef | None], values: tuple[str, ...], node_pool: str
 ) -> tuple[ClaimRef, ...]:
-    """Return the claims that tags tell of, sorted by UID."""
+    """Return the claims in the tags, sorted by UID."""
     entries = (entry for value in values for entry in value.split(" ") if entry)
     claims = (read(entry, node_pool) for entry in entries)
     return tuple(sorted((claim for claim in claims if claim is not None), key=_by_uid))

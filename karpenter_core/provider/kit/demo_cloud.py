@@ -1,9 +1,9 @@
 """Defines the simulated cloud that `karpenter demo --provider NAME` runs on.
 
-A distribution names one in the entry-point group `karpenter.simulations`, under the provider's name: a
-function that starts the cloud and ends it, as a context manager. The controller runs in a process of
-its own and reaches the cloud through the provider's unmodified SDK; the demo looks into the cloud, lets
-its instances join the cluster, and makes happen what clouds do.
+A distribution declares one in the entry-point group `karpenter.simulations`, under the provider's
+name: a context manager that starts and stops the cloud. The controller runs in its own process and
+calls the cloud through the provider's unmodified SDK; the demo reads the state of the cloud,
+registers its instances as Nodes, and triggers events such as interruptions.
 
     [project.entry-points."karpenter.simulations"]
     mycloud = "karpenter_provider_mycloud.simulated.demo:simulated_cloud"
@@ -25,7 +25,7 @@ __all__ = ["DemoCloud", "DemoInstance", "LaunchCall"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoInstance:
-    """An instance that is paid for."""
+    """An instance that is billed."""
 
     offering: OfferingKey
     image: str
@@ -34,37 +34,37 @@ class DemoInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCall:
-    """One call that launched instances, as in the cloud's log."""
+    """One launch call in the cloud's log."""
 
     action: str
-    """The call's name: `CreateFleet`."""
+    """Name of the call: `CreateFleet`."""
     sold_out: Sequence[OfferingKey]
-    """What was asked for and could not be had, in the order in which it was tried."""
+    """Offerings that were tried and had no capacity, in the order of the attempts."""
     bought: Mapping[OfferingKey, int]
-    """How many instances of each offering it launched."""
+    """Number of launched instances by offering."""
 
 
 class DemoCloud(Protocol):
-    """One cloud, started; may be called from any thread."""
+    """A running simulated cloud; callable from any thread."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that lead the SDK here, and settings of `karpenter run` by their variables."""
+        """Environment variables that direct the SDK to this cloud, and settings of `karpenter run`."""
         ...
 
     @property
     def currency(self) -> str:
-        """What its prices are in."""
+        """Currency of its prices."""
         ...
 
     @property
     def node_class_spec(self) -> Mapping[str, object]:
-        """The `spec` of a NodeClass that works here, with an image that is not the newest."""
+        """The `spec` of a NodeClass for this cloud, with an image that is not the newest."""
         ...
 
     @property
     def newer_image(self) -> Mapping[str, object]:
-        """The fields of that `spec` that are different once the newest image is asked for."""
+        """The fields of that `spec` that change when the newest image is selected."""
         ...
 
     def instances(self) -> Mapping[str, DemoInstance]:
@@ -76,17 +76,17 @@ class DemoCloud(Protocol):
         ...
 
     def launch_calls(self) -> Sequence[LaunchCall]:
-        """Return the calls that launched instances, oldest first."""
+        """Return the launch calls, oldest first."""
         ...
 
     def sell_out(self, offering: OfferingKey) -> None:
-        """Let nothing be left of an offering; what runs goes on."""
+        """Make an offering sell out; running instances continue."""
         ...
 
     def interrupt(self, provider_id: str) -> datetime:
-        """Announce that a spot instance is interrupted; returns when it is."""
+        """Announce the interruption of a spot instance; return the deadline."""
         ...
 
     def list_resources(self) -> Collection[str]:
-        """Return everything of the cluster's that the cloud holds, by the cloud's own word."""
+        """Return the ids of all resources of the cluster in the cloud."""
         ...

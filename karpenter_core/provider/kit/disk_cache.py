@@ -1,8 +1,7 @@
-"""Keeps what is slow to fetch (a catalogue, prices) over restarts of the process.
+"""Keeps data that is slow to fetch (a catalogue, prices) across restarts of the process.
 
-A start must neither wait for megabytes from a cloud nor fail because it is down. What lies on disk
-is a convenience: when it is missing, old, of another version, or damaged, it is as if there were
-nothing.
+A process must start without waiting for megabytes from a cloud, and while the cloud is down. The
+cache is optional: a file that is missing, too old, of another version or damaged is ignored.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ __all__ = ["DiskCache"]
 class DiskCache:
     """One value in one file of `context.cache_folder`; callable from any thread.
 
-    Plug-ins share that folder, so a `name` begins with the provider's (`mycloud-prices-north`).
-    Values are JSON. `version` goes up when their shape changes: what another version wrote is not
-    read.
+    Plug-ins share that folder, so start the `name` with the provider's name (`mycloud-prices-north`).
+    Values are JSON. Raise `version` when their format changes: values of other versions are ignored.
     """
 
     def __init__(self, folder: Path, name: str, *, version: str) -> None:
@@ -37,7 +35,7 @@ class DiskCache:
         self._version: Final = version
 
     def read(self, *, now: datetime, max_age: timedelta) -> object:
-        """Return the value if it is no older than that, else None."""
+        """Return the value if it is not older than this, else None."""
         try:
             document: JsonObject = json.loads(self._path.read_text(encoding="utf-8"))
             written = datetime.fromisoformat(document["written"])
@@ -49,10 +47,7 @@ class DiskCache:
             return None
 
     def write(self, value: object, *, now: datetime) -> None:
-        """Replace the value; a reader sees the old one or the new one, never half of it.
-
-        A disk that is full or read-only is not worth failing for: then nothing is kept.
-        """
+        """Replace the value atomically; ignore a disk that is full or read-only."""
         document = {"version": self._version, "written": now.isoformat(), "value": value}
         text = json.dumps(document, separators=(",", ":"), sort_keys=True)
         with suppress(OSError):

@@ -1,8 +1,8 @@
 """Finds the claims of instances whose tags do not name them.
 
-Tags say of a group which claims it was made for, and an order deals one to the other. When an instance
-of the group vanishes the order is another one, so what has been written down goes before it: NodeClaims
-that name their instance, and what this process has launched itself.
+The tags of a launch call name all its claims, and a fixed order assigns the instances to them. That
+assignment changes when an instance of the call vanishes. So recorded assignments have precedence: the
+provider ids of NodeClaims, and the launches of this process.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["InstanceOwners"]
 
 @final
 class InstanceOwners:
-    """Tells owners by instance id.
+    """Finds the claims of instances by instance id.
 
-    To be called from threads that may wait for the core: those of hooks.
+    Call it from threads that may wait for the core, such as those of hooks.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class InstanceOwners:
         recent: RecentLaunches,
         read_claims: Callable[[], Mapping[str, NodeClaim]],
     ) -> None:
-        """`instance_id_of` reads a provider id, and gives "" for one of somebody else.
+        """`instance_id_of` returns the instance id of a provider id, "" for other providers' ids.
 
         `read_claims` is `ProviderContext.read_claims`.
         """
@@ -43,7 +43,7 @@ class InstanceOwners:
         self._read_claims: Final = read_claims
 
     def __call__(self) -> Mapping[str, ClaimRef]:
-        """Return whose instances are, as far as it is known; never a call of the cloud."""
+        """Return the known claims by instance id, without a call to the cloud."""
         owners = dict(self._recent.owners())
         for claim in self._read_claims().values():
             instance_id = self._instance_id_of(claim.status.provider_id)

@@ -1,7 +1,7 @@
-"""Computes what the kubelet reserves of an instance, as clouds do.
+"""Computes the resources that a kubelet reserves, in the way of managed clusters.
 
-Every managed Kubernetes reserves by brackets: so much of the first core or gigabyte, less of the
-next. The tables differ from cloud to cloud, the arithmetic does not.
+Managed Kubernetes services reserve by brackets: a share of the first core or gigabyte, a smaller share
+of the next. The tables differ between clouds, the computation does not.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = [
 ]
 
 _ASKED_FOR: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
-"""Of what a kubelet can keep, that which pods ask for; process ids they do not."""
+"""Resources that the kubelet can reserve and pods can request; process ids are not requested."""
 
 
 def reserved_by_brackets(
     amount: float, brackets: Iterable[tuple[float, float]], *, whole_slices: bool = False
 ) -> float:
-    """Return the sum of each bracket's share of the part of `amount` that lies in it.
+    """Return the sum of each bracket's share of the part of `amount` inside the bracket.
 
-    A bracket is an upper bound, in the unit of `amount`, and a share from 0 to 1; bounds rise, and
-    what lies above the last one counts nothing: end with `math.inf`. With `whole_slices` each
-    slice's share is cut to a whole number, as shell scripts with integer arithmetic do.
+    A bracket is an upper bound, in the unit of `amount`, and a share from 0 to 1. Bounds increase;
+    the part above the last bound is not counted, so end with `math.inf`. With `whole_slices` each
+    bracket's result is rounded down, like integer arithmetic in shell scripts.
 
         >>> reserved_by_brackets(4000, [(1000, 0.06), (2000, 0.01), (inf, 0.005)])
         80.0
@@ -43,7 +43,7 @@ def reserved_by_brackets(
 
 
 _ROUNDING = 1e-9
-"""0.06 x 1000 is 60 to people, and 59.999… to floating point."""
+"""Round a product; 0.06 x 1000 is 59.999… in floating point."""
 
 
 def _slices(
@@ -61,13 +61,13 @@ def _slices(
 
 
 def eviction_threshold(text: str, capacity: int, *, resource: str = "memory") -> int:
-    """Return how much of a capacity a hard eviction threshold keeps, in the capacity's unit.
+    """Return the amount that a hard eviction threshold keeps free, in the unit of the capacity.
 
-    `5%` is that share, rounded up; `100%` switches the threshold off, as the kubelet has it; anything
-    else is a quantity (`500Mi`).
+    `5%` is a share of the capacity, rounded up; `100%` disables the threshold, as in the kubelet; other
+    values are quantities (`500Mi`).
 
     Raises:
-        ValueError: it is neither, or not within 0 to 100 percent, or negative.
+        ValueError: the value is neither a percentage from 0 to 100 nor a quantity, or is negative.
     """
     if text.endswith("%"):
         try:
@@ -86,13 +86,13 @@ def eviction_threshold(text: str, capacity: int, *, resource: str = "memory") ->
 
 
 def reserved_amounts(quantities: Mapping[str, str], *, field: str) -> dict[str, int]:
-    """Return what a user lets the kubelet keep, by resource, in the core's units.
+    """Return reserved resources that a user configured, in the core's units.
 
-    `field` is where that stands (`spec.kubelet.kubeReserved`). Resources that pods do not ask for are
-    left out.
+    `field` is the path of the setting (`spec.kubelet.kubeReserved`). Resources that pods do not request
+    are left out.
 
     Raises:
-        ValueError: a quantity cannot be read; names field and value.
+        ValueError: a quantity is invalid; names field and value.
     """
     amounts: dict[str, int] = {}
     for resource, text in sorted(quantities.items()):
@@ -106,10 +106,10 @@ def reserved_amounts(quantities: Mapping[str, str], *, field: str) -> dict[str, 
 
 
 def eviction_threshold_of_field(text: str, capacity: int, *, field: str) -> int:
-    """Return what `eviction_threshold` does; `field` is where it stands.
+    """Return the result of `eviction_threshold`; `field` is the path of the setting.
 
     Raises:
-        ValueError: as there; names field and value.
+        ValueError: the value is invalid; names field and value.
     """
     try:
         return eviction_threshold(text, capacity)

@@ -1,7 +1,8 @@
-"""Selects the instance types and available offerings a claim may be launched as.
+"""Selects the instance types and available offerings that a claim allows.
 
-Pure functions of values, for providers that choose among many offerings themselves. What is worked out
-for a claim's requirements serves all claims that have them, whatever they request.
+Pure functions, for providers that choose among many offerings themselves. Results for the
+requirements of one claim are shared by all claims with the same requirements, whatever resources
+they request.
 """
 
 from __future__ import annotations
@@ -52,24 +53,24 @@ FEW_TYPES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LaunchCandidate:
-    """A type that a launch may become, and the offerings that it may be bought in."""
+    """An instance type for a launch, with its possible offerings."""
 
     instance_type: InstanceType
     offerings: tuple[Offering, ...]
 
     @property
     def price(self) -> float:
-        """What it costs at least, per hour."""
+        """The lowest price per hour."""
         return min(offering.price.amount for offering in self.offerings)
 
     def to_instance_type(self) -> InstanceType:
-        """Return the type as if nothing else of it could be bought."""
+        """Return the type with this offering only."""
         return replace(self.instance_type, offerings=self.offerings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AllocatableOfferings:
-    """The offerings of a type that give the same machine, and what pods may use of it."""
+    """Offerings of a type with the same resources, and the amount that pods may use."""
 
     allocatable: Resources
     offerings: tuple[Offering, ...]
@@ -77,7 +78,7 @@ class AllocatableOfferings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompatibleType:
-    """A type that a claim's requirements allow, with what can be had of it."""
+    """An instance type that a claim's requirements allow, with its available offerings."""
 
     instance_type: InstanceType
     allocatable_offerings: tuple[AllocatableOfferings, ...]
@@ -90,10 +91,10 @@ def compatible_types(
     is_open: Callable[[InstanceType, Offering], bool],
     well_known: Collection[str],
 ) -> tuple[CompatibleType, ...]:
-    """Return the types that meet the requirements and can be bought now.
+    """Return the types that meet the requirements and have available offerings.
 
-    `is_open` knows what has been sold out since the catalogue was listed; `well_known` are the
-    labels that a type may leave undefined.
+    `is_open` returns False for offerings that were sold out since the catalogue was listed;
+    `well_known` are the labels that a type may leave undefined.
     """
     types: list[CompatibleType] = []
     for it in instance_types:
@@ -116,7 +117,7 @@ def compatible_types(
 def fitting_candidates(
     types: Iterable[CompatibleType], requests: Resources
 ) -> tuple[LaunchCandidate, ...]:
-    """Return the types that hold the requests, in the machines that do."""
+    """Return the types that are large enough for the requests, with the offerings that are."""
     fitting: list[LaunchCandidate] = []
     for compatible in types:
         offerings = tuple(
@@ -138,10 +139,10 @@ def with_fullest_reservations(
     *,
     reservation_of: Callable[[Offering], str],
 ) -> tuple[LaunchCandidate, ...]:
-    """Keep one reservation of a type in each zone, the one with most left, and nothing else.
+    """Keep one reserved offering of a type in each zone, with most instances left, and no others.
 
-    `reservation_of` tells the id of an offering's reservation: of equals the first by id is kept. All
-    is kept where the requirements allow nothing reserved, or nothing reserved can be had.
+    `reservation_of` returns the reservation id of an offering; among equals the first id is kept. Keep
+    everything if the requirements allow no reserved offering, or none is available.
     """
     if not allows_capacity_type(requirements, RESERVED):
         return tuple(candidates)
@@ -161,9 +162,9 @@ def with_fullest_reservations(
 def without_expensive_spot(
     candidates: Sequence[LaunchCandidate], requirements: Requirements
 ) -> tuple[LaunchCandidate, ...]:
-    """Leave out spot offerings dearer than the cheapest on-demand one, where both may be had.
+    """Remove spot offerings that cost more than the cheapest on-demand one, if both are allowed.
 
-    Not where `minValues` asks for variety.
+    Has no effect if the requirements have `minValues`.
     """
     if requirements.has_min_values or not (
         allows_capacity_type(requirements, SPOT) and allows_capacity_type(requirements, ON_DEMAND)
@@ -182,7 +183,7 @@ def without_expensive_spot(
 def with_offerings(
     candidates: Iterable[LaunchCandidate], keep: Callable[[Offering], bool]
 ) -> tuple[LaunchCandidate, ...]:
-    """Return the candidates in the offerings that `keep` tells; those without any are left out."""
+    """Return the candidates with the offerings that `keep` accepts; drop those without any."""
     narrowed = (replace(c, offerings=tuple(filter(keep, c.offerings))) for c in candidates)
     return tuple(candidate for candidate in narrowed if candidate.offerings)
 
@@ -198,7 +199,7 @@ def offerings_in(candidates: Iterable[LaunchCandidate], capacity_type: str) -> l
 
 
 def allows_capacity_type(requirements: Requirements, capacity_type: str) -> bool:
-    """Whether requirements allow a capacity type."""
+    """Return whether requirements allow a capacity type."""
     return requirements.get(CAPACITY_TYPE).has(capacity_type)
 
 
@@ -253,7 +254,7 @@ def unmet_min_values(
 
 
 def offering_keys(candidates: Iterable[LaunchCandidate]) -> tuple[OfferingKey, ...]:
-    """Return what the candidates could be bought as."""
+    """Return the instance types and offerings of the candidates."""
     return tuple(
         offering_key(candidate.instance_type.name, offering)
         for candidate in candidates
@@ -269,7 +270,7 @@ def offering_key(instance_type: str, offering: Offering) -> OfferingKey:
 
 
 def allocatable_for(it: InstanceType, offering: Offering) -> dict[str, int]:
-    """Return what pods may use of a type that is bought in an offering."""
+    """Return the resources that pods may use on a type with this offering."""
     if not offering.capacity_override and not offering.overhead_override:
         return it.allocatable()
     overhead = {**it.overhead.total(), **(offering.overhead_override or {})}
@@ -283,7 +284,7 @@ def allocatable_for(it: InstanceType, offering: Offering) -> dict[str, int]:
 def _by_allocatable(
     it: InstanceType, offerings: Iterable[Offering]
 ) -> tuple[AllocatableOfferings, ...]:
-    """Group offerings by the machine that they give; most types have one."""
+    """Group offerings by their resources; most types have one group."""
     groups: dict[tuple[tuple[tuple[str, int], ...], ...], list[Offering]] = {}
     for offering in offerings:
         key = (_sorted(offering.capacity_override), _sorted(offering.overhead_override))

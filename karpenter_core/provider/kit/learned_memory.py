@@ -1,11 +1,12 @@
-"""Remembers the memory that nodes really had, by instance type and images.
+"""Remembers the observed memory of nodes, by instance type and images.
 
-A cloud says how much memory a machine has; what the kernel of its image sees is less, by an amount that is
-known only when a node of that type has come up. The estimate must be careful, and so wastes memory of
-every node; what was seen replaces it, for two months after it was last seen. Of several amounts the
-smallest counts, since a pod that was promised more would not start.
+A cloud publishes the memory of an instance type; the kernel of the image reports less. The
+difference is known only after a node of that type has registered. Estimates have to be low, and
+waste memory of every node. So an observed amount replaces the estimate, for two months after it was
+last observed. Of several amounts the smallest is used, since pods that do not fit would stay
+pending.
 
-It is kept on disk, so that a restart does not plan with estimates again.
+The amounts are kept on disk, so that a restart does not return to estimates.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class _MemoryReading(NamedTuple):
 
 
 def image_set(image_ids: Iterable[str]) -> str:
-    """Return the name under which a set of images is remembered."""
+    """Return the key of a set of images."""
     return ",".join(sorted(set(image_ids)))
 
 
@@ -46,10 +47,10 @@ class LearnedMemory:
         self._written = now
 
     def observe(self, instance_type: str, images: str, memory_bytes: int, *, now: datetime) -> bool:
-        """Note what a node reports as `status.capacity.memory`; True if it changes what holds.
+        """Record a node's `status.capacity.memory`; return True if the amount changes.
 
-        Only a node with an image that its NodeClass would choose today may be noted: another
-        image's kernel sees another amount.
+        Record only nodes with an image that their NodeClass would select today: other images report
+        other amounts.
         """
         if memory_bytes <= 0:
             return False
@@ -69,7 +70,7 @@ class LearnedMemory:
         return changed
 
     def amounts(self, images: str, *, now: datetime) -> Mapping[str, int]:
-        """Return the bytes of memory by instance type, for nodes of these images."""
+        """Return the bytes of memory by instance type, for nodes with these images."""
         with self._lock:
             return {
                 instance_type: seen.memory_bytes
@@ -93,7 +94,7 @@ class LearnedMemory:
 
 
 def _read(disk: DiskCache, now: datetime) -> dict[tuple[str, str], _MemoryReading]:
-    """Read what an earlier process wrote; what is damaged is as if it were not there."""
+    """Read the stored amounts; ignore damaged data."""
     value: object = disk.read(now=now, max_age=MEMORY_LIFE)
     if not isinstance(value, list):
         return {}

@@ -1,8 +1,7 @@
 """Combines the parts of a NodeClass resolution into its conditions and status.
 
-Values alone. A part (subnets, images, …) has found something, which is its condition and what it puts
-into the status, or the cloud could not be asked: then what was found before stands, as long as it is
-about the same spec.
+Pure functions. Each part (subnets, images, …) has a result: its condition, and its fields of the
+status. If the cloud did not answer, the earlier result is kept, as long as it is for the same spec.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ __all__ = [
 ]
 
 UNREACHABLE_REASON: Final = "CloudUnreachable"
-"""Reason of what could not be asked."""
+"""Reason of a part for which the cloud did not answer."""
 REFUSED_REASON: Final = "Refused"
-"""Reason of what was refused without a code."""
+"""Reason of a refusal without a code."""
 
 # The core's own words for a root condition that is not met.
 _UNHEALTHY: Final = "UnhealthyDependents"
@@ -54,14 +53,14 @@ _ODD_IN_REASON: Final = re.compile(r"[^A-Za-z0-9]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolutionPart:
-    """What came of one part."""
+    """The result of one part."""
 
     condition: Condition
-    """Of a part that could not ask: what to say when nothing was known before."""
+    """If the cloud did not answer: the message to use when there is no earlier result."""
     status: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Fields of the status as JSON; those that are not named stay."""
+    """Fields of the status as JSON; other fields are kept."""
     is_answered: bool = True
-    """False when the cloud could not be asked: what is known of the same spec stands."""
+    """False if the cloud did not answer: the earlier result for the same spec is kept."""
     retry_after: timedelta = RETRY_USUAL
 
 
@@ -72,7 +71,7 @@ def condition_met(
     status: Mapping[str, object] | None = None,
     retry_after: timedelta = RETRY_USUAL,
 ) -> ResolutionPart:
-    """Say that a condition holds; a message names what is odd all the same."""
+    """Return a condition that is True; the message may name minor problems."""
     condition = Condition(
         type=condition_type, status=TRUE, reason=condition_type, message=truncated_message(message)
     )
@@ -87,7 +86,7 @@ def condition_unmet(
     status: Mapping[str, object] | None = None,
     retry_after: timedelta = RETRY_SOON,
 ) -> ResolutionPart:
-    """Say that a condition does not hold; the message names field, value and cause."""
+    """Return a condition that is False; the message names field, value and cause."""
     condition = Condition(
         type=condition_type, status=FALSE, reason=reason, message=truncated_message(message)
     )
@@ -97,7 +96,7 @@ def condition_unmet(
 def condition_unknown(
     condition_type: str, message: str, *, reason: str = UNREACHABLE_REASON
 ) -> ResolutionPart:
-    """Say that the cloud could not be asked."""
+    """Return the result of a part for which the cloud did not answer."""
     condition = Condition(
         type=condition_type, status=UNKNOWN, reason=reason, message=truncated_message(message)
     )
@@ -105,23 +104,22 @@ def condition_unknown(
 
 
 def code_reason(code: str) -> str:
-    """Return the reason of a condition for what was refused with a code of the cloud's own."""
+    """Return the condition reason for an error code of the cloud."""
     reason = _ODD_IN_REASON.sub("", code)
     return reason if reason and reason[0].isalpha() else REFUSED_REASON
 
 
 def absent_terms_message(absent: Sequence[str]) -> str:
-    """Return which terms found nothing; empty when all found something."""
-    return f"nothing is found by {', '.join(absent)}" if absent else ""
+    """Name the selector terms that matched nothing; empty if all matched."""
+    return f"nothing matches {', '.join(absent)}" if absent else ""
 
 
 def current_condition(
     part: ResolutionPart, before: Iterable[Condition], *, generation: int
 ) -> tuple[Condition, bool]:
-    """Return what holds of a part now, and whether it is news that must be written.
+    """Return the condition of a part, and whether it has changed and must be written.
 
-    `before` are the conditions that the NodeClass has. One that was found for another generation
-    says nothing about this one.
+    `before` are the conditions of the NodeClass. A condition for another generation is ignored.
     """
     if part.is_answered:
         return part.condition, True
@@ -132,7 +130,7 @@ def current_condition(
 
 
 def ready_condition(conditions: Iterable[Condition]) -> Condition:
-    """Return the condition `Ready`: what is not met, in the words of the conditions."""
+    """Return the condition `Ready`; its message has the messages of the parts that are not met."""
     conditions = tuple(conditions)
     for status, reason in ((FALSE, _UNHEALTHY), (UNKNOWN, _RECONCILING)):
         culprits = [condition for condition in conditions if condition.status == status]
@@ -145,7 +143,7 @@ def ready_condition(conditions: Iterable[Condition]) -> Condition:
 
 
 def resolution_of(node_class: NodeClass, parts: Iterable[ResolutionPart]) -> NodeClassResolution:
-    """Return what all parts together say, `Ready` included."""
+    """Return the resolution of all parts, with the condition `Ready`."""
     parts = tuple(parts)
     generation = node_class.metadata.generation
     current = [
@@ -161,5 +159,5 @@ def resolution_of(node_class: NodeClass, parts: Iterable[ResolutionPart]) -> Nod
 
 
 def truncated_message(text: str) -> str:
-    """Return a message that is no longer than a condition may have."""
+    """Shorten a message to the maximum length of a condition message."""
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"

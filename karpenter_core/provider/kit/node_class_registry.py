@@ -1,6 +1,6 @@
 """Registers the NodeClasses and NodePools that hooks were last called with.
 
-Some hooks are not told the NodeClass, and nothing else tells a provider which NodePools there are.
+Some hooks have no NodeClass argument, and no hook lists the NodePools.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ C = TypeVar("C", bound=NodeClass)
 
 @final
 class NodeClassRegistry(Generic[C]):
-    """What hooks were called with, by name, of one NodeClass kind; callable from any thread."""
+    """The last NodeClasses and NodePools by name, of one kind; callable from any thread."""
 
     def __init__(self) -> None:
         self._lock: Final = Lock()
@@ -28,19 +28,19 @@ class NodeClassRegistry(Generic[C]):
         self._pools: Final[dict[str, NodePool]] = {}
 
     def note(self, node_class: C, node_pool: NodePool | None = None) -> None:
-        """Note what a hook was called with."""
+        """Record the arguments of a hook."""
         with self._lock:
             self._classes[node_class.name] = node_class
             if node_pool is not None:
                 self._pools[node_pool.name] = node_pool
 
     def forget(self, node_class: C) -> None:
-        """Forget a NodeClass that is gone."""
+        """Remove a NodeClass that was deleted."""
         with self._lock:
             self._classes.pop(node_class.name, None)
 
     def node_class(self, name: str) -> C | None:
-        """Return a NodeClass; None when no hook was called with it."""
+        """Return a NodeClass; None if no hook was called with it."""
         with self._lock:
             return self._classes.get(name)
 

@@ -1,8 +1,8 @@
 """Exports availability and price of each offering as metrics.
 
-NodePools see the same offerings, or some of them; one that could not be listed leaves the series of
-the others as they are. Tens of thousands of series are made when they are scraped, out of the last
-listings, and not kept. The providers of one process share the gauges.
+The lists of NodePools overlap; if one cannot be listed, the series of the others stay. Tens of
+thousands of series are created from the last lists during a scrape, and are not stored. The
+providers of one process share the gauges.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["LISTING_LIFE", "OfferingSeries"]
 
 LISTING_LIFE: Final = timedelta(minutes=30)
-"""As long as the core goes by a listing that it cannot renew; a NodePool that is gone has none."""
+"""As long as the core uses a list that it cannot renew; a deleted NodePool has no list."""
 _MIB: Final = 2**20
 _NAME: Final = "karpenter_cloudprovider_instance_type_offering"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingTable:
-    """What one provider offers at one moment: labels as text, and the numbers that go with them."""
+    """The offerings of one provider at one moment: labels as text, and their numbers."""
 
     offerings: tuple[str, ...]
     available: tuple[float, ...]
@@ -48,7 +48,7 @@ class OfferingTable:
 
 @final
 class OfferingSeries:
-    """What one provider offers; callable from any thread."""
+    """The offerings of one provider; callable from any thread."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class OfferingSeries:
         memory_label: str,
         with_reserved: bool = False,
     ) -> None:
-        """`cpu_label` and `memory_label` tell vCPUs and MiB of a type, as the cloud says them.
+        """`cpu_label` and `memory_label` are the labels with vCPUs and MiB of a type.
 
-        With `with_reserved`, every type and zone has a series of capacity type reserved, too.
+        With `with_reserved`, every type and zone also has a series with capacity type reserved.
         """
         self._registry: Final = registry
         self._clock: Final = clock
@@ -74,18 +74,18 @@ class OfferingSeries:
         self._gauges.add(self)
 
     def record(self, node_pool: str, instance_types: Sequence[InstanceType]) -> None:
-        """Take what was just listed for a NodePool."""
+        """Record the list for a NodePool."""
         ends = self._clock.monotonic() + LISTING_LIFE.total_seconds()
         with self._lock:
             self._listings[node_pool] = (ends, instance_types)
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Stop exporting."""
         self._gauges.remove(self)
         release_metric(self._registry, _NAME)
 
     def table(self) -> OfferingTable:
-        """Return what is offered now."""
+        """Return the current offerings."""
         offered: dict[tuple[str, str, str], bool] = {}
         priced: dict[tuple[str, str, str], float] = {}
         types: dict[str, InstanceType] = {}
@@ -119,12 +119,12 @@ class OfferingSeries:
             return [self._listings[name][1] for name in sorted(self._listings)]
 
     def _cores(self, instance_type: InstanceType) -> float:
-        """Return the vCPUs, as the label has them."""
+        """Return the vCPUs of the label."""
         value = instance_type.requirements.single_value(self._cpu_label)
         return float(value) if value else instance_type.capacity.get(CPU, 0) / 1000
 
     def _memory_bytes(self, instance_type: InstanceType) -> float:
-        """Return the memory that the cloud says, which is more than nodes will have."""
+        """Return the published memory, which is more than nodes will report."""
         value = instance_type.requirements.single_value(self._memory_label)
         return float(value) * _MIB if value else float(instance_type.capacity.get(MEMORY, 0))
 
@@ -139,21 +139,21 @@ class _Gauges(Collector):
         registry.register(self)
 
     def add(self, series: OfferingSeries) -> None:
-        """Tell these series, too."""
+        """Add a provider."""
         with self._lock:
             self._series.append(series)
 
     def remove(self, series: OfferingSeries) -> None:
-        """Tell these no more."""
+        """Remove a provider."""
         with self._lock:
             self._series.remove(series)
 
     def describe(self) -> Iterable[Metric]:
-        """Name the gauges without their series."""
+        """Return the gauges without series."""
         return _families(())
 
     def collect(self) -> Iterable[Metric]:
-        """Return the gauges as they are now."""
+        """Return the gauges with their current series."""
         with self._lock:
             recorded_series = tuple(self._series)
         return _families([series.table() for series in recorded_series])
@@ -182,13 +182,13 @@ def _families(tables: Sequence[OfferingTable]) -> tuple[SeriesFamily, ...]:
     return (
         family(
             "offering_available",
-            "1 when the offering can be had.",
+            "1 if the offering is available.",
             lambda table: table.offerings,
             lambda table: table.available,
         ),
         family(
             "offering_price_estimate",
-            "Price of the offering per hour, as launches reckon with it.",
+            "Price of the offering per hour, as used for launches.",
             lambda table: table.offerings,
             lambda table: table.prices,
         ),

@@ -1,4 +1,4 @@
-"""Makes a plural hook of a function for one item."""
+"""Adapts a function for one item to a plural hook."""
 
 from __future__ import annotations
 
@@ -17,42 +17,41 @@ if TYPE_CHECKING:
 __all__ = ["CALLED_PLUGIN", "ItemCallMode", "item_call_mode", "one_by_one"]
 
 CALLED_PLUGIN: Final[ContextVar[str]] = ContextVar("CALLED_PLUGIN", default="")
-"""Name of the plug-in whose hook runs, for error messages; set by the host around each call."""
+"""Name of the plug-in whose hook runs, for error messages; the host sets it around each call."""
 
 _MARK: Final = "karpenter_item_calls"
 
 
 class ItemCallMode(StrEnum):
-    """How the host calls a hook that is written for one item."""
+    """Ways in which the host calls a hook for one item."""
 
     THREADS = "threads"
-    """Each item in a thread of the provider's lane."""
+    """Each item in a thread of the provider's pool."""
     COROUTINES = "coroutines"
     """Each item as a coroutine on the event loop."""
 
 
 def item_call_mode(hook: object) -> ItemCallMode | None:
-    """Return how a hook is called for one item; None when it takes many at once."""
+    """Return how a hook is called for one item; None if it takes many items at once."""
     return getattr(hook, _MARK, None)
 
 
 def one_by_one(function: Callable[..., object]) -> Callable[..., object]:
-    """Make a plural hook of a function for one item, for clouds without batch calls.
+    """Adapt a function for one item to a plural hook, for clouds without batch calls.
 
-    Goes below `@hookimpl`, on a function or method named like the hook:
+    Use it below `@hookimpl`, on a function or method with the name of the hook:
 
         @hookimpl
         @one_by_one
-        def karpenter_terminate_instances(provider_id: str) -> Termination: ...
+        def karpenter_terminate_instances(provider_id: str) -> TerminationStatus: ...
 
-    The host calls the hook for one item at a time, and many items side by side: in threads of the
-    provider's lane, or as coroutines where the function is `async def`. So each outcome counts as
-    soon as it is there, and each item has a time limit of its own. An error that the function
-    raises is its item's outcome. Called with several items, as tests do, the hook returns all
-    outcomes in their order.
+    The host calls the function concurrently, once for each item: in threads of the provider's pool,
+    or as coroutines if it is an `async def`. So each outcome counts as soon as its call returns,
+    and each item has its own time limit. An error that the function raises is the outcome of its
+    item. Called with several items, as in tests, the hook returns all outcomes in their order.
 
     Raises:
-        TypeError: no plural hook has the function's name, or no argument is called so.
+        TypeError: no plural hook has the function's name, or an argument has an unknown name.
     """
     parameters = [
         name
@@ -82,7 +81,7 @@ def one_by_one(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def _each_of(function: Callable[..., object], shape: _ItemAdapters, named: Sequence[str]) -> _Each:
-    """Return a function that calls another for each item, with the arguments that it names."""
+    """Return a function that calls another for each item, with the arguments that it declares."""
 
     def arguments(item: object, other: Sequence[object]) -> dict[str, object]:
         given = dict(zip(shape.arguments, (item, *other), strict=True))
@@ -111,7 +110,7 @@ def _attempt(function: Callable[..., object], *owner: object, **arguments: objec
 
 
 def _outcome(function: Callable[..., object], result: object) -> object:
-    """Turn what a function raised into a typed error."""
+    """Convert an exception of a function into a typed error."""
     if isinstance(result, CloudProviderError) or not isinstance(result, BaseException):
         return result
     plugin = CALLED_PLUGIN.get()
@@ -131,10 +130,10 @@ _Adapter: TypeAlias = "Callable[[_Each], Callable[..., object]]"
 
 
 class _ItemAdapters(NamedTuple):
-    """What a function for one item is given, and the two adapters that make a plural hook of it."""
+    """The arguments of a function for one item, and the two adapters to a plural hook."""
 
     arguments: tuple[str, ...]
-    """The item's name, then those of the other arguments."""
+    """Names of the arguments: the item first."""
     function: _Adapter
     method: _Adapter
 

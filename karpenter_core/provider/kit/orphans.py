@@ -1,8 +1,8 @@
 """Tracks resources beside instances that nothing uses, until they may be deleted.
 
-Launch templates, network interfaces, profiles: they are left behind when a process dies between two
-calls. Instances themselves are the core's affair. Deleting on the word of listings needs care: one
-may be partial, another older, and a mistake in a filter makes everything look unused at once.
+Launch templates, network interfaces and profiles are left behind when a process dies between two
+calls. The core deletes instances itself. Deleting by listings needs care: a listing may be
+incomplete or outdated, and a wrong filter makes every resource seem unused.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["OrphanTracker"]
 
 @final
 class OrphanTracker:
-    """Says which things may go: those that were unused in every look for a while.
+    """Selects resources for deletion: those that were unused in every check for some time.
 
-    Nothing is said after an incomplete look. When more than `floor`, and more than `share` of all,
-    would go at once, that may be a mistake, or a cluster that was emptied: those go only after
-    `long_grace`. Callable from any thread; it forgets with the process, which only makes it wait
-    anew.
+    An incomplete check selects nothing. If more than `floor` resources, and more than `share` of
+    all, are unused, the cause may be a mistake, or an emptied cluster: they are selected only after
+    `long_grace`. Callable from any thread; the state is lost with the process, which only delays
+    deletions.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class OrphanTracker:
     def deletable(
         self, existing: Collection[str], used: Collection[str], *, complete: bool, now: datetime
     ) -> tuple[str, ...]:
-        """Return what may be deleted now, sorted.
+        """Return the resources that may be deleted now, sorted.
 
-        `complete` is False when any part of either listing could not be read.
+        `complete` is False if any part of either listing could not be read.
         """
         with self._lock:
             if not complete:

@@ -1,8 +1,8 @@
-"""Holds the prices last read, and shipped ones for what was never read.
+"""Holds the prices last read, and shipped prices for offerings that were never read.
 
-A catalogue without prices cannot be planned with, so a cloud whose price list is down, or that an
-isolated network cannot reach, must not empty it: the last prices stay, and shipped ones fill the rest.
-Each list that is read on its own (on-demand, spot) gets a book of its own, with its own age.
+The core cannot plan with a catalogue without prices. If the price list is down, or unreachable from an
+isolated network, the last prices are kept, and shipped prices fill the gaps. Each list that is read
+separately (on-demand, spot) has its own table with its own age.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PriceKey", "PriceTable"]
 
 
 class PriceKey(NamedTuple):
-    """What a price is for; `zone` is empty where a region has one price."""
+    """Key of a price; `zone` is empty if the region has one price."""
 
     instance_type: str
     capacity_type: str
@@ -34,8 +34,8 @@ _NOTHING: Final[Mapping[PriceKey, Price]] = {}
 class PriceTable:
     """Prices per hour; callable from any thread.
 
-    Without `fills_gaps` the shipped prices hold only until the first reading: where a spot market
-    names no price for a zone, there is nothing to be had, and an estimate would say otherwise.
+    Without `fills_gaps`, shipped prices apply only until the first reading: if the spot market has
+    no price for a zone, there is no capacity, and an estimate would suggest some.
     """
 
     def __init__(self, shipped: Mapping[PriceKey, Price], *, fills_gaps: bool = True) -> None:
@@ -45,14 +45,14 @@ class PriceTable:
             _NOTHING,
             dict(shipped),
         )
-        """As read and as shipped; both are replaced together and never changed."""
+        """Prices as read and as shipped; both are replaced together and never modified."""
         self._read_at: datetime | None = None
 
     def update(self, prices: Mapping[PriceKey, Price], *, now: datetime) -> bool:
-        """Take in prices that were read; those that are not among them stay as they were.
+        """Merge prices that were read; prices of other offerings are kept.
 
-        Returns whether any price is another one than before, that is, whether catalogues must be
-        built anew. An empty answer is taken for a failure and changes nothing.
+        Return whether any price has changed, so that catalogues must be rebuilt. An empty argument
+        counts as a failed reading and changes nothing.
         """
         if not prices:
             return False
@@ -64,9 +64,9 @@ class PriceTable:
             return {**shipped, **read} != {**fallback, **read, **prices}
 
     def find(self, instance_type: str, capacity_type: str, *, zone: str = "") -> Price | None:
-        """Return the price in a zone, else in the region, each as read, else as shipped.
+        """Return the price in a zone, or else in the region: as read, or else as shipped.
 
-        None when it was never known: such an offering cannot be had.
+        None if there is no price: the offering is unavailable then.
         """
         here = PriceKey(instance_type, capacity_type, zone)
         anywhere = PriceKey(instance_type, capacity_type)
@@ -77,5 +77,5 @@ class PriceTable:
         return None
 
     def is_stale(self, *, now: datetime, after: timedelta) -> bool:
-        """Whether nothing was read for that long; what to say in `karpenter_check`."""
+        """Return whether the last reading is older than this, for `karpenter_check`."""
         return self._read_at is None or now - self._read_at > after

@@ -15,11 +15,11 @@ __all__ = ["not_ready_error"]
 
 
 def not_ready_error(node_class: NodeClass) -> CloudProviderError | None:
-    """Return why nothing is launched from a NodeClass; None when it is ready as it is now.
+    """Return the error if nothing may be launched from a NodeClass; None if it is ready.
 
-    One that is being deleted is "not ready" here: the claim goes and its pods are placed anew, as
-    for a lack of capacity, but no offering is taken for sold out. One that has changed since it was
-    ready is looked at again before anything is launched by what was found for another spec.
+    A NodeClass that is being deleted is "not ready": the claim is deleted and its pods are
+    scheduled again, as for a lack of capacity, but no offering becomes unavailable. A NodeClass
+    that has changed since it was resolved is resolved again before it is used.
     """
     name = f'{node_class.resource.kind} "{node_class.name}"'
     if node_class.is_deleting:

@@ -1,9 +1,9 @@
 """Remembers recent launches of this process, and its unanswered launch calls.
 
-Clouds show a new instance with a delay of seconds, so for a while our own word is better than their
-silence. And a call whose answer was lost may have been carried out: what it asked for is asked again
-word for word, with its idempotency token, rather than anew. All of this only bridges minutes; what
-is to last is in the tags of the instances.
+Clouds list a new instance with a delay of seconds, so the launches of this process have precedence
+for a while. A call whose answer was lost may have been executed: it is repeated with identical
+parameters and the same idempotency token. All of this bridges minutes; lasting data is in the tags
+of the instances.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["ClaimRef", "RecentLaunch", "RecentLaunches", "UnansweredCalls"]
 C = TypeVar("C")
 
 VISIBLE_WITHIN: Final = timedelta(minutes=5)
-"""By then a cloud shows what it has launched, and our memory is not needed any more."""
+"""After this time a cloud lists what it has launched, and the memory is not needed any more."""
 ATTEMPTS_KEPT: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRef:
-    """A NodeClaim, as tags name it; a name or UID that no tag tells is empty."""
+    """A NodeClaim as named in tags; a name or UID that is in no tag is empty."""
 
     name: str
     uid: str
@@ -41,7 +41,7 @@ class ClaimRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentLaunch:
-    """An instance that a cloud said it launched."""
+    """An instance that a launch call returned."""
 
     instance_id: str
     owner: ClaimRef
@@ -64,7 +64,7 @@ class RecentLaunches:
         self._by_uid.put(launch.owner.uid, launch)
 
     def of_claim(self, uid: str) -> RecentLaunch | None:
-        """Return what was launched for a claim."""
+        """Return the instance that was launched for a claim."""
         return self._by_uid.get(uid)
 
     def get(self, instance_id: str) -> RecentLaunch | None:
@@ -72,7 +72,7 @@ class RecentLaunches:
         return self._by_id.get(instance_id)
 
     def forget(self, instance_id: str) -> None:
-        """Drop an instance that is seen to go."""
+        """Remove an instance that is terminating."""
         launch = self._by_id.get(instance_id)
         if launch is not None:
             self._by_id.drop(instance_id)
@@ -80,11 +80,11 @@ class RecentLaunches:
             self._ended.put(launch.owner.uid, instance_id)
 
     def ended_instance(self, uid: str) -> str:
-        """Return the instance of a claim that was dropped of late; empty for none."""
+        """Return the instance of a claim that was removed recently; empty for none."""
         return self._ended.get(uid) or ""
 
     def owners(self) -> Mapping[str, ClaimRef]:
-        """Return whose the instances are, by instance id."""
+        """Return the claims of the instances, by instance id."""
         return {key: launch.owner for key, launch in self._by_id.items().items()}
 
     def all(self) -> Mapping[str, RecentLaunch]:
@@ -94,7 +94,7 @@ class RecentLaunches:
 
 @final
 class UnansweredCalls(Generic[C]):
-    """Calls that were not answered, by claim, and how often calls brought a claim nothing.
+    """Calls without an answer, by claim, and the number of failed calls of each claim.
 
     Callable from any thread.
     """
@@ -105,24 +105,24 @@ class UnansweredCalls(Generic[C]):
         self._lock: Final = Lock()
 
     def call_for(self, uid: str) -> C | None:
-        """Return the call for a claim that was not answered, if there is one."""
+        """Return the unanswered call for a claim, if there is one."""
         return self._calls.get(uid)
 
     def is_unanswered(self, uids: Iterable[str], call: C) -> bool:
-        """Whether this very call for these claims was not answered; an equal call is another one."""
+        """Return whether this very call is unanswered for one of these claims."""
         return any(self._calls.get(uid) is call for uid in uids)
 
     def has_attempted(self, uid: str) -> bool:
-        """Whether a call for a claim was not answered, or was answered and brought it nothing."""
+        """Return whether a call for a claim is unanswered, or has failed."""
         return self.call_for(uid) is not None or bool(self.attempts([uid]))
 
     def note_unanswered(self, uids: Iterable[str], call: C) -> None:
-        """Remember a call that may have been carried out."""
+        """Remember a call that may have been executed."""
         for uid in uids:
             self._calls.put(uid, call)
 
     def note_answered(self, uids: Iterable[str], *, failed: Iterable[str]) -> None:
-        """Forget calls for these claims; those in `failed` got nothing, and may ask anew."""
+        """Remove calls for these claims; those in `failed` got no instance."""
         for uid in uids:
             self._calls.drop(uid)
         with self._lock:
@@ -130,6 +130,6 @@ class UnansweredCalls(Generic[C]):
                 self._failures.put(uid, (self._failures.get(uid) or 0) + count)
 
     def attempts(self, uids: Iterable[str]) -> Mapping[str, int]:
-        """Return how many calls brought a claim nothing, of those that any did."""
+        """Return the number of failed calls by claim."""
         counted = {uid: self._failures.get(uid) or 0 for uid in uids}
         return {uid: count for uid, count in counted.items() if count}

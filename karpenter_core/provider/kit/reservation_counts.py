@@ -1,8 +1,8 @@
 """Counts the instances left of each capacity reservation between two readings.
 
-A cloud counts what is left a while behind, so launches and terminations are counted here meanwhile. It
-is better to reckon with too much (a launch is refused, and the count is zero) than with too little (what
-is paid for stays idle).
+The counts of a cloud lag behind, so launches and terminations are counted here meanwhile. A count
+that is too high (a launch is refused, and the count becomes zero) is better than one that is too
+low (paid capacity is not used).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _ReservationCount:
 
 @final
 class ReservationCounts:
-    """How many instances are left of each reservation; callable from any thread."""
+    """The number of instances left, by reservation; callable from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
@@ -40,7 +40,7 @@ class ReservationCounts:
         self._counts: Final[dict[str, _ReservationCount]] = {}
 
     def record(self, left: Mapping[str, int]) -> None:
-        """Take down what the cloud just said."""
+        """Record the counts that the cloud returned."""
         now, monotonic = self._clock.now(), self._clock.monotonic()
         with self._lock:
             for key, count in left.items():
@@ -51,13 +51,13 @@ class ReservationCounts:
                 )
 
     def remaining(self, reservation_id: str) -> int:
-        """Return what is left; none of a reservation that is not known."""
+        """Return the instances left; zero for an unknown reservation."""
         with self._lock:
             count = self._count(reservation_id)
             return 0 if count is None else count.left
 
     def note_launched(self, reservation_id: str, *, launched_at: datetime | None = None) -> None:
-        """Count one instance less, unless the cloud was asked after the launch and has counted it."""
+        """Count one instance less, unless the counts were requested after the launch."""
         at = launched_at or self._clock.now()
         with self._lock:
             count = self._count(reservation_id)
@@ -65,14 +65,14 @@ class ReservationCounts:
                 count.left -= 1
 
     def note_terminated(self, reservation_id: str) -> None:
-        """Count one instance more: one that was launched into the reservation is gone."""
+        """Count one instance more: an instance in the reservation is gone."""
         with self._lock:
             count = self._count(reservation_id)
             if count is not None:
                 count.left += 1
 
     def note_exhausted(self, *reservation_ids: str) -> None:
-        """Count nothing as left: a launch was refused, or instances are taken away."""
+        """Set the count to zero: a launch was refused, or instances are reclaimed."""
         with self._lock:
             for reservation_id in reservation_ids:
                 count = self._count(reservation_id)

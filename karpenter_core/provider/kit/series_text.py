@@ -1,7 +1,7 @@
-"""Writes series of metrics as text, for gauges that have very many of them.
+"""Writes series of metrics as text, for gauges with very many series.
 
-In a large cluster hundreds of thousands of series are scraped. The client library makes an object, a
-dictionary and a sorted text of each; here a line is formatted once, when it is scraped.
+In a large cluster hundreds of thousands of series are scraped. The client library creates an object, a
+dictionary and a sorted text for each; here each line is formatted once, during the scrape.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["SeriesFamily", "escape_label_value", "labels_text"]
 
 
 def escape_label_value(value: str) -> str:
-    """Return a label value as the text format has it between quotes."""
+    """Return a label value escaped for the text format."""
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     return value
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
-    """Return labels as the text format has them between braces, sorted by name."""
+    """Return labels in the text format, without braces, sorted by name."""
     return ",".join(
         f'{name}="{escape_label_value(value)}"' for name, value in sorted(labels.items())
     )
@@ -35,7 +35,7 @@ def labels_text(labels: Mapping[str, str]) -> str:
 
 @final
 class SeriesFamily(Metric):
-    """A gauge as it is now: lines of the text format, which are samples to whoever needs those."""
+    """A gauge at the moment of a scrape: lines of the text format, parsed to samples on demand."""
 
     def __init__(self, name: str, text: str, lines: Callable[[], Iterable[str]]) -> None:
         self._lines: Final = lines
@@ -49,9 +49,9 @@ class SeriesFamily(Metric):
 
     @samples.setter
     def samples(self, _samples: list[Sample]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute there
-        """Ignore the empty list that the base class begins with."""
+        """Ignore the empty list that the base class assigns."""
 
     def lines(self) -> Iterable[str]:
-        """Yield the text of the series: one line or more at a time, each with its line break."""
+        """Yield the text of the series: one or more lines at a time, each with its line break."""
         yield f"# HELP {self.name} {self.documentation}\n# TYPE {self.name} gauge\n"
         yield from self._lines()

@@ -1,4 +1,4 @@
-"""Reads a provider's settings as values of the type that they have."""
+"""Reads a provider's settings with their types."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["duration_of", "number_of"]
 
 
 def number_of(context: ProviderContext, name: str) -> float:
-    """Return a setting that is a number, by its flag without dashes in front.
+    """Return a setting that is a number, by its flag without leading dashes.
 
     Raises:
-        SettingsError: it is something else; names flag and value.
+        SettingsError: it is no number; names flag and value.
     """
     value = context.settings[name]
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -26,10 +26,10 @@ def number_of(context: ProviderContext, name: str) -> float:
 
 
 def duration_of(context: ProviderContext, name: str) -> timedelta:
-    """Return a setting that is a duration, by its flag without dashes in front.
+    """Return a setting that is a duration, by its flag without leading dashes.
 
     Raises:
-        SettingsError: it is something else; names flag and value.
+        SettingsError: it is no duration; names flag and value.
     """
     value = context.settings[name]
     if not isinstance(value, timedelta):

@@ -1,7 +1,7 @@
 """Shares metrics of one name between the providers of a process.
 
-A registry takes each name once. The first provider that needs such a metric makes it, the others are
-given the same one, and the last that lets go takes it out of the registry.
+A registry accepts each name once. The first provider that needs such a metric creates it, the
+others get the same one, and the last that releases it removes it from the registry.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _shared: Final[WeakKeyDictionary[CollectorRegistry, dict[str, _SharedMetric]]] =
 
 
 def acquire_metric(registry: CollectorRegistry, name: str, make: Callable[[], C]) -> C:
-    """Return the metric of a name; `make` makes and registers it for the first that asks.
+    """Return the metric of a name; the first caller's `make` creates and registers it.
 
-    All who ask under one name ask for the same metric.
+    All callers for one name have to pass an equal metric.
     """
     with _lock:
         metrics = _shared.setdefault(registry, {})
@@ -46,7 +46,7 @@ def acquire_metric(registry: CollectorRegistry, name: str, make: Callable[[], C]
 
 
 def release_metric(registry: CollectorRegistry, name: str) -> None:
-    """Let go of a metric that was held."""
+    """Release a metric."""
     with _lock:
         held = _shared.get(registry, {}).get(name)
         if held is None:

@@ -1,4 +1,4 @@
-"""Finds mistyped names of hooks and arguments, and suggests the right ones."""
+"""Finds misspelt names of hooks and arguments, and suggests the correct ones."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["did_you_mean", "hook_problems"]
 
 _ALIKE: Final = 0.75
-"""Similarity (difflib's ratio) from which a name that is not marked counts as a mistyped hook."""
+"""Similarity (difflib's ratio) from which an unmarked name counts as a misspelt hook."""
 _MARK: Final = f"{PROJECT}_impl"
 """The attribute that pluggy's marker leaves on a hook implementation."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question that ends a message; the known words when none of them is alike."""
+    """Return a suggestion to end a message with; all known words if none is similar."""
     names = sorted(known)
     letters = _letters(word)
     same = [name for name in names if _letters(name) == letters]
@@ -32,12 +32,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def _letters(word: str) -> str:
-    """Return a word without what differs between the ways of writing a name."""
+    """Return a word without differences of spelling style."""
     return word.replace("_", "").lower()
 
 
 def hook_problems(plugin: object) -> Iterator[str]:
-    """Say what is wrong with the names of a plug-in's hooks and of their arguments."""
+    """Return the errors in the names of a plug-in's hooks and their arguments."""
     hook_names = {name for name in dir(hookspecs) if name.startswith(f"{PROJECT}_")}
     for name in dir(plugin):
         implementation = getattr(plugin, name, None) if name.startswith(f"{PROJECT}_") else None

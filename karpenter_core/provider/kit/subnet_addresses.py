@@ -1,9 +1,9 @@
-"""Counts free addresses of subnets, less those that launches under way will take.
+"""Counts free addresses of subnets, less those that open launches will use.
 
-A cloud counts an address when a machine has it; between a launch and the next look at the subnets,
-what was launched is counted here. Numbers are of IPv4 addresses. How many a launch will take is a
-guess by its caller (the pods of the smallest machine it may get, where each pod has one), and what a
-launch did not take is given back, unless the cloud has been asked meanwhile and knows better.
+A cloud counts an address as used when an instance has it; until the subnets are read again,
+launched instances are counted here. The counts are IPv4 addresses. The caller estimates how many
+addresses a launch will use (the pods of its smallest instance type, if each pod has one). Addresses
+that a launch did not use are released, unless the cloud has been read meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["AddressHold", "SubnetAddresses", "ZonalSubnet", "choose_subnets"]
 
 
 class ZonalSubnet(Protocol):
-    """What is asked of a subnet."""
+    """The fields of a subnet that this module needs."""
 
     @property
     def id(self) -> str:
@@ -31,7 +31,7 @@ class ZonalSubnet(Protocol):
 
     @property
     def zone(self) -> str:
-        """The one zone that it is in."""
+        """The zone of the subnet."""
         ...
 
 
@@ -40,15 +40,15 @@ S = TypeVar("S", bound=ZonalSubnet)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressHold(Generic[S]):
-    """The subnets that a launch may use, one for each zone, and the addresses kept for it there."""
+    """The subnets that a launch may use, one for each zone, and the addresses reserved for it."""
 
     subnets: Mapping[str, S]
     """By zone."""
     addresses_each: Mapping[str, int]
-    """By subnet id: how many one instance is reckoned to take."""
+    """By subnet id: the estimated number of addresses of one instance."""
     instances: int
     readings: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By subnet id: which look at the cloud it was reckoned from."""
+    """By subnet id: the reading that the estimate is based on."""
 
 
 def choose_subnets(
@@ -56,8 +56,8 @@ def choose_subnets(
 ) -> dict[str, S]:
     """Return for each zone the subnet with most addresses; the first of equals.
 
-    `free` is what the cloud said of a subnet (nothing known is none), `expected` what launches under
-    way will leave of that, where there are any.
+    `free` is the free addresses of a subnet as last read (unknown is zero), `expected` the number
+    that open launches will leave.
     """
     chosen: dict[str, S] = {}
 
@@ -78,7 +78,7 @@ class _AddressCount:
     reading: int
     expected: int | None = None
     under_way: int = 0
-    """How many are kept for launches of which nobody knows yet what they take."""
+    """Number of addresses reserved for launches whose use is not known yet."""
 
     @property
     def left(self) -> int:
@@ -87,9 +87,9 @@ class _AddressCount:
 
 @final
 class SubnetAddresses:
-    """What is known of subnets' addresses; callable from any thread.
+    """The free addresses of subnets; callable from any thread.
 
-    A count is believed for `ttl`; afterwards nothing is known of the subnet.
+    A count is used for `ttl`; afterwards the subnet is unknown.
     """
 
     def __init__(self, clock: Clock, ttl: timedelta) -> None:
@@ -100,7 +100,7 @@ class SubnetAddresses:
         self._reading = 0
 
     def record(self, free: Mapping[str, int]) -> None:
-        """Take down what the cloud just said; what was reckoned for these subnets is forgotten."""
+        """Record the counts that the cloud returned, and drop the estimates for these subnets."""
         now = self._clock.monotonic()
         with self._lock:
             self._reading += 1
@@ -118,13 +118,13 @@ class SubnetAddresses:
         skips_short: bool = False,
         ignores_under_way: bool = False,
     ) -> AddressHold[S]:
-        """Choose one subnet for each zone and keep addresses for a launch.
+        """Choose one subnet for each zone and reserve addresses for a launch.
 
-        `addresses_each` says by zone how many addresses one instance is reckoned to take; a zone
-        that is not named takes none. With `skips_short` a subnet that is known to have fewer than
-        one instance takes is none to choose from, and a zone without another one is left out. With
-        `ignores_under_way` what is kept for other launches counts as there: each keeps addresses in
-        all its zones, and will take those of one.
+        `addresses_each` is the estimated number of addresses of one instance, by zone; a zone that
+        is not named uses none. With `skips_short`, a subnet with fewer free addresses than one
+        instance uses is not chosen, and a zone without another subnet is left out. With
+        `ignores_under_way`, addresses reserved for other launches count as free: each launch
+        reserves addresses in all its zones, and will use those of one.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -161,7 +161,7 @@ class SubnetAddresses:
             )
 
     def release(self, hold: AddressHold[S], launched: Mapping[str, int]) -> None:
-        """Give back what a launch did not take; `launched` counts its instances by subnet id."""
+        """Release addresses that a launch did not use; `launched` is its instances by subnet id."""
         with self._lock:
             for subnet_id, reading in hold.readings.items():
                 account = self._counts.get(subnet_id)
@@ -173,18 +173,18 @@ class SubnetAddresses:
                 account.under_way -= hold.instances * each
 
     def record_exhausted(self, subnet_id: str) -> None:
-        """Take down that the cloud found no free address in a subnet."""
+        """Record that the cloud reported no free address in a subnet."""
         self.record({subnet_id: 0})
 
     def is_short(self, subnet_id: str, addresses: int) -> bool:
-        """Whether a subnet is known to have fewer, even if no launch under way takes any."""
+        """Return whether a subnet is known to have fewer addresses, even without open launches."""
         now = self._clock.monotonic()
         with self._lock:
             account = self._fresh(subnet_id, now)
             return account is not None and account.left + account.under_way < addresses
 
     def expected(self, subnet_id: str) -> int:
-        """Return how many addresses are left to new launches; none where nothing is known."""
+        """Return the number of addresses left to new launches; zero if unknown."""
         now = self._clock.monotonic()
         with self._lock:
             account = self._fresh(subnet_id, now)

@@ -13,9 +13,9 @@ __all__ = ["TokenBucket"]
 
 @final
 class TokenBucket:
-    """`burst` tokens at most, refilled at `rate_per_second`; each request takes some.
+    """Holds at most `burst` tokens, refilled at `rate_per_second`; each request takes some.
 
-    `monotonic` gives seconds that never run backwards (`context.clock.monotonic`).
+    `monotonic` returns seconds that never decrease (`context.clock.monotonic`).
     """
 
     def __init__(
@@ -32,15 +32,15 @@ class TokenBucket:
         self._filled = monotonic()
 
     def reserve(self, count: float = 1) -> float:
-        """Take tokens in any case and return how many seconds to wait before using them.
+        """Take tokens in any case and return the seconds to wait before using them.
 
-        Those who wait are served in the order they came: the bucket goes into debt.
+        Callers are served in the order of their calls: the count of tokens may become negative.
 
         Raises:
-            ValueError: more than the bucket ever holds.
+            ValueError: more tokens than the bucket can hold.
         """
         if count > self._burst:
-            message = f"{count} tokens asked of a bucket that holds {self._burst}"
+            message = f"{count} tokens requested from a bucket that holds {self._burst}"
             raise ValueError(message)
         with self._lock:
             self._refill()
@@ -48,7 +48,7 @@ class TokenBucket:
             return max(0.0, -self._tokens / self._rate)
 
     def try_take(self, count: float = 1) -> bool:
-        """Take tokens if they are there now."""
+        """Take tokens if they are available now."""
         with self._lock:
             self._refill()
             if self._tokens < count:

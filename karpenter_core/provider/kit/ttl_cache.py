@@ -21,10 +21,10 @@ _SWEEP_ABOVE: Final = 64
 
 @final
 class TtlCache(Generic[K, V]):
-    """A map whose entries are gone `ttl` after they were put; callable from any thread.
+    """A map whose entries expire `ttl` after they were put; callable from any thread.
 
-    Nobody waits while somebody else asks the cloud: two who miss at once both ask, and the later answer
-    stays.
+    Callers never wait for each other: two callers that miss at once both call the cloud, and the
+    later result is kept.
     """
 
     def __init__(self, clock: Clock, ttl: timedelta) -> None:
@@ -34,7 +34,7 @@ class TtlCache(Generic[K, V]):
         self._entries: Final[dict[K, tuple[float, V]]] = {}
 
     def get(self, key: K) -> V | None:
-        """Return what was put, unless it is too old."""
+        """Return the value, unless it has expired."""
         now = self._clock.monotonic()
         with self._lock:
             entry = self._entries.get(key)
@@ -46,7 +46,7 @@ class TtlCache(Generic[K, V]):
             return entry[1]
 
     def put(self, key: K, value: V, *, ttl: timedelta | None = None) -> None:
-        """Keep a value, by default for the time of this cache."""
+        """Store a value, by default for the `ttl` of this cache."""
         now = self._clock.monotonic()
         kept_seconds = self._ttl_seconds if ttl is None else ttl.total_seconds()
         with self._lock:
@@ -55,12 +55,12 @@ class TtlCache(Generic[K, V]):
             self._entries[key] = (now + kept_seconds, value)
 
     def drop(self, key: K) -> None:
-        """Forget a value."""
+        """Remove a value."""
         with self._lock:
             self._entries.pop(key, None)
 
     def items(self) -> dict[K, V]:
-        """Return a copy of all that is not too old."""
+        """Return a copy of all values that have not expired."""
         now = self._clock.monotonic()
         with self._lock:
             self._sweep(now)

@@ -1,11 +1,12 @@
 """Marks offerings that launches found sold out as unavailable for some minutes.
 
-Clouds tell of stock mostly by refusing. A launch that succeeds may still report types that were sold
-out and subnets that ran out of addresses, and a spot warning says that a pool is being drained; whatever
-is learned in this way is kept from being chosen again at once. A mark that is made again lasts anew.
+Most clouds report a lack of capacity only by refusing launches. A launch that succeeds may still
+report types that were sold out and subnets without addresses, and a spot warning shows that a
+capacity pool is being reclaimed. Such offerings are not chosen again for some time. A repeated mark
+starts its time anew.
 
-Every mark, and every end of one, raises the sequence numbers of the types concerned, so that what was
-built from these marks is known to be outdated.
+Every mark, and every expiry of one, raises the sequence numbers of the types concerned, so that
+results computed from these marks are known to be outdated.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _Key = TypeVar("_Key", bound="UnavailableOffering | str")
 
 
 class UnavailableOffering(NamedTuple):
-    """One thing that was sold out; with a placement group, inside that group only.
+    """An offering that was sold out; with a placement group, inside that group only.
 
-    A placement group is what keeps machines close or apart, whatever the cloud calls it.
+    A placement group places instances close together or apart; its name differs between clouds.
 
     A group's `partition` narrows it further; both are empty for launches outside of groups.
     """
@@ -40,37 +41,37 @@ class UnavailableOffering(NamedTuple):
     placement_group: str = ""
     partition: str = ""
     subnet: str = ""
-    """Sold out in this subnet alone: it has too few addresses for this type."""
+    """Sold out in this subnet only: it has too few addresses for this type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnavailableSnapshot:
-    """The marks that hold at one instant; two with one `revision` are equal."""
+    """The marks that hold at one instant; two with the same `revision` are equal."""
 
     revision: int = 0
     offerings: frozenset[UnavailableOffering] = frozenset()
     capacity_types: frozenset[str] = frozenset()
     subnets: frozenset[str] = frozenset()
     sequences: Mapping[str, int]
-    """By instance type, how often marks of its own came or went."""
+    """By instance type: the number of changes of its own marks."""
     shared_sequence: int = 0
-    """How often marks of capacity types and subnets did."""
+    """The number of changes of marks for capacity types and subnets."""
 
     def sequence(self, instance_type: str) -> int:
-        """Return a number that differs whenever the marks that concern a type do."""
+        """Return a number that changes whenever the marks that concern a type change."""
         return self.sequences.get(instance_type, 0) + self.shared_sequence
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is short."""
+        """Return whether there are no marks."""
         return not (self.offerings or self.capacity_types or self.subnets)
 
     def is_unavailable(self, offering: UnavailableOffering, subnets: Collection[str] = ()) -> bool:
-        """Whether an offering cannot be had.
+        """Return whether an offering is unavailable.
 
-        A launch into a placement group meets the general shortages, those of the group and those
-        of its partition; one outside of groups only the general ones. A zone is closed when all its
-        subnets are; which zones have a subnet at all is not decided here.
+        A launch into a placement group is subject to general marks, marks of the group and marks of
+        its partition; a launch outside of groups only to general marks. A zone is unavailable if
+        all its subnets are; this function does not decide which zones have a subnet.
         """
         if offering.capacity_type in self.capacity_types:
             return True
@@ -92,14 +93,14 @@ def _scopes(offering: UnavailableOffering) -> set[UnavailableOffering]:
 
 @final
 class UnavailableOfferings:
-    """Marks with their ends; callable from any thread.
+    """Marks with their expiry; callable from any thread.
 
-    With a `longest_life` an offering that is sold out again, not later than that after its mark
-    ended, is marked for twice as long as before, up to that; `delete` starts anew. While a mark holds,
-    it is the same shortage, which several launches find that are under way together.
+    With a `longest_life`, an offering that is sold out again within that time after its mark
+    expired is marked for twice as long as before, up to that time; `delete` resets this. While a
+    mark holds, further reports of open launches count as the same shortage.
 
-    With `monotonic` (`context.clock.monotonic`) marks last by that clock, whatever happens to the
-    wall clock that `now` is taken from.
+    With `monotonic` (`context.clock.monotonic`), marks expire by that clock, independent of changes
+    of the wall clock behind `now`.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class UnavailableOfferings:
         self._life: Final = life
         self._longest_life: Final = longest_life
         self._earlier: Final[dict[UnavailableOffering, tuple[timedelta, datetime]]] = {}
-        """How long the last mark of an offering was to last, and until when."""
+        """The duration and the end of the last mark of an offering."""
         self._lock: Final = Lock()
         self._offerings: Final[dict[UnavailableOffering, datetime]] = {}
         self._capacity_types: Final[dict[str, datetime]] = {}
@@ -123,12 +124,12 @@ class UnavailableOfferings:
         self._shared_sequence = 0
         self._view = UnavailableSnapshot(sequences={})
         self._view_ends: datetime | None = None
-        """When the first mark of the view ends; None when it has no marks."""
+        """Time of the first expiry in the view; None without marks."""
 
     def mark(
         self, *offerings: UnavailableOffering, now: datetime, life: timedelta | None = None
     ) -> None:
-        """Note that offerings were sold out, by default for the time of these marks."""
+        """Mark offerings as sold out, by default for the `ttl` of these marks."""
         with self._lock:
             now = self._monotonic_now(now)
             self._sweep(now)
@@ -141,15 +142,15 @@ class UnavailableOfferings:
     def mark_capacity_type(
         self, capacity_type: str, *, now: datetime, life: timedelta | None = None
     ) -> None:
-        """Note that nothing of a capacity type can be had (a quota, or no role for spot, say)."""
+        """Mark a capacity type as unavailable (a quota, or a missing role for spot)."""
         self._add_shared(self._capacity_types, capacity_type, life or self._life, now)
 
     def mark_subnet(self, subnet_id: str, *, now: datetime, life: timedelta | None = None) -> None:
-        """Note that a subnet has no free addresses."""
+        """Mark a subnet as having no free addresses."""
         self._add_shared(self._subnets, subnet_id, life or self._life, now)
 
     def delete(self, offering: UnavailableOffering, *, now: datetime) -> None:
-        """Forget a mark, because the offering was seen to be there."""
+        """Remove a mark, because the offering was seen to be available."""
         with self._lock:
             now = self._monotonic_now(now)
             self._sweep(now)
@@ -159,7 +160,7 @@ class UnavailableOfferings:
                 self._renew()
 
     def flush(self) -> None:
-        """Forget all marks."""
+        """Remove all marks."""
         with self._lock:
             for marks in (self._offerings, self._capacity_types, self._subnets):
                 marks.clear()
@@ -214,7 +215,7 @@ class UnavailableOfferings:
         self._sequences[instance_type] = self._sequences.get(instance_type, 0) + 1
 
     def _sweep(self, now: datetime) -> None:
-        """Drop what has ended; each end counts as a change."""
+        """Drop expired marks; each expiry counts as a change."""
         if self._view_ends is None or now < self._view_ends:
             return
         for offering in _remove_expired(self._offerings, now):
@@ -241,7 +242,7 @@ class UnavailableOfferings:
 
 
 def _remove_expired(marks: dict[_Key, datetime], now: datetime) -> list[_Key]:
-    """Take out the marks that have ended and return them."""
+    """Remove the expired marks and return them."""
     ended = [key for key, end in marks.items() if end <= now]
     for key in ended:
         del marks[key]

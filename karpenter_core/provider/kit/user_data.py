@@ -1,7 +1,7 @@
-"""Merges users' first-boot scripts with the one that makes an instance join.
+"""Merges users' first-boot scripts with the script that joins the cluster.
 
-cloud-init takes a MIME archive whose parts it runs in their order. Users give a script, or such an
-archive of their own; the same inputs always give the same text, since a changed text is drift.
+cloud-init runs the parts of a MIME archive in their order. Users give a script or such an archive.
+Equal inputs give equal text, since a changed text is drift.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class UserDataPart:
     content_type: str
     content: str
     headers: tuple[tuple[str, str], ...] = ()
-    """What else its author says of it, such as cloud-init's `Merge-Type`."""
+    """Further headers of the part, such as cloud-init's `Merge-Type`."""
 
 
 def user_data_parts(
     text: str, *, content_type: str = SHELL_SCRIPT, where: str = "spec.userData"
 ) -> tuple[UserDataPart, ...]:
-    """Return the parts of an archive, or what is none as one part of `content_type`.
+    """Return the parts of an archive; other text becomes one part of `content_type`.
 
-    Carriage returns are dropped, and nothing becomes no part.
+    Carriage returns are removed; empty text has no parts.
 
     Raises:
-        BadInputError: it begins like an archive and cannot be read; `where` names the field.
+        BadInputError: it begins like an archive and cannot be parsed; `where` names the field.
     """
     text = text.replace("\r", "")
     if not text.strip():
@@ -59,7 +59,7 @@ def user_data_parts(
 
 
 def mime_archive(parts: Iterable[UserDataPart]) -> str:
-    """Return the archive of these parts, in their order."""
+    """Return an archive of these parts, in their order."""
     body = "".join(f"\n--{_BOUNDARY}\n{_headers(part)}\n{part.content}" for part in parts)
     head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{_BOUNDARY}"\n'
     return f"{head}{body}\n--{_BOUNDARY}--\n"
@@ -68,7 +68,7 @@ def mime_archive(parts: Iterable[UserDataPart]) -> str:
 def _part(part: Message[str, str], where: str) -> UserDataPart:
     if part.defects or part.is_multipart():
         problem = "archives within archives" if part.is_multipart() else _defect(part)
-        raise BadInputError(f"{where} is no MIME archive that can be merged: {problem}")
+        raise BadInputError(f"{where} cannot be merged as a MIME archive: {problem}")
     encoding = str(part["Content-Transfer-Encoding"] or "7bit").strip().lower()
     payload = part.get_payload(decode=encoding not in _PLAIN)
     try:

@@ -1,17 +1,18 @@
 """The rules of the provider contract, as tests for any provider.
 
-One test for each rule of `docs/provider-contract.md` that can be shown from outside. For a provider
-that is installed and names its `ConformanceSubject` in the entry-point group `karpenter.testing`:
+There is one test for each rule of `docs/provider-contract.md` that can be tested from outside. For
+an installed provider that declares its `ConformanceSubject` in the entry-point group
+`karpenter.testing`:
 
     pytest --pyargs karpenter_core.testing.conformance --karpenter-provider=mycloud
 
-Or inside a provider's own test module, with a fixture in place of the entry point:
+Or inside a provider's own test module, with a fixture instead of the entry point:
 
     from karpenter_core.testing.conformance import *  # noqa: F403
 
     @pytest.fixture
-    def subject() -> Subject:
-        return Subject(name="mycloud", make=MyProvider, node_class=MyNodeClass(...))
+    def subject() -> ConformanceSubject:
+        return ConformanceSubject(name="mycloud", make=MyProvider, node_class=MyNodeClass(...))
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def subject(request: pytest.FixtureRequest) -> Iterator[ConformanceSubject]:
     except Exception as error:
         if "test_pc_001_" in request.node.name:  # one broken rule is enough
             raise
-        pytest.skip(f"not shown: the subject cannot be made: {error!r} (PC-001)")
+        pytest.skip(f"not shown: the subject cannot be created: {error!r} (PC-001)")
     try:
         yield made
     finally:

@@ -20,7 +20,7 @@ __all__ = ["HashRequest"]
 
 @dataclass(frozen=True, kw_only=True)
 class HashRequest:
-    """What the other process needs to start the same provider."""
+    """The values that the other process needs to create the same provider."""
 
     name: str
     make: Callable[[], object]

@@ -1,8 +1,8 @@
-"""Mistakes that break most rules at once, each with the rule it belongs to.
+"""Finds mistakes that break most rules at once, each with the rule it belongs to.
 
-A plug-in that does not load breaks every rule, and a report of sixty broken rules says less than one
-line. So a rule that fails for one of these reasons is reported as not shown, with the rule to look
-at first; only that one is broken.
+A plug-in that does not load breaks every rule, and a report with sixty broken rules does not show
+the cause. So a rule that fails for one of these reasons is reported as not shown, with the number
+of the rule to correct first; only that rule is reported as broken.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ LAUNCH: Final = "PC-030"
 
 
 class BrokenPrerequisite(NamedTuple):
-    """Why a rule cannot be shown, and the rule that is broken."""
+    """The reason why a rule cannot be shown, and the number of the broken rule."""
 
     rule: str
     why: str
 
 
 class LaunchRefusedError(AssertionError):
-    """A launch that nothing stands in the way of brought no instance."""
+    """A launch without any fault returned no instance."""
 
 
 def skip_unless_loaded(subject: ConformanceSubject) -> None:
@@ -58,7 +58,7 @@ def skip_unless_loaded(subject: ConformanceSubject) -> None:
 
 
 def rule_of_refusal(message: str) -> str:
-    """Return the rule about the value for which the core refuses a catalogue."""
+    """Return the rule for the value because of which the core refuses a catalogue."""
     if ZONE in message or CAPACITY_TYPE in message:
         return "PC-022"
     if ": price" in message:
@@ -73,9 +73,9 @@ async def broken_prerequisite(
     subject: ConformanceSubject,
     error: CloudProviderError | LaunchRefusedError,
 ) -> BrokenPrerequisite | None:
-    """Find out whether an error has a cause that most rules share; None when it is the rule's own.
+    """Return the common cause of an error; None if the error belongs to the tested rule.
 
-    Nothing is in the way of the plug-in any more: what the rule made of trouble has ended.
+    All simulated faults of the rule have ended before this is called.
     """
     if isinstance(error, LaunchRefusedError):
         outcome = await world.launch(await world.request("probe", subject.node_class))

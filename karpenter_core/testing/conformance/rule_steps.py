@@ -1,7 +1,6 @@
 """Steps shared by the rules: start a provider, launch, list, terminate.
 
-The reader of a failure is the provider's author: each assertion says what was expected of
-the plug-in and what came instead.
+The authors of providers read the failures: each assertion says what was expected and what happened.
 """
 
 from __future__ import annotations
@@ -77,10 +76,10 @@ def run_rule(
     *,
     shows: str = "",
 ) -> None:
-    """Play a scenario with a started provider.
+    """Run a scenario with a started provider.
 
-    Skips the rule where another one is broken without which it means nothing (`obstacles`), unless
-    it is the rule that shows that (`shows`): one mistake is one broken rule, and not sixty.
+    Skips the rule if a rule that it depends on is broken (`obstacles`), unless it tests that rule
+    itself (`shows`): one mistake breaks one rule, not sixty.
     """
     skip_unless_loaded(subject)
 
@@ -108,22 +107,24 @@ def _skip_for(found: BrokenPrerequisite | None, shows: str) -> None:
 
 
 def skip_unless_implemented(world: ProviderWorld, subject: ConformanceSubject, hook: str) -> None:
-    """Skip the rule when the provider leaves an optional hook to its default."""
+    """Skip the rule if the provider does not implement an optional hook."""
     if world.loaded.caller(hook, subject.name) is None:
         pytest.skip(f"does not apply: {hook} is not implemented")
 
 
 def skip_unless_supported(subject: ConformanceSubject, wanted: CloudTrouble) -> None:
-    """Skip the rule when the simulated cloud cannot make this trouble."""
+    """Skip the rule if the simulated cloud cannot simulate this failure."""
     if subject.trouble is None or wanted not in subject.troubles:
-        pytest.skip(f"not shown: the subject makes no {wanted.value} (Subject.troubles)")
+        pytest.skip(
+            f"not shown: the subject cannot simulate {wanted.value} (ConformanceSubject.troubles)"
+        )
 
 
 @contextmanager
 def trouble(
     subject: ConformanceSubject, world: ProviderWorld, wanted: CloudTrouble
 ) -> Generator[None, None, None]:
-    """Have the cloud in trouble for a while."""
+    """Simulate a failure of the cloud inside the block."""
     skip_unless_supported(subject, wanted)
     assert subject.trouble is not None
     with subject.trouble(world.plugins[subject.name], wanted):
@@ -131,17 +132,17 @@ def trouble(
 
 
 async def launch(world: ProviderWorld, request: LaunchRequest) -> LaunchedInstance:
-    """Launch, which must go well."""
+    """Launch an instance; the launch must succeed."""
     outcome = await world.launch(request)
     if not isinstance(outcome, LaunchedInstance):
-        raise LaunchRefusedError(f"a launch that nothing stands in the way of came to {outcome!r}")
+        raise LaunchRefusedError(f"without any fault a launch returned {outcome!r}")
     return outcome
 
 
 async def catalogue(
     world: ProviderWorld, subject: ConformanceSubject, rule: str
 ) -> tuple[InstanceType, ...]:
-    """Return the catalogue; fail where the core refuses it for a value that is this rule's."""
+    """Return the catalogue; fail if the core refuses it for a value that this rule is about."""
     await world.resolved(subject.node_class)
     try:
         return await world.catalogue(subject.node_class)
@@ -182,11 +183,11 @@ async def terminate_until_gone(
         if answer is TerminationStatus.GONE:
             return
         assert not isinstance(answer, CloudProviderError), (
-            f"terminating {provider_id} came to {answer!r}"
+            f"terminating {provider_id} returned {answer!r}"
         )
         await asyncio.sleep(_PAUSE_SECONDS)
     pytest.fail(
-        f"karpenter_terminate_instances never answers GONE for {provider_id}, "
+        f"karpenter_terminate_instances never returns GONE for {provider_id}, "
         f"after {GONE_WITHIN_SECONDS:g} s it still is {answer}"
     )
 
@@ -209,7 +210,7 @@ async def booted_node(
         await asyncio.sleep(_PAUSE_SECONDS)
         await world.settle()
     if not world.nodes():
-        pytest.skip("not shown: no Node can be seen (Subject.node_manifest)")
+        pytest.skip("not shown: no Node can be observed (ConformanceSubject.node_manifest)")
     ids = sorted(node.provider_id for node in world.nodes().values())
     pytest.fail(f"no Node has the provider id {provider_id} of the outcome; there are {ids}")
 
@@ -227,7 +228,7 @@ async def run_tasks(world: ProviderWorld, *, in_trouble: bool = False) -> None:
 async def direct_call(
     world: ProviderWorld, subject: ConformanceSubject, hook: str, **arguments: object
 ) -> object:
-    """Call a hook in a thread of its own, past the batches and limits of the façade."""
+    """Call a hook in its own thread, without the batches and limits of the façade."""
     caller = world.loaded.caller(hook, subject.name)
     assert caller is not None, f"{hook} is not implemented"
     return await world.executor.run(lambda: caller(**arguments), lane=subject.name)

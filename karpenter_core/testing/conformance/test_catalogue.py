@@ -110,7 +110,7 @@ def test_pc_023_prices_are_not_negative(subject: ConformanceSubject, tmp_path: P
 
 
 def test_pc_024_instance_types_hold_pods(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: capacity has cpu, memory and pods, and something is left after overhead."""
+    """MUST: capacity has cpu, memory and pods, and more than zero is left after overhead."""
 
     async def scenario(world: ProviderWorld) -> None:
         for it in await world.catalogue(subject.node_class):
@@ -128,9 +128,11 @@ def test_pc_024_instance_types_hold_pods(subject: ConformanceSubject, tmp_path: 
 def test_pc_025_what_is_sold_out_is_not_available(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """SHOULD: an offering that the cloud says is sold out is listed, and not available."""
+    """SHOULD: an offering that the cloud reports as sold out is listed, and not available."""
     if subject.sell_out is None:
-        pytest.skip("not shown: the subject sells nothing out (Subject.sell_out)")
+        pytest.skip(
+            "not shown: the subject cannot simulate a stock-out (ConformanceSubject.sell_out)"
+        )
 
     async def scenario(world: ProviderWorld) -> None:
         assert subject.sell_out is not None
@@ -141,9 +143,11 @@ def test_pc_025_what_is_sold_out_is_not_available(
         await rule_steps.run_tasks(world)
         after = await _availability(world, subject)
         where = f"{sold.instance_type} {sold.capacity_type} in {sold.zone}"
-        assert sold in after, f"{where} is sold out, and is listed no more: list it as unavailable"
+        assert sold in after, (
+            f"{where} is sold out, and is not listed any more: list it as unavailable"
+        )
         assert not after[sold], f"{where} is sold out, and the catalogue says that it is available"
-        assert any(after.values()), f"only {where} is sold out, and nothing at all is available"
+        assert any(after.values()), f"only {where} is sold out, and no other offering is available"
 
     rule_steps.run_rule(subject, tmp_path, scenario)
 
@@ -163,7 +167,7 @@ async def _availability(
 def test_pc_026_the_catalogue_is_the_same_each_time(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: an unchanged cloud is listed alike each time, in the same order."""
+    """MUST: listing an unchanged cloud returns equal types in the same order."""
 
     async def scenario(world: ProviderWorld) -> None:
         first = [_written(it) for it in await world.catalogue(subject.node_class)]
@@ -181,7 +185,7 @@ def _written(it: InstanceType) -> tuple[object, ...]:
 
 
 def test_pc_027_reservations_say_what_is_left(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: a reserved offering says how many machines are left; others have no reservation."""
+    """MUST: a reserved offering has the number of instances left; others have no reservation."""
 
     async def scenario(world: ProviderWorld) -> None:
         for it in await world.catalogue(subject.node_class):

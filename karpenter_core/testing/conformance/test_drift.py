@@ -32,7 +32,7 @@ _HOOK = "karpenter_detect_drift"
 
 
 def _claim(request: LaunchRequest, outcome: LaunchedInstance) -> NodeClaim:
-    """Return the claim as it is once the launch was written down."""
+    """Return the claim as the core writes it after the launch."""
     claim = request.node_claim
     status = claim.status.model_copy(
         update={"provider_id": outcome.provider_id, "image_id": outcome.image_id}
@@ -45,7 +45,7 @@ def _claim(request: LaunchRequest, outcome: LaunchedInstance) -> NodeClaim:
 def test_pc_055_a_fresh_instance_has_not_drifted(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: an instance that was just launched for an unchanged NodeClass has not drifted."""
+    """MUST: an instance just launched for an unchanged NodeClass has not drifted."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, _HOOK)
@@ -60,12 +60,12 @@ def test_pc_055_a_fresh_instance_has_not_drifted(
 
 
 def test_pc_056_a_changed_instance_has_drifted(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: an instance that no longer is as its NodeClass asks has drifted, for a reason."""
+    """MUST: an instance that no longer matches its NodeClass has drifted, with a reason."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, _HOOK)
         if subject.drift is None:
-            pytest.skip("not shown: the subject changes no machines (Subject.drift)")
+            pytest.skip("not shown: the subject cannot change instances (ConformanceSubject.drift)")
         pairs = [
             await rule_steps.launch_new_claim(world, subject, name) for name in ("same", "changed")
         ]
@@ -73,12 +73,12 @@ def test_pc_056_a_changed_instance_has_drifted(subject: ConformanceSubject, tmp_
         claims = [_claim(request, outcome) for request, outcome in pairs]
         same, changed = await world.providers.detect_drift(claims, pairs[0][0].node_class)
         assert isinstance(changed, DriftFinding), (
-            f"the machine was changed, and karpenter_detect_drift answers {changed!r}"
+            f"the instance was changed, and karpenter_detect_drift returns {changed!r}"
         )
         assert re.fullmatch(r"[A-Z][A-Za-z0-9]*", changed.reason), (
             f'the reason "{changed.reason}" is not in CamelCase'
         )
-        assert same is None, f"another claim's machine was changed, and this one is {same!r}"
+        assert same is None, f"another claim's instance was changed, and this one is {same!r}"
         for request, outcome in pairs:
             await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
@@ -88,12 +88,14 @@ def test_pc_056_a_changed_instance_has_drifted(subject: ConformanceSubject, tmp_
 def test_pc_057_a_changed_field_changes_the_hash(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: a NodeClass with another value in a field that matters has another hash."""
+    """MUST: changing a field that the hash covers changes the hash."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, "karpenter_hash_node_class")
         if subject.changed_node_class is None:
-            pytest.skip("not shown: the subject has no Subject.changed_node_class")
+            pytest.skip(
+                "not shown: the subject has no second NodeClass (ConformanceSubject.changed_node_class)"
+            )
         before = await world.providers.hash_node_class(subject.node_class)
         after = await world.providers.hash_node_class(subject.changed_node_class)
         assert before is not None and after is not None  # noqa: PT018
@@ -114,7 +116,7 @@ def test_pc_058_a_gone_instance_is_no_drift(subject: ConformanceSubject, tmp_pat
             [_claim(request, outcome)], request.node_class
         )
         assert found is None or isinstance(found, NodeClaimNotFoundError), (
-            f"the instance is gone, and karpenter_detect_drift answers {found!r}"
+            f"the instance is gone, and karpenter_detect_drift returns {found!r}"
         )
 
     rule_steps.run_rule(subject, tmp_path, scenario)

@@ -41,7 +41,7 @@ __all__ = [
 def test_pc_040_a_launched_instance_is_listed_with_its_claim(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: an instance is listed from its launch's answer on, with its claim's name and UID."""
+    """MUST: an instance is listed, with the claim's name and UID, as soon as its launch returns."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "listed")
@@ -49,7 +49,7 @@ def test_pc_040_a_launched_instance_is_listed_with_its_claim(
         assert listing.complete, f"without trouble a listing is complete: {listing.problem}"
         found = {i.provider_id: i for i in listing.instances}.get(outcome.provider_id)
         assert found is not None, (
-            f"{outcome.provider_id} was launched and is not listed: it would be taken for gone"
+            f"{outcome.provider_id} was launched and is not listed: the core would conclude that it is gone"
         )
         assert (found.node_claim, found.token) == ("listed", request.token), (
             f"the listing says that it was launched for {found.node_claim!r}, {found.token!r}"
@@ -62,7 +62,7 @@ def test_pc_040_a_launched_instance_is_listed_with_its_claim(
 def test_pc_041_an_unknown_instance_is_not_found(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: fetching what is gone answers NodeClaimNotFoundError."""
+    """MUST: fetching an instance that is gone returns NodeClaimNotFoundError."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "known")
@@ -70,33 +70,33 @@ def test_pc_041_an_unknown_instance_is_not_found(
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
         found = await world.providers.fetch(ref, outcome.provider_id)
         assert isinstance(found, NodeClaimNotFoundError), (
-            f"{outcome.provider_id} is gone, and fetching it came to {found!r}"
+            f"{outcome.provider_id} is gone, and fetching it returned {found!r}"
         )
 
     rule_steps.run_rule(subject, tmp_path, scenario)
 
 
 def test_pc_042_a_launched_instance_is_found(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: fetching answers an instance that exists, and whether it is shutting down."""
+    """MUST: fetching returns an instance that exists, and whether it is shutting down."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "found")
         ref = request.node_claim.spec.node_class_ref
         found = await world.providers.fetch(ref, outcome.provider_id)
-        assert isinstance(found, Instance), f"fetching {outcome.provider_id} came to {found!r}"
+        assert isinstance(found, Instance), f"fetching {outcome.provider_id} returned {found!r}"
         assert (found.provider_id, found.terminating) == (outcome.provider_id, False)
         if await world.providers.terminate(ref, outcome.provider_id) is TerminationStatus.STARTED:
             after = await world.providers.fetch(ref, outcome.provider_id)
             assert isinstance(after, NodeClaimNotFoundError) or (
                 isinstance(after, Instance) and after.terminating
-            ), f"asked to go, the instance is answered as {after!r}"
+            ), f"after its termination the instance is returned as {after!r}"
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
     rule_steps.run_rule(subject, tmp_path, scenario)
 
 
 def test_pc_043_a_partial_listing_says_so(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: a listing of which any part could not be read has complete=False, and says why."""
+    """MUST: a listing has complete=False and a problem if any part could not be read."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "unseen")
@@ -117,7 +117,9 @@ def test_pc_044_instances_of_other_clusters_are_not_listed(
 ) -> None:
     """MUST NOT: instances of other clusters are listed."""
     if subject.create_foreign_instance is None:
-        pytest.skip("not shown: the subject makes no foreign machines (Subject.foreign)")
+        pytest.skip(
+            "not shown: the subject cannot create foreign instances (ConformanceSubject.create_foreign_instance)"
+        )
 
     async def scenario(world: ProviderWorld) -> None:
         assert subject.create_foreign_instance is not None
@@ -133,7 +135,7 @@ def test_pc_044_instances_of_other_clusters_are_not_listed(
 def test_pc_045_tasks_keep_what_they_cannot_see(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST NOT: periodic tasks delete instances on the word of a partial listing."""
+    """MUST NOT: periodic tasks delete instances that are missing in an incomplete listing."""
 
     async def scenario(world: ProviderWorld) -> None:
         _skip_without_tasks(world)
@@ -188,7 +190,7 @@ def test_pc_046_syncing_may_be_repeated(subject: ConformanceSubject, tmp_path: P
 def test_pc_047_tasks_leave_instances_to_the_core(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST NOT: periodic tasks delete instances; which of them are leaked the core knows."""
+    """MUST NOT: periodic tasks delete instances; the core deletes leaked ones."""
 
     async def scenario(world: ProviderWorld) -> None:
         _skip_without_tasks(world)
@@ -202,7 +204,7 @@ def test_pc_047_tasks_leave_instances_to_the_core(
 
 
 def test_pc_050_termination_ends_in_gone(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: terminating may be repeated; it answers STARTED until the instance is gone, then GONE."""
+    """MUST: terminating is idempotent; it returns STARTED until the instance is gone, then GONE."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "ending")
@@ -211,7 +213,7 @@ def test_pc_050_termination_ends_in_gone(subject: ConformanceSubject, tmp_path: 
         if subject.list_resources is not None:
             left = set(subject.list_resources(world.plugins[subject.name]))
             assert outcome.provider_id not in left, (
-                f"GONE was answered, and the cloud still has {outcome.provider_id}"
+                f"GONE was returned, and the cloud still has {outcome.provider_id}"
             )
 
     rule_steps.run_rule(subject, tmp_path, scenario)
@@ -220,7 +222,7 @@ def test_pc_050_termination_ends_in_gone(subject: ConformanceSubject, tmp_path: 
 def test_pc_051_terminating_what_never_was_is_gone(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: terminating answers GONE for ids that never were."""
+    """MUST: terminating returns GONE for ids that never existed."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "pattern")
@@ -228,7 +230,7 @@ def test_pc_051_terminating_what_never_was_is_gone(
         stranger = outcome.provider_id[:-1] + ("1" if outcome.provider_id[-1] == "0" else "0")
         answer = await world.providers.terminate(ref, stranger)
         assert answer is TerminationStatus.GONE, (
-            f"{stranger} never was, and terminating it came to {answer!r}"
+            f"{stranger} never existed, and terminating it returned {answer!r}"
         )
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
@@ -245,7 +247,7 @@ def test_pc_052_a_gone_instance_is_listed_no_more(
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
         found = await rule_steps.list_by_provider_id(world, subject)
         assert outcome.provider_id not in found, (
-            f"GONE was answered for {outcome.provider_id}, and it is still listed"
+            f"GONE was returned for {outcome.provider_id}, and it is still listed"
         )
 
     rule_steps.run_rule(subject, tmp_path, scenario)
@@ -254,10 +256,10 @@ def test_pc_052_a_gone_instance_is_listed_no_more(
 def test_pc_053_a_protected_instance_holds_back_no_other(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: one instance that may not be terminated is an error of its own; the others end."""
+    """MUST: a refused termination is the outcome of that instance; the others are terminated."""
     protect = subject.protect
     if protect is None:
-        pytest.skip("not shown: no machine can be protected (Subject.protect)")
+        pytest.skip("not shown: the subject cannot protect instances (ConformanceSubject.protect)")
 
     async def scenario(world: ProviderWorld) -> None:
         launched = [
@@ -272,7 +274,7 @@ def test_pc_053_a_protected_instance_holds_back_no_other(
             )
             answer = outcomes[1]
             assert isinstance(answer, TerminationRefusedError), (
-                f"{kept} may not be terminated, and terminating it came to {answer!r}"
+                f"{kept} may not be terminated, and terminating it returned {answer!r}"
             )
             assert kept.rpartition("/")[2].rpartition(".")[2] in str(answer), (
                 f"the refusal does not name {kept}: {answer}"
@@ -282,7 +284,7 @@ def test_pc_053_a_protected_instance_holds_back_no_other(
                     continue
                 assert isinstance(answered, TerminationStatus), (
                     f"{kept} may not be terminated, and {outcome.provider_id} of the same batch "
-                    f"came to {answered!r}"
+                    f"returned {answered!r}"
                 )
                 await rule_steps.terminate_until_gone(world, other, outcome.provider_id)
             there = (await rule_steps.list_by_provider_id(world, subject)).get(kept)
@@ -293,7 +295,7 @@ def test_pc_053_a_protected_instance_holds_back_no_other(
 
 
 async def _can_end(world: ProviderWorld, request: LaunchRequest, provider_id: str) -> bool:
-    """Terminate an instance that was protected a moment ago; a refusal may be remembered for a while."""
+    """Terminate an instance that was protected before; the refusal may be cached for a while."""
     ref = request.node_claim.spec.node_class_ref
     deadline = world.clock.monotonic() + rule_steps.GONE_WITHIN_SECONDS
     while world.clock.monotonic() < deadline:
@@ -305,7 +307,7 @@ async def _can_end(world: ProviderWorld, request: LaunchRequest, provider_id: st
 
 
 def test_pc_070_instances_outlive_the_process(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: nothing about instances is kept in the process alone."""
+    """MUST: no data about instances is kept in the process alone."""
 
     async def scenario() -> None:
         before = rule_steps.new_world(subject, tmp_path)

@@ -33,7 +33,7 @@ _ANNOUNCED_AGAIN_WITHIN_SECONDS: Final = 2.0
 async def _announced(
     world: ProviderWorld, subject: ConformanceSubject, provider_id: str
 ) -> Sequence[Interruption]:
-    """Poll until something is announced about an instance."""
+    """Poll until there is an interruption of an instance."""
     found = await _polled(world, subject, provider_id, within=_ANNOUNCED_WITHIN_SECONDS)
     assert found, f"karpenter_poll_interruptions never names {provider_id}"
     return found
@@ -56,13 +56,15 @@ async def _polled(
 def _can_interrupt(world: ProviderWorld, subject: ConformanceSubject) -> None:
     rule_steps.skip_unless_implemented(world, subject, "karpenter_poll_interruptions")
     if subject.interrupt is None:
-        pytest.skip("not shown: the subject announces nothing (Subject.interrupt)")
+        pytest.skip(
+            "not shown: the subject cannot announce interruptions (ConformanceSubject.interrupt)"
+        )
 
 
 def test_pc_060_an_announcement_comes_until_it_is_acknowledged(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: an interruption is announced again, under the same id, until it is acknowledged."""
+    """MUST: an interruption is returned under the same id until it is acknowledged."""
 
     async def scenario(world: ProviderWorld) -> None:
         _can_interrupt(world, subject)
@@ -75,7 +77,7 @@ def test_pc_060_an_announcement_comes_until_it_is_acknowledged(
         )
         second = {one.id for one in again}
         assert first <= second, (
-            f"{sorted(first)} was not acknowledged, and a second poll brought {sorted(second)}: "
+            f"{sorted(first)} was not acknowledged, and a second poll returned {sorted(second)}: "
             "when the core dies in between, nobody drains the node"
         )
         await world.providers.acknowledge_interruptions(subject.name, sorted(first | second))
@@ -100,7 +102,7 @@ def test_pc_061_an_announcement_says_what_befalls_whom(
         for one in await _announced(world, subject, outcome.provider_id):
             assert one.id, "an announcement without an id cannot be acknowledged"
             assert one.kind is not InterruptionKind.UNKNOWN, (
-                f"the announcement {one.id} could not be read: {one.detail}"
+                f"the interruption {one.id} could not be parsed: {one.detail}"
             )
             for name, instant in (("deadline", one.deadline), ("announced_at", one.announced_at)):
                 assert instant is None or instant.tzinfo is not None, f"{name} has no time zone"
@@ -111,7 +113,7 @@ def test_pc_061_an_announcement_says_what_befalls_whom(
 
 
 def test_pc_062_acknowledging_may_be_repeated(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: acknowledging twice, or what never was, is fine."""
+    """MUST: acknowledging an id twice, or an unknown id, is not an error."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, "karpenter_acknowledge_interruptions")
@@ -132,7 +134,7 @@ def test_pc_063_reading_a_node_asks_nobody(subject: ConformanceSubject, tmp_path
             with rule_steps.network_forbidden() as seen:
                 ref = request.node_claim.spec.node_class_ref
                 await world.providers.read_interruptions(ref, node)
-            assert not seen, f"reading a Node went out to: {seen}"
+            assert not seen, f"reading a Node used the network or started a program: {seen}"
         finally:
             await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 

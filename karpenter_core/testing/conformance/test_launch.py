@@ -65,7 +65,7 @@ def test_pc_030_each_request_has_its_own_outcome(
 
 
 def test_pc_031_a_token_launches_once(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: however often a token comes, there is one instance."""
+    """MUST: any number of launches with one token create one instance."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, first = await rule_steps.launch_new_claim(world, subject, "twice")
@@ -85,7 +85,7 @@ def test_pc_031_a_token_launches_once(subject: ConformanceSubject, tmp_path: Pat
 def test_pc_032_what_is_launched_is_what_was_asked_for(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: the instance is in an offering that the claim allows, and the outcome says which."""
+    """MUST: the instance has an offering that the claim allows, and the outcome names it."""
 
     async def scenario(world: ProviderWorld) -> None:
         types = {it.name: it for it in await world.catalogue(subject.node_class)}
@@ -138,14 +138,14 @@ def test_pc_033_a_token_that_is_used_up_launches_nothing(
 def test_pc_034_no_capacity_is_an_outcome_and_leaves_nothing(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: offerings that cannot be had are InsufficientCapacityError; nothing is left behind."""
+    """MUST: without capacity the outcome is InsufficientCapacityError, and nothing is left behind."""
 
     async def scenario(world: ProviderWorld) -> None:
         nowhere = RequirementSpec(key=ZONE, operator="In", values=("no-such-zone",))
         request = await world.request("nowhere", subject.node_class, requirements=[nowhere])
         outcome = await world.launch(request)
         assert isinstance(outcome, InsufficientCapacityError), (
-            f"no offering is in the zones that the claim allows, and its launch came to {outcome!r}"
+            f"no offering is in the zones that the claim allows, and its launch returned {outcome!r}"
         )
         tokens = {i.token for i in (await rule_steps.list_by_provider_id(world, subject)).values()}
         assert request.token not in tokens, "a launch that failed left an instance behind"
@@ -154,7 +154,7 @@ def test_pc_034_no_capacity_is_an_outcome_and_leaves_nothing(
 
 
 def test_pc_035_the_cheapest_is_chosen(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """SHOULD: among what can be had, the cheapest is chosen."""
+    """SHOULD: the provider chooses the cheapest offering that has capacity."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "cheap")
@@ -171,7 +171,7 @@ def test_pc_035_the_cheapest_is_chosen(subject: ConformanceSubject, tmp_path: Pa
         )
         assert paid == min(prices)[0], (
             f"{outcome.instance_type} {outcome.capacity_type} in {outcome.zone} costs {paid}, "
-            f"and {min(prices)} could be had"
+            f"and {min(prices)} is available"
         )
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
@@ -213,7 +213,7 @@ def test_pc_036_a_node_registers_tainted(subject: ConformanceSubject, tmp_path: 
 def test_pc_037_a_launch_does_not_wait_for_the_boot(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST NOT: a launch waits for the machine to boot."""
+    """MUST NOT: a launch waits until the instance has booted."""
 
     async def scenario(world: ProviderWorld) -> None:
         request = await world.request("booting", subject.node_class)
@@ -221,14 +221,14 @@ def test_pc_037_a_launch_does_not_wait_for_the_boot(
             launch = asyncio.ensure_future(world.providers.launch(request))
             await asyncio.wait({launch}, timeout=subject.patience.total_seconds())
             answered_in_time = launch.done()
-        outcome = await launch  # now that the machine boots
+        outcome = await launch  # now that the instance boots
         await world.settle()
         assert answered_in_time, (
-            f"the machine does not boot, and its launch is not answered within "
-            f"{subject.patience.total_seconds():g} s: answer once the cloud has taken the order"
+            f"the instance does not boot, and its launch does not return within "
+            f"{subject.patience.total_seconds():g} s: return as soon as the cloud has accepted the request"
         )
         assert isinstance(outcome, LaunchedInstance), (
-            f"the machine does not boot, and its launch came to {outcome!r}: whether a node ever "
+            f"the instance does not boot, and its launch returned {outcome!r}: whether a node ever "
             "registers is for the core to judge"
         )
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)

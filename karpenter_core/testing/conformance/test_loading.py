@@ -79,16 +79,18 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.unavailable_offerings",
     "karpenter_core.provider.kit.user_data",
 )
-"""What a provider may import, with the modules below; `karpenter_core.testing` in tests only."""
+"""Modules that a provider may import, with their submodules; `karpenter_core.testing` in tests
+only.
+"""
 
 _HOLDERS: Final = {"karpenter_core", "karpenter_core.provider", "karpenter_core.provider.kit"}
-"""Packages of which a provider imports modules by name."""
+"""Packages whose modules a provider imports by name."""
 _THREADS: Final = 12
 _START_SECONDS: Final = 10.0
 
 
 def test_pc_001_the_name_is_that_of_the_entry_point(subject: ConformanceSubject) -> None:
-    """MUST: the name is in lower case, and is that of the entry point in group `karpenter`."""
+    """MUST: the name is in lower case, and equals that of the entry point in group `karpenter`."""
     assert re.fullmatch(r"[a-z][a-z0-9-]*", subject.name), (
         f'"{subject.name}" must be lower-case letters, digits and dashes'
     )
@@ -105,7 +107,7 @@ def test_pc_001_the_name_is_that_of_the_entry_point(subject: ConformanceSubject)
 def test_pc_002_speaks_this_version_of_the_contract(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: the provider says who it is: name, contract version, NodeClass models."""
+    """MUST: the provider returns its name, contract version and NodeClass models."""
 
     async def scenario(world: ProviderWorld) -> None:
         info = world.providers.infos()[subject.name]
@@ -143,7 +145,7 @@ def test_pc_005_loading_is_cheap(subject: ConformanceSubject) -> None:
     with rule_steps.network_forbidden() as seen:
         plugins = load_plugins(extra={subject.name: subject.make()}, entry_points=())
         plugins.settings()
-    assert not seen, f"loading the plug-in went out to: {seen}"
+    assert not seen, f"loading the plug-in used the network or started a program: {seen}"
 
     loaded = _modules_after_import(type(subject.make()).__module__)
     heavy = [
@@ -175,7 +177,7 @@ def _modules_after_import(module: str) -> Sequence[str]:
 
 
 def test_pc_006_imports_what_is_public(subject: ConformanceSubject) -> None:
-    """MUST: nothing of the core is imported but what the contract lists."""
+    """MUST: the provider imports only modules of the core that the contract lists."""
     wrong = [
         f"{path.name}:{line} imports {name}"
         for path in _source_files(type(subject.make()).__module__)
@@ -186,7 +188,7 @@ def test_pc_006_imports_what_is_public(subject: ConformanceSubject) -> None:
 
 
 def _source_files(module: str) -> Iterator[Path]:
-    """Go over the modules of the distribution that a plug-in's module belongs to."""
+    """Yield the source files of the distribution that a plug-in's module belongs to."""
     top = sys.modules[module.partition(".")[0]]
     if getattr(top, "__path__", None):
         for folder in top.__path__:
@@ -215,7 +217,7 @@ def _is_allowed(name: str, path: Path) -> bool:
 
 
 def test_pc_007_starts_while_the_cloud_is_down(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST NOT: karpenter_start waits for the cloud; one that is down does not stop the core."""
+    """MUST NOT: karpenter_start waits for the cloud; the core starts while the cloud is down."""
     rule_steps.skip_unless_loaded(subject)
     rule_steps.skip_unless_supported(subject, CloudTrouble.OUTAGE)
 
@@ -234,7 +236,7 @@ def test_pc_007_starts_while_the_cloud_is_down(subject: ConformanceSubject, tmp_
 
 
 def test_pc_008_stands_concurrent_calls(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: hooks stand being called concurrently, from any thread."""
+    """MUST: hooks can be called concurrently, from any thread."""
 
     async def scenario(world: ProviderWorld) -> None:
         requests = [await world.request(f"thread-{n}", subject.node_class) for n in range(_THREADS)]
@@ -245,7 +247,7 @@ def test_pc_008_stands_concurrent_calls(subject: ConformanceSubject, tmp_path: P
             )
             (outcome,) = cast("Sequence[object]", answer)
             assert isinstance(outcome, LaunchedInstance), (
-                f"of {_THREADS} launches in as many threads one came to {outcome!r}"
+                f"of {_THREADS} launches in as many threads one returned {outcome!r}"
             )
             await rule_steps.direct_call(world, subject, "karpenter_list_instances")
             await rule_steps.direct_call(
@@ -282,7 +284,7 @@ def test_pc_009_gives_up_in_time(subject: ConformanceSubject, tmp_path: Path) ->
             except TimeoutError:
                 pytest.fail(
                     f"a cloud that never answers holds karpenter_list_instances for more than "
-                    f"{patience:g} s: set the SDK's timeouts (Subject.settings, Subject.patience)"
+                    f"{patience:g} s: set the SDK's timeouts (ConformanceSubject.settings, Subject.patience)"
                 )
             except CloudProviderError:
                 return

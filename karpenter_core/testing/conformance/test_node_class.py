@@ -1,4 +1,4 @@
-"""Rules of NodeClasses: their models, discovery, conditions, hash and end."""
+"""Rules of NodeClasses: model, resolution, conditions, hash and deletion."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def _conditions(world: ProviderWorld, node_class: NodeClass) -> dict[str, 
 def test_pc_010_a_node_class_is_ready_or_says_why_not(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: a NodeClass is Ready, or its condition says why not."""
+    """MUST: a NodeClass is Ready, or its condition has the reason."""
 
     async def scenario(world: ProviderWorld) -> None:
         found = await _conditions(world, subject.node_class)
@@ -82,12 +82,12 @@ def test_pc_011_the_hash_of_a_node_class_is_stable(
 
 
 def _can_be_found(plugin: type) -> bool:
-    """Whether another process can import a class under its name."""
+    """Return whether another process can import a class under its name."""
     return getattr(sys.modules[plugin.__module__], plugin.__qualname__, None) is plugin
 
 
 def _hash_in_other_process(subject: ConformanceSubject, folder: Path) -> str:
-    """Ask a process whose `hash()` has another seed."""
+    """Compute the hash in a process whose `hash()` has another seed."""
     question = HashRequest(
         name=subject.name,
         make=subject.make,
@@ -130,12 +130,14 @@ def test_pc_012_finalizing_may_be_repeated(subject: ConformanceSubject, tmp_path
 
 
 def test_pc_013_what_cannot_be_found_is_named(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: a NodeClass that cannot be used is not Ready, with reason, field and value."""
+    """MUST: an unusable NodeClass is not Ready, with a reason, field and value."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, "karpenter_resolve_node_class")
         if not subject.unusable_node_classes:
-            pytest.skip("not shown: the subject names no unusable NodeClass (Subject.unusable)")
+            pytest.skip(
+                "not shown: the subject names no unusable NodeClass (ConformanceSubject.unusable_node_classes)"
+            )
         for text, node_class in subject.unusable_node_classes.items():
             ready = (await _conditions(world, node_class)).get("Ready")
             assert ready is not None, f"for {text} there is no condition Ready"
@@ -151,7 +153,7 @@ def test_pc_013_what_cannot_be_found_is_named(subject: ConformanceSubject, tmp_p
 def test_pc_014_a_cloud_that_cannot_be_asked_is_no_finding(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: when the cloud cannot be asked, resolving raises; the last finding stands."""
+    """MUST: resolving raises if the cloud cannot be reached; the last status is kept."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, "karpenter_resolve_node_class")
@@ -169,7 +171,7 @@ def test_pc_014_a_cloud_that_cannot_be_asked_is_no_finding(
 
 
 def test_pc_015_resolving_twice_finds_the_same(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: resolving an unchanged NodeClass of an unchanged cloud answers the same."""
+    """MUST: resolving an unchanged NodeClass returns the same result while the cloud is unchanged."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, "karpenter_resolve_node_class")
@@ -184,7 +186,7 @@ def test_pc_015_resolving_twice_finds_the_same(subject: ConformanceSubject, tmp_
 
 
 def test_pc_016_the_model_makes_a_definition(subject: ConformanceSubject) -> None:
-    """MUST: the model's CRD can be rendered, and the model reads what it writes."""
+    """MUST: the CRD can be rendered from the model, and the model can parse its own output."""
     model = type(subject.node_class)
     definition = render_crd(model)
     assert definition["metadata"]["name"] == crd_name(model.resource)

@@ -1,4 +1,4 @@
-"""Rules of failures: errors have the right class, and leave nothing behind."""
+"""Rules of failures: errors have the right class and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "test_pc_080_a_stock_out_names_what_is_sold_out",
     "test_pc_081_a_quota_is_a_wider_shortage",
-    "test_pc_082_throttling_is_told_as_such",
+    "test_pc_082_throttling_has_its_own_error",
     "test_pc_083_a_refusal_of_credentials_names_the_action",
     "test_pc_084_a_lost_reply_launches_nothing_twice",
     "test_pc_085_an_outage_is_not_an_absence",
@@ -55,11 +55,11 @@ async def _launch_in_trouble(
 def test_pc_080_a_stock_out_names_what_is_sold_out(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: a stock-out is InsufficientCapacityError with the offerings that were tried."""
+    """MUST: a stock-out is InsufficientCapacityError with the offerings tried."""
 
     async def scenario(world: ProviderWorld) -> None:
         outcome = await _launch_in_trouble(world, subject, CloudTrouble.STOCK_OUT)
-        assert isinstance(outcome, InsufficientCapacityError), f"a stock-out came to {outcome!r}"
+        assert isinstance(outcome, InsufficientCapacityError), f"a stock-out returned {outcome!r}"
         assert outcome.offerings, (
             "InsufficientCapacityError without offerings: the core would take whatever the claim "
             "could have become for sold out"
@@ -76,11 +76,11 @@ def test_pc_080_a_stock_out_names_what_is_sold_out(
 
 
 def test_pc_081_a_quota_is_a_wider_shortage(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: a quota is InsufficientCapacityError with a scope wider than one offering."""
+    """MUST: a reached quota is InsufficientCapacityError with a scope wider than one offering."""
 
     async def scenario(world: ProviderWorld) -> None:
         outcome = await _launch_in_trouble(world, subject, CloudTrouble.QUOTA)
-        assert isinstance(outcome, InsufficientCapacityError), f"a quota came to {outcome!r}"
+        assert isinstance(outcome, InsufficientCapacityError), f"a quota returned {outcome!r}"
         assert outcome.scope is not ExhaustedScope.OFFERING, (
             "a quota reaches further than one offering: without the scope the core tries each of "
             "the others in vain"
@@ -89,12 +89,12 @@ def test_pc_081_a_quota_is_a_wider_shortage(subject: ConformanceSubject, tmp_pat
     rule_steps.run_rule(subject, tmp_path, scenario)
 
 
-def test_pc_082_throttling_is_told_as_such(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: throttling is ThrottledError, with the time to wait where the cloud names one."""
+def test_pc_082_throttling_has_its_own_error(subject: ConformanceSubject, tmp_path: Path) -> None:
+    """MUST: throttling is ThrottledError, with the time to wait if the cloud returns one."""
 
     async def scenario(world: ProviderWorld) -> None:
         outcome = await _launch_in_trouble(world, subject, CloudTrouble.THROTTLING)
-        assert isinstance(outcome, ThrottledError), f"throttling came to {outcome!r}"
+        assert isinstance(outcome, ThrottledError), f"throttling returned {outcome!r}"
         wait = outcome.retry_after
         assert wait is None or wait.total_seconds() > 0, "ThrottledError with no time to wait"
 
@@ -104,11 +104,11 @@ def test_pc_082_throttling_is_told_as_such(subject: ConformanceSubject, tmp_path
 def test_pc_083_a_refusal_of_credentials_names_the_action(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: missing credentials or permissions are AuthError, naming the action."""
+    """MUST: missing credentials or permissions are AuthError with the action."""
 
     async def scenario(world: ProviderWorld) -> None:
         outcome = await _launch_in_trouble(world, subject, CloudTrouble.AUTH_FAILURE)
-        assert isinstance(outcome, AuthError), f"refused credentials came to {outcome!r}"
+        assert isinstance(outcome, AuthError), f"missing permissions returned {outcome!r}"
         assert outcome.action, "AuthError does not name the action that was refused"
 
     rule_steps.run_rule(subject, tmp_path, scenario)
@@ -117,7 +117,7 @@ def test_pc_083_a_refusal_of_credentials_names_the_action(
 def test_pc_084_a_lost_reply_launches_nothing_twice(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: a launch whose reply was lost is found again by its token."""
+    """MUST: a launch whose reply was lost is found by its token."""
 
     async def scenario(world: ProviderWorld) -> None:
         request = await world.request("lost", subject.node_class)
@@ -125,7 +125,7 @@ def test_pc_084_a_lost_reply_launches_nothing_twice(
             first = await world.launch(request)
         second = first if isinstance(first, LaunchedInstance) else await world.launch(request)
         assert isinstance(second, LaunchedInstance), (
-            f"the reply of a launch was lost; launched again, the token came to {second!r}"
+            f"the reply of a launch was lost; launched again, the token returned {second!r}"
         )
         tokens = [i.token for i in (await rule_steps.list_by_provider_id(world, subject)).values()]
         assert tokens.count(request.token) == 1, (
@@ -138,7 +138,7 @@ def test_pc_084_a_lost_reply_launches_nothing_twice(
 
 
 def test_pc_085_an_outage_is_not_an_absence(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST NOT: a cloud that cannot be reached makes instances look gone."""
+    """MUST NOT: an unreachable cloud makes instances seem gone."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "there")
@@ -148,7 +148,7 @@ def test_pc_085_an_outage_is_not_an_absence(subject: ConformanceSubject, tmp_pat
             assert isinstance(found, CloudProviderError), f"without a cloud it is {found!r}"
             assert not isinstance(found, NodeClaimNotFoundError), (
                 "no call reached the cloud, and fetching answers NodeClaimNotFoundError: the "
-                "core would forget a machine that runs"
+                "core would forget a running instance"
             )
             answer = await world.providers.terminate(ref, outcome.provider_id)
             assert answer is not TerminationStatus.GONE, (
@@ -160,7 +160,7 @@ def test_pc_085_an_outage_is_not_an_absence(subject: ConformanceSubject, tmp_pat
                 pass
             else:
                 assert not listing.complete, (
-                    "no call reached the cloud, and a listing without the machine is complete"
+                    "no call reached the cloud, and a listing without the instance is complete"
                 )
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
@@ -170,7 +170,7 @@ def test_pc_085_an_outage_is_not_an_absence(subject: ConformanceSubject, tmp_pat
 def test_pc_086_a_trouble_that_is_over_leaves_nothing(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: a launch that was refused succeeds with the same token once the trouble is over."""
+    """MUST: a refused launch succeeds with the same token when the cause is gone."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_supported(subject, CloudTrouble.THROTTLING)
@@ -208,7 +208,7 @@ def test_pc_087_a_lost_reply_is_repeated_through_refusals(
 def test_pc_088_a_token_in_progress_is_repeated_until_answered(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: a token that is still in progress is repeated, and nothing is launched under another."""
+    """MUST: a request whose token is in progress is repeated; no other token launches."""
 
     async def scenario(world: ProviderWorld) -> None:
         await rule_steps.launch_new_claim(world, subject, "before")
@@ -216,7 +216,7 @@ def test_pc_088_a_token_in_progress_is_repeated_until_answered(
         with rule_steps.trouble(subject, world, CloudTrouble.TOKEN_IN_PROGRESS):
             outcome = await world.launch(request)
         assert not isinstance(outcome, _NOTHING_WAS_DONE), (
-            f"a token that is still in progress came to {outcome!r}, which says that nothing was "
+            f"a token that is still in progress returned {outcome!r}, which says that nothing was "
             "launched"
         )
         await _answered_once(world, subject, request, "the token of a launch was in progress")
@@ -237,11 +237,11 @@ def _created_now(world: ProviderWorld, request: LaunchRequest) -> LaunchRequest:
 async def _answered_once(
     world: ProviderWorld, subject: ConformanceSubject, request: LaunchRequest, what: str
 ) -> None:
-    """Launch for the claim again, with other types first; there must be one instance for it."""
+    """Launch for the claim again, with other types first; expect one instance for it."""
     others = replace(request, instance_types=tuple(reversed(request.instance_types)))
     outcome = await world.launch(others)
     assert isinstance(outcome, LaunchedInstance), (
-        f"{what}; launched again, the token came to {outcome!r}"
+        f"{what}; launched again, the token returned {outcome!r}"
     )
     instances = await rule_steps.list_by_provider_id(world, subject)
     assert len(instances) == 2, (  # noqa: PLR2004 - one was launched before

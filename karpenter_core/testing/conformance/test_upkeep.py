@@ -1,4 +1,4 @@
-"""Rules of checks, periodic tasks and a clean end."""
+"""Rules of checks, periodic tasks and restarts of the plug-in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def test_pc_090_checks_come_with_remedies(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: karpenter_check raises nothing, and what it finds wrong has a remedy."""
+    """MUST: karpenter_check does not raise, and every problem has a remedy."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, "karpenter_check")
@@ -61,7 +61,7 @@ def test_pc_091_an_unreachable_cloud_is_a_finding(
 
 
 def test_pc_092_tasks_can_be_run(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: periodic tasks have names of their own and a period, and do their work when run."""
+    """MUST: periodic tasks have unique names and a period, and do their work."""
 
     async def scenario(world: ProviderWorld) -> None:
         tasks = world.providers.tasks()
@@ -77,7 +77,7 @@ def test_pc_092_tasks_can_be_run(subject: ConformanceSubject, tmp_path: Path) ->
 
 
 def test_pc_093_stops_cleanly_and_starts_again(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: a plug-in that was stopped can be started again, by the same object or a new one."""
+    """MUST: after karpenter_stop the plug-in can be started again, as the same or a new object."""
 
     async def scenario() -> None:
         plugin = subject.make()

@@ -24,7 +24,7 @@ __all__ = [
 def test_pc_017_a_resolution_sets_known_status_fields(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: what karpenter_resolve_node_class sets are fields of the NodeClass' status."""
+    """MUST: karpenter_resolve_node_class sets fields of the NodeClass status only."""
 
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, "karpenter_resolve_node_class")

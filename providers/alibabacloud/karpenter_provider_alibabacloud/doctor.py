@@ -45,7 +45,7 @@ _ANY_VERSION: Final = "1.32.1-aliyun.1"
 _NOT_PERMITTED: Final = ("Forbidden", "NoPermission", "StatusForbidden")
 """Beginnings of the codes that say who asks is known, and may not."""
 _POLICY: Final = (
-    "add it to the policy of the controller's role; docs/alibabacloud.md has a whole one"
+    "add it to the policy of the controller's role; docs/alibabacloud.md has a complete policy"
 )
 _REACH: Final = (
     "check that this host reaches the endpoints of Alibaba Cloud (proxy, --alibaba-cloud-network, "
@@ -95,7 +95,7 @@ class ProviderDoctor:
             ]
             rest = [*cluster.result(), *scaled.result(), *self._check_interruptions()]
         if not problems:
-            problems = [_ok(f"all of {len(tries)} permissions that can be tried out are granted")]
+            problems = [_ok(f"all of {len(tries)} permissions that can be tested are granted")]
         return (who, *problems, *rest)
 
     def _who(self, region: str) -> Finding:
@@ -111,7 +111,7 @@ class ProviderDoctor:
             if isinstance(error, AuthError) and not failure.code.startswith(_NOT_PERMITTED):
                 return _error(f"{error} (credentials: {credential})", _CREDENTIALS)
             if not is_refusal(error):
-                return _error(str(error), "try again after a while")
+                return _error(str(error), "try again later")
         return _ok(f"credentials: {credential}, region {region}")
 
     def _check_cluster(self) -> tuple[Finding, ...]:
@@ -156,15 +156,15 @@ class ProviderDoctor:
         return (
             Finding(
                 severity=Severity.WARNING,
-                message=f"ACK scales node pools of its own for the same pods: {', '.join(names)}",
-                remedy="turn auto scaling of these node pools off, or keep their pods apart by taints",
+                message=f"ACK's auto scaling adds nodes for the same pods in the node pools: {', '.join(names)}",
+                remedy="disable auto scaling of these node pools, or separate their pods by taints",
             ),
         )
 
     def _check_interruptions(self) -> tuple[Finding, ...]:
         if self._settings.interruption:
             return ()
-        message = "interruptions are not polled: spot instances end before their pods are moved"
+        message = "interruptions are not polled: spot instances end before their pods are evicted"
         return (Finding(severity=Severity.WARNING, message=message, remedy="set --interruption"),)
 
     def _tries(self) -> Mapping[str, Callable[[], object]]:
@@ -220,9 +220,7 @@ def _try_call(action: str, call: Callable[[], object]) -> Finding | None:
     except AuthError as error:
         return _error(str(error), f"{action} is not permitted: {_POLICY}")
     except ThrottledError as error:
-        return Finding(
-            severity=Severity.WARNING, message=str(error), remedy="try again after a while"
-        )
+        return Finding(severity=Severity.WARNING, message=str(error), remedy="try again later")
     except CloudProviderError as error:
         # Any other refusal is about what was asked for: that one may ask is known.
         return None if is_refusal(error) else _error(str(error), _REACH)

@@ -153,7 +153,7 @@ class InstanceTagger:
             position = next((n for n, each in enumerate(self._waiting) if each == name), None)
         if position is not None:
             raise ThrottledError(
-                f"ecs:TagResources: {name} waits for its turn",
+                f"ecs:TagResources: {name} waits for the rate limit",
                 retry_after=timedelta(seconds=(position + 1) / _CHANGES_PER_SECOND),
             )
         refused = self._refused.get(name)

@@ -265,7 +265,7 @@ class ClusterInstances:
 
 
 def _not_shown(name: str) -> CloudProviderError:
-    return CloudProviderError(f"instance {name} was just launched, and ECS does not show it yet")
+    return CloudProviderError(f"instance {name} was just launched, and ECS does not list it yet")
 
 
 def _created(instance: Instance, moment: datetime | None) -> Instance:

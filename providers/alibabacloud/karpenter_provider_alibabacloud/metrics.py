@@ -46,26 +46,26 @@ class AlibabaCloudMetrics:
         self._registry: Final = registry
         self._requests: Final = Counter(
             "karpenter_alibabacloud_api_requests_total",
-            "Calls to Alibaba Cloud, each try counted.",
+            "Calls to Alibaba Cloud, including retries.",
             ("action", "code"),
             registry=registry,
         )
         self._durations: Final = Histogram(
             "karpenter_alibabacloud_api_duration_seconds",
-            "How long calls to Alibaba Cloud take, each try by itself.",
+            "Duration of single attempts of calls to Alibaba Cloud.",
             ("action",),
             buckets=_SECONDS,
             registry=registry,
         )
         self._pairs: Final = Histogram(
             "karpenter_alibabacloud_launch_pairs_tried",
-            "Pairs of instance type and vSwitch that a call was given to launch from.",
+            "Pairs of instance type and vSwitch in one launch call.",
             buckets=_PAIRS,
             registry=registry,
         )
         self._estimated: Final = Gauge(
             "karpenter_alibabacloud_estimated_prices",
-            "Instance types that NodePools may launch and whose on-demand price is estimated.",
+            "Instance types that NodePools may launch and whose on-demand price is an estimate.",
             registry=registry,
         )
         self._addresses: Final = _Addresses(registry, clock)
@@ -150,6 +150,6 @@ class _Addresses(Collector):
 def _address_family() -> GaugeMetricFamily:
     return GaugeMetricFamily(
         "karpenter_alibabacloud_vswitch_available_ips",
-        "Free addresses of a vSwitch, as VPC says.",
+        "Free addresses of a vSwitch, as VPC reports them.",
         labels=("vswitch", "zone"),
     )

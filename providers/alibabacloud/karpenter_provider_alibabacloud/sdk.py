@@ -155,9 +155,7 @@ def pages_of(
         if not token:
             return
         if token in seen:
-            raise RuntimeError(
-                f"a listing of {items} goes in a circle: {next_name} {token!r} came twice"
-            )
+            raise RuntimeError(f"a listing of {items} repeats: {next_name} {token!r} came twice")
         seen.add(token)
         page = {**parameters, token_name: token}
 

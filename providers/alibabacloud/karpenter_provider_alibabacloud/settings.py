@@ -230,8 +230,8 @@ class AlibabaCloudSettings:
     def _findings(self) -> Iterator[str]:
         if not self.cluster_id:
             yield (
-                "missing field, cluster-id: without --cluster-id instances cannot be told from "
-                "another cluster's"
+                "missing field, cluster-id: without --cluster-id the instances of several "
+                "clusters cannot be distinguished"
             )
         yield from self._unknown_choices()
         yield from self._numbers_out_of_bounds()

@@ -116,7 +116,7 @@ def test_unset_values_have_the_charts_defaults():
 
 
 def test_equal_settings_are_listed_as_equal():
-    said = dict(table("| what | |"))
+    said = dict(table("| what | names |"))
     resource = ECSNodeClass.resource
     tags = owned_tags({}, cluster_id="<cluster id>", node_class="n", node_pool="p")
 
@@ -131,14 +131,14 @@ def test_equal_settings_are_listed_as_equal():
         labels.NODE_CLASS,
         labels.ZONE_ID,
     }
-    assert f"`{provider_id('<region>', '<instance id>')}`" in said["the rest"]
-    assert f"`{termination_finalizer(ECSNodeClass())}`" in said["the rest"]
+    assert f"`{provider_id('<region>', '<instance id>')}`" in said["other"]
+    assert f"`{termination_finalizer(ECSNodeClass())}`" in said["other"]
     lease = next(it for it in OPTIONS if it.flag == "leader-election-name")
-    assert f"`{lease.default}`" in said["the rest"]
+    assert f"`{lease.default}`" in said["other"]
 
 
 def test_fields_that_only_this_provider_has_are_fields():
-    section = GUIDE.split("### Back again", 1)[1].split("## ", 1)[0]
+    section = GUIDE.split("### Roll back", 1)[1].split("## ", 1)[0]
     named = set(re.findall(r"its CRD drops (.*?) and\s", section, re.DOTALL)[0].split("`")[1::2])
     known = {field.alias or name for name, field in ECSNodeClassSpec.model_fields.items()}
 

@@ -308,7 +308,7 @@ def test_pages_by_token_end_where_there_is_none():
 
 
 def test_a_listing_with_repeated_page_tokens_ends():
-    with pytest.raises(RuntimeError, match="a listing of Things goes in a circle: NextToken 'a'"):
+    with pytest.raises(RuntimeError, match="a listing of Things repeats: NextToken 'a'"):
         list(pages_of(lambda _: {"NextToken": "a"}, {"MaxResults": 1}, items="Things"))
 
 

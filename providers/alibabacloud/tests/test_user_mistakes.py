@@ -183,7 +183,7 @@ WRONG: tuple[UserMistake[SimulatedAlibabaCloud], ...] = (
         name="no permission to join nodes",
         condition="ValidationSucceeded",
         reason="StatusForbidden",
-        must_name=("what joins nodes to the cluster", "cs:DescribeClusterAttachScripts"),
+        must_name=("user data that joins nodes to the cluster", "cs:DescribeClusterAttachScripts"),
         trouble=denied("cs:DescribeClusterAttachScripts"),
         cloud_check_names="cs:DescribeClusterAttachScripts",
     ),

@@ -71,7 +71,10 @@ class CapacityTypeSync:
                 await self._nodes.patch(name, {"metadata": {"labels": on_demand_labels()}})
             except NotFoundError:
                 continue
-            self._log.info("labelled a reserved node on-demand", Node={"name": name})
+            self._log.info(
+                "changed the capacity-type label of a node from reserved to on-demand",
+                Node={"name": name},
+            )
 
 
 def _is_reserved(node: NodeView) -> bool:

@@ -49,8 +49,8 @@ def version_problem(version: str) -> str:
     if minor and _number(OLDEST_VERSION) <= _number(minor) <= _number(NEWEST_VERSION):
         return ""
     return (
-        f'Kubernetes "{version}" is not among the versions that this provider knows '
-        f"({OLDEST_VERSION} to {NEWEST_VERSION}): images and user data may not fit"
+        f'Kubernetes "{version}" is not supported by this provider '
+        f"({OLDEST_VERSION} to {NEWEST_VERSION}): images and user data may be wrong"
     )
 
 
@@ -125,7 +125,7 @@ class ClusterReader:
             endpoint, ca_bundle = endpoint or described.endpoint, ca_bundle or described.ca_bundle
         if not endpoint:
             raise NodeClassNotReadyError(
-                f'EKS tells no endpoint of cluster "{settings.cluster_name}": set --cluster-endpoint'
+                f'EKS returns no endpoint for cluster "{settings.cluster_name}": set --cluster-endpoint'
             )
         return endpoint, ca_bundle
 
@@ -157,16 +157,16 @@ class ClusterReader:
         try:
             ip_family = self._describe().ip_family
         except CloudProviderError as error:
-            facts.require_known("ip_family", remedy=f"EKS does not tell it either: {error}")
+            facts.require_known("ip_family", remedy=f"EKS does not return it either: {error}")
             failure = refusal_behind(error)
             if failure is None or not is_not_found(failure.code):
                 raise
             ip_family = ""
         if not ip_family:
-            facts.require_known("ip_family", remedy="EKS does not tell it either")
+            facts.require_known("ip_family", remedy="EKS does not return it either")
             raise NodeClassNotReadyError(
                 f'the IP family of cluster "{name}" is not known: neither the API server (service '
-                "kube-system/kube-dns, ServiceCIDRs) nor eks:DescribeCluster tells it"
+                "kube-system/kube-dns, ServiceCIDRs) nor eks:DescribeCluster returns it"
             )
         return ip_family
 
@@ -187,7 +187,7 @@ class ClusterReader:
             if self._last is None:
                 raise
             self._log.warning(
-                "EKS does not describe the cluster: its last answer is used",
+                "EKS does not answer: its last description of the cluster is used",
                 cluster=name,
                 error=str(error),
             )

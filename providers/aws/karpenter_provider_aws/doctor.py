@@ -41,7 +41,7 @@ __all__ = ["ProviderDoctor"]
 _AT_ONCE: Final = 8
 _PROBE: Final = "karpenter-doctor"
 _PARAMETER: Final = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
-_POLICY: Final = "add it to the policy of the controller's role; docs/aws.md has a whole policy"
+_POLICY: Final = "add it to the policy of the controller's role; docs/aws.md has a complete policy"
 _REACH: Final = "check that this host reaches the endpoints of AWS (proxy, VPC endpoints, DNS)"
 
 
@@ -85,7 +85,7 @@ class ProviderDoctor:
                 problem for problem in (each.result() for each in tried) if problem is not None
             ]
         if not problems:
-            problems = [_ok(f"all of {len(tries)} permissions that can be tried out are granted")]
+            problems = [_ok(f"all of {len(tries)} permissions that can be tested are granted")]
         return (who, *self._gates(), *problems, *(each.result() for each in checked))
 
     def _gates(self) -> tuple[Finding, ...]:
@@ -93,7 +93,7 @@ class ProviderDoctor:
         return tuple(
             Finding(
                 severity=Severity.WARNING,
-                message=f'--aws-feature-gates: there is no gate "{gate}"; it changes nothing',
+                message=f'--aws-feature-gates: there is no gate "{gate}"; it has no effect',
                 remedy=f"remove it, or name one of {', '.join(GATES)}",
             )
             for gate in self._settings.unknown_gates
@@ -138,7 +138,7 @@ class ProviderDoctor:
         if self._queue is None:
             return Finding(
                 severity=Severity.WARNING,
-                message="no interruption queue is set: spot instances end before pods are moved",
+                message="no interruption queue is set: spot instances end before their pods are evicted",
                 remedy="create a queue with its EventBridge rules and name it with "
                 "--interruption-queue (docs/aws.md)",
             )
@@ -148,7 +148,9 @@ class ProviderDoctor:
         except AuthError as error:
             return _error(str(error), _POLICY)
         except CloudProviderError as error:
-            return _error(str(error), f'see whether queue "{name}" is in this account and region')
+            return _error(
+                str(error), f'check that the queue "{name}" is in this account and region'
+            )
         return _ok(f'queue "{name}" can be read')
 
     def _check_shifts(self) -> Finding:
@@ -159,7 +161,7 @@ class ProviderDoctor:
         except CloudProviderError as error:
             remedy = "enable zonal shift for the cluster in EKS, or remove --enable-zonal-shift"
             return _error(str(error), remedy)
-        return _ok("zonal shifts of the cluster can be seen")
+        return _ok("zonal shifts of the cluster can be read")
 
     def _tries(self) -> Mapping[str, Callable[[], object]]:
         """Return by permission the call that tries it out."""
@@ -216,9 +218,7 @@ def _try_call(action: str, call: Callable[[], object]) -> Finding | None:
     except AuthError as error:
         return _error(str(error), f"{action} is not permitted: {_POLICY}")
     except ThrottledError as error:
-        return Finding(
-            severity=Severity.WARNING, message=str(error), remedy="try again after a while"
-        )
+        return Finding(severity=Severity.WARNING, message=str(error), remedy="try again later")
     except CloudProviderError as error:
         failure = refusal_behind(error)
         code = "" if failure is None else failure.code

@@ -158,7 +158,7 @@ class InstanceTagger:
                 self._turns.put(instance_id, turn)
         if turn > now:
             raise ThrottledError(
-                f"ec2:CreateTags: {instance_id} waits for its turn",
+                f"ec2:CreateTags: {instance_id} waits for the rate limit",
                 retry_after=timedelta(seconds=turn - now),
             )
 

@@ -143,12 +143,12 @@ def _isolated(group: list[str], failure: ApiFailure) -> tuple[list[str], list[li
 
 def _refused_error(name: str, failure: ApiFailure) -> TerminationRefusedError:
     advice = (
-        "permit it, and check that it still has the tags that the policy goes by: "
+        "permit it, and check that it still has the tags that the policy requires: "
         if is_permission_missing(failure.code)
         else ""
     )
     said = f"{_ACTION}: {error_text(failure.code, failure.message)}"
-    return TerminationRefusedError(f"instance {name} may not be terminated: {advice}{said}")
+    return TerminationRefusedError(f"instance {name} cannot be terminated: {advice}{said}")
 
 
 def _deferred_error(name: str) -> CloudProviderError:

@@ -204,7 +204,7 @@ class ClusterInstances:
                 outcomes[text] = results[name]
             elif self._not_yet_visible(name, described) is not None:
                 outcomes[text] = CloudProviderError(
-                    f"instance {name} was just launched, and EC2 does not show it yet"
+                    f"instance {name} was just launched, and EC2 does not list it yet"
                 )
             else:
                 outcomes[text] = self._gone(name)

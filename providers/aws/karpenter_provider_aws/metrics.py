@@ -36,20 +36,20 @@ class AwsMetrics:
         self._registry: Final = registry
         self._launch_failures: Final = Counter(
             "karpenter_cloudprovider_instance_launch_failures_total",
-            "Offerings that a launch could not have.",
+            "Offerings in which a launch failed, by reason.",
             ("zone", "zone_id", "capacity_type", "reason"),
             registry=registry,
         )
         self._termination_failures: Final = Counter(
             "karpenter_cloudprovider_instance_termination_failures_total",
-            "Instances that could not be terminated.",
+            "Failed terminations of instances.",
             ("zone", "zone_id"),
             registry=registry,
         )
         self._batch_sizes: Final = BatchSizeMetric(registry)
         self._unhealthy: Final = Counter(
             "karpenter_interruption_instance_status_unhealthy_total",
-            "Instances newly found unhealthy by status checks or scheduled events.",
+            "Instances that status checks or scheduled events newly report as unhealthy.",
             ("category",),
             registry=registry,
         )

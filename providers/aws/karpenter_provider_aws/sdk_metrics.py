@@ -41,27 +41,27 @@ class SdkMetrics:
         )
         self._attempts: Final = Counter(
             "aws_sdk_go_request_attempt_total",
-            "Attempts of calls to AWS, the first one included.",
+            "Attempts of calls to AWS, including the first one.",
             _LABELS,
             registry=registry,
         )
         self._duration: Final = Histogram(
             "aws_sdk_go_request_duration_seconds",
-            "How long calls to AWS take, repeated attempts included.",
+            "Duration of calls to AWS, including retries.",
             _LABELS,
             buckets=_DURATIONS,
             registry=registry,
         )
         self._attempt_duration: Final = Histogram(
             "aws_sdk_go_request_attempt_duration_seconds",
-            "How long attempts of calls to AWS take.",
+            "Duration of single attempts of calls to AWS.",
             _LABELS,
             buckets=_DURATIONS,
             registry=registry,
         )
         self._retries: Final = Histogram(
             "aws_sdk_go_request_retry_count",
-            "How often calls to AWS were repeated.",
+            "Number of retries of calls to AWS.",
             _LABELS,
             buckets=_RETRIES,
             registry=registry,

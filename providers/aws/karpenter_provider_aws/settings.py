@@ -190,8 +190,8 @@ class AwsSettings:
     def _findings(self) -> Iterator[str]:
         if not self.cluster_name:
             yield (
-                "--cluster-name: must be given; without it instances cannot be told from another "
-                "cluster's"
+                "--cluster-name: must be given; without it the instances of several clusters cannot be "
+                "distinguished"
             )
         if self.cluster_endpoint and not _is_absolute(self.cluster_endpoint):
             yield f'--cluster-endpoint: must be a URL with a host, not "{self.cluster_endpoint}"'

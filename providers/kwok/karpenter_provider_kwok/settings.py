@@ -23,38 +23,38 @@ SETTINGS: Final = (
         flag="--instance-types-file",
         env="INSTANCE_TYPES_FILE",
         default="",
-        help="Catalogue of the simulated cloud (JSON); empty = the one that is shipped.",
+        help="Catalogue of the simulated cloud (JSON); empty = the shipped catalogue.",
     ),
     SettingSpec(
         flag="--kwok-state-file",
         env="KWOK_STATE_FILE",
         default="",
-        help="Where the simulated cloud keeps its instances; empty = kwok.sqlite3 in the cache "
-        "folder, :memory: = nowhere.",
+        help="File that keeps the instances of the simulated cloud; empty = kwok.sqlite3 in the "
+        "cache folder, :memory: = no file.",
     ),
     SettingSpec(
         flag="--kwok-faults-file",
         env="KWOK_FAULTS_FILE",
         default="",
-        help="Faults to inject (JSON), read again whenever it changes; empty = none.",
+        help="Faults to inject (JSON); the file is read again when it changes; empty = no faults.",
     ),
     SettingSpec(
         flag="--kwok-launch-latency",
         env="KWOK_LAUNCH_LATENCY",
         default=timedelta(),
-        help="How long each launch call takes.",
+        help="Duration of each launch call.",
     ),
     SettingSpec(
         flag="--kwok-registration-delay",
         env="KWOK_REGISTRATION_DELAY",
         default=timedelta(),
-        help="From a launch until its Node appears, where the KWOKNodeClass does not say.",
+        help="Time from a launch until the Node appears; a KWOKNodeClass can override it.",
     ),
     SettingSpec(
         flag="--kwok-termination-delay",
         env="KWOK_TERMINATION_DELAY",
         default=timedelta(),
-        help="From asking for a termination until the instance is gone.",
+        help="Time from the start of a termination until the instance is gone.",
     ),
 )
 

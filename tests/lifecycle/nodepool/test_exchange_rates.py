@@ -19,8 +19,8 @@ def test_a_currency_without_a_rate_is_named_with_the_setting():
 
     assert (reported.status, reported.reason) == ("False", "NoExchangeRate")
     assert reported.message == (
-        "no exchange rate from EUR to USD: nodes of this NodePool are not replaced to save money, "
-        "and costs leave them out; set --exchange-rates (EXCHANGE_RATES) with EUR=RATE, or "
+        "no exchange rate from EUR to USD: nodes of this NodePool are not consolidated to save money, "
+        "and costs do not include them; set --exchange-rates (EXCHANGE_RATES) with EUR=RATE, or "
         "--currency (CURRENCY) to the currency of the prices"
     )
 

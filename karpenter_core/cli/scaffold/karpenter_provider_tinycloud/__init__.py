@@ -1,1 +1,1 @@
-"""A provider for karpenter-core: machines of tinycloud."""
+"""A karpenter-core provider for tinycloud."""

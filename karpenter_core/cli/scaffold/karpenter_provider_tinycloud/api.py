@@ -1,4 +1,4 @@
-"""TinyCloudNodeClass: what there is to say about a machine of tinycloud."""
+"""Defines TinyCloudNodeClass, the configuration of VMs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["GROUP", "HASH_VERSION", "TinyCloudNodeClass", "TinyCloudNodeClassSpe
 
 GROUP: Final = "karpenter.tinycloud.example.com"
 HASH_VERSION: Final = "v1"
-"""Goes up when `static_hash` computes something else, so that no node is replaced for that."""
+"""Raise it whenever `static_hash` changes: hashes of different versions are never compared."""
 
 
 class TinyCloudNodeClassSpec(Model):
-    """What is wanted of the machines."""
+    """The desired image and disk of the VMs."""
 
     image: str = "debian"
     """The name of an image; its newest version is used."""
@@ -29,14 +29,14 @@ class TinyCloudNodeClassSpec(Model):
 
 
 class TinyCloudNodeClassStatus(NodeClassStatus):
-    """What the provider found."""
+    """The image that the provider found."""
 
     image_version: str = ""
-    """The version of the image that new machines get."""
+    """The version of the image that new VMs run."""
 
 
 class TinyCloudNodeClass(NodeClass):
-    """How machines of tinycloud are made."""
+    """Configures the VMs that the provider launches."""
 
     resource: ClassVar[CustomResource] = CustomResource(
         group=GROUP,
@@ -53,6 +53,6 @@ class TinyCloudNodeClass(NodeClass):
 
 
 def static_hash(spec: TinyCloudNodeClassSpec) -> str:
-    """Digest the fields whose change is drift; the image is compared with the machine's own."""
+    """Hash the fields whose change is drift; the image of each VM is compared instead."""
     text = json.dumps({"diskGib": spec.disk_gib}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Builds instance types from the offers of tinycloud."""
+"""Builds instance types from the sizes of tinycloud."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PODS_PER_NODE: Final = 110
 MIB: Final = 2**20
 EVICTION_BYTES: Final = 100 * MIB  # the kubelet's default
 KERNEL_SHARE: Final = 0.04
-"""Of a machine's memory, what its kernel and firmware keep: the kubelet reports less than is sold."""
+"""Share of a VM's memory that kernel and firmware reserve; the kubelet does not report it."""
 
 
 def instance_types(sizes: Sequence[Json]) -> tuple[InstanceType, ...]:

@@ -1,4 +1,4 @@
-"""The cloud's REST interface, and what its refusals are called here.
+"""Calls the cloud's REST API; raises its refusals as typed errors.
 
 Every call has a time limit, shorter than that of the hooks. The client keeps no state, so it may be
 used from any thread.
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 @final
 class TinyCloudClient:
-    """Calls the cloud; what it refuses is raised as a typed error."""
+    """Calls the cloud; raises a typed error for each refusal."""
 
     def __init__(self, endpoint: str, token: str, *, timeout: timedelta) -> None:
         self._endpoint: Final = endpoint.rstrip("/")
@@ -41,7 +41,7 @@ class TinyCloudClient:
         self._timeout_seconds: Final = timeout.total_seconds()
 
     def sizes(self) -> Sequence[Json]:
-        """List what is sold."""
+        """List the VM sizes."""
         return (self._call("GET", "/v1/sizes") or {})["sizes"]
 
     def image_version(self, name: str) -> str | None:
@@ -49,42 +49,42 @@ class TinyCloudClient:
         found = self._call("GET", f"/v1/images/{urllib.parse.quote(name, safe='')}")
         return found["version"] if found else None
 
-    def create_machine(self, wish: Mapping[str, object]) -> Json:
-        """Create a machine, or return the one that was created with the same token."""
-        created = self._call("POST", "/v1/machines", wish)
+    def create_vm(self, wish: Mapping[str, object]) -> Json:
+        """Create a VM, or return the one that was created with the same token."""
+        created = self._call("POST", "/v1/vms", wish)
         if created is None:
-            raise CloudProviderError("POST /v1/machines is not known to the cloud")
+            raise CloudProviderError("POST /v1/vms is not known to the cloud")
         return created
 
-    def machines(self, cluster: str) -> Json:
-        """List a cluster's machines, and the zones that could not be read."""
-        return self._call("GET", f"/v1/machines?cluster={urllib.parse.quote(cluster)}") or {}
+    def vms(self, cluster: str) -> Json:
+        """List a cluster's VMs, and the zones that could not be read."""
+        return self._call("GET", f"/v1/vms?cluster={urllib.parse.quote(cluster)}") or {}
 
-    def machine(self, machine_id: str) -> Json | None:
-        """Look a machine up; None when it is gone or never was."""
-        return self._call("GET", f"/v1/machines/{machine_id}")
+    def vm(self, vm_id: str) -> Json | None:
+        """Fetch a VM; None if it does not exist."""
+        return self._call("GET", f"/v1/vms/{vm_id}")
 
-    def tag_machine(self, machine_id: str, tags: Mapping[str, str]) -> None:
-        """Add tags to a machine."""
-        self._call("PATCH", f"/v1/machines/{machine_id}", {"tags": dict(tags)})
+    def tag_vm(self, vm_id: str, tags: Mapping[str, str]) -> None:
+        """Add tags to a VM."""
+        self._call("PATCH", f"/v1/vms/{vm_id}", {"tags": dict(tags)})
 
-    def delete_machine(self, machine_id: str) -> bool:
-        """Ask a machine to go; False when it is gone already."""
-        return self._call("DELETE", f"/v1/machines/{machine_id}") is not None
+    def delete_vm(self, vm_id: str) -> bool:
+        """Start the deletion of a VM; False if it does not exist."""
+        return self._call("DELETE", f"/v1/vms/{vm_id}") is not None
 
     def notices(self, cluster: str) -> Sequence[Json]:
-        """List announcements about a cluster's machines."""
+        """List the interruption notices for a cluster's VMs."""
         path = f"/v1/notices?cluster={urllib.parse.quote(cluster)}"
         return (self._call("GET", path) or {})["notices"]
 
     def delete_notice(self, notice_id: str) -> None:
-        """Have the cloud forget an announcement."""
+        """Delete an interruption notice."""
         self._call("DELETE", f"/v1/notices/{urllib.parse.quote(notice_id, safe='')}")
 
     def _call(
         self, method: str, path: str, body: Mapping[str, object] | None = None
     ) -> Json | None:
-        """Return the answer, or None where the cloud says that there is no such thing."""
+        """Return the answer as JSON; None for 404."""
         request = urllib.request.Request(  # noqa: S310 - the endpoint is the operator's setting
             self._endpoint + path,
             data=None if body is None else json.dumps(body).encode(),
@@ -101,11 +101,11 @@ class TinyCloudClient:
                     return None
                 raise _refusal(action, error) from error
         except (OSError, ValueError) as error:  # refused, reset, timed out, or not JSON
-            raise CloudProviderError(f"{action} came to nothing: {error}") from error
+            raise CloudProviderError(f"{action} failed: {error}") from error
 
 
 def _refusal(action: str, error: urllib.error.HTTPError) -> CloudProviderError:
-    """Give a refusal the type that tells the core what to do next."""
+    """Return the typed error for an HTTP error."""
     try:
         body: Json = json.load(error)
     except ValueError:
@@ -115,8 +115,8 @@ def _refusal(action: str, error: urllib.error.HTTPError) -> CloudProviderError:
         case ((401 | 403), _):
             return AuthError(message, action=action)
         case 429, _:
-            said = error.headers.get("Retry-After")
-            wait = None if said is None else timedelta(seconds=float(said))
+            seconds = error.headers.get("Retry-After")
+            wait = None if seconds is None else timedelta(seconds=float(seconds))
             return ThrottledError(message, retry_after=wait)
         case 409, "token-used":
             return LaunchFailedError(message, reason="InstanceGone")

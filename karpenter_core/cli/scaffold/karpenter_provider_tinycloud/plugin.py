@@ -1,4 +1,4 @@
-"""The hooks: how karpenter-core has machines of tinycloud."""
+"""Implements the hooks of the provider contract."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ SETTINGS: Final = (
         flag="--tinycloud-endpoint",
         env="TINYCLOUD_ENDPOINT",
         default="https://api.tinycloud.example.com",
-        help="Where tinycloud's interface is.",
+        help="URL of the tinycloud API.",
     ),
     SettingSpec(
         flag="--tinycloud-token",
         env="TINYCLOUD_TOKEN",
         default="",
-        help="The token of the account; better given by the variable.",
+        help="Token of the account; prefer the variable to the flag.",
     ),
     SettingSpec(
         flag="--tinycloud-timeout",
         env="TINYCLOUD_TIMEOUT",
         default=timedelta(seconds=30),
-        help="How long one call to tinycloud may take.",
+        help="Time limit of one call to tinycloud.",
     ),
 )
 
@@ -103,13 +103,13 @@ class TinyCloud:
 
     @hookimpl
     def karpenter_start(self, context: ProviderContext) -> None:
-        """Make the client; the cloud is not asked anything yet."""
+        """Create the client; send no request yet."""
         from karpenter_provider_tinycloud.client import TinyCloudClient
 
         if not context.cluster.name:
             raise SettingsError(
-                "--cluster-name: must be given; without it machines cannot be told from another "
-                "cluster's"
+                "--cluster-name: must be given; without it the provider cannot distinguish the VMs of "
+                "this cluster from those of other clusters"
             )
         settings = context.settings
         timeout = settings["tinycloud-timeout"]
@@ -133,12 +133,12 @@ class TinyCloud:
 
     @hookimpl
     def karpenter_hash_node_class(self, node_class: TinyCloudNodeClass) -> NodeClassHash:
-        """Digest what cannot be seen in a machine."""
+        """Hash the fields that cannot be compared with a VM."""
         return NodeClassHash(value=static_hash(node_class.spec), version=HASH_VERSION)
 
     @hookimpl
     def karpenter_list_instance_types(self) -> Sequence[InstanceType]:
-        """Answer from what was read last."""
+        """Return the catalogue that was read last."""
         if not self._catalogue:
             self._refresh_catalogue()
         return self._catalogue
@@ -172,14 +172,14 @@ class TinyCloud:
                 "user_data": _user_data(claim, it, offering),
             }
             try:
-                machine = self._client.create_machine(wish)
+                vm = self._client.create_vm(wish)
             except InsufficientCapacityError as error:
                 if error.scope is ExhaustedScope.OFFERING:
                     continue
                 raise InsufficientCapacityError(
                     str(error), offerings=tried, scope=error.scope
                 ) from error
-            return _launched(machine, request)
+            return _launched(vm, request)
         raise InsufficientCapacityError(
             f"none of {len(tried)} offerings can be had for NodeClaim {claim.name}",
             offerings=tried,
@@ -196,53 +196,53 @@ class TinyCloud:
     @hookimpl
     @one_by_one
     def karpenter_fetch_instances(self, provider_id: str) -> Instance:
-        """Look one machine up."""
-        machine = self._client.machine(_machine_id(provider_id))
-        if machine is None:
-            raise NodeClaimNotFoundError(f"there is no machine {provider_id}")
-        return _instance(machine)
+        """Fetch one VM."""
+        vm = self._client.vm(_vm_id(provider_id))
+        if vm is None:
+            raise NodeClaimNotFoundError(f"there is no VM {provider_id}")
+        return _instance(vm)
 
     @hookimpl
     def karpenter_list_instances(self) -> InstanceListing:
-        """List the machines of this cluster."""
-        answer = self._client.machines(self._cluster)
+        """List the VMs of this cluster."""
+        answer = self._client.vms(self._cluster)
         unread = answer["unread_zones"]
         return InstanceListing(
-            instances=tuple(_instance(machine) for machine in answer["machines"]),
+            instances=tuple(_instance(vm) for vm in answer["vms"]),
             complete=not unread,
             problem=f"zones that could not be read: {', '.join(unread)}" if unread else "",
         )
 
     @hookimpl
     def karpenter_sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
-        """Tag the machine with the name of its Node."""
-        machine_id = _machine_id(node_claim.status.provider_id)
-        self._client.tag_machine(machine_id, {"node": node.name})
+        """Tag the VM with the name of its Node."""
+        vm_id = _vm_id(node_claim.status.provider_id)
+        self._client.tag_vm(vm_id, {"node": node.name})
 
     @hookimpl
     @one_by_one
     def karpenter_detect_drift(
         self, node_claim: NodeClaim, node_class: TinyCloudNodeClass
     ) -> DriftFinding | None:
-        """Compare the machine's image with the newest version."""
-        machine = self._client.machine(_machine_id(node_claim.status.provider_id))
-        if machine is None:
-            raise NodeClaimNotFoundError(f"there is no machine for NodeClaim {node_claim.name}")
+        """Compare the VM's image with the newest version."""
+        vm = self._client.vm(_vm_id(node_claim.status.provider_id))
+        if vm is None:
+            raise NodeClaimNotFoundError(f"there is no VM for NodeClaim {node_claim.name}")
         version = self._client.image_version(node_class.spec.image)
-        if version is None or machine["image"] == version:
+        if version is None or vm["image"] == version:
             return None
         return DriftFinding(reason="ImageDrift")
 
     @hookimpl
     def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
-        """Read the notices about spot machines."""
+        """Read the notices about spot VMs."""
         return [
             Interruption(
                 id=notice["id"],
                 kind=InterruptionKind.SPOT_RECLAIM
                 if notice["kind"] == "reclaim"
                 else InterruptionKind.UNKNOWN,
-                provider_id=PREFIX + notice["machine"],
+                provider_id=PREFIX + notice["vm"],
                 deadline=datetime.fromtimestamp(notice["deadline"], UTC),
                 detail=notice["kind"],
             )
@@ -258,13 +258,13 @@ class TinyCloud:
     @hookimpl
     @one_by_one
     def karpenter_terminate_instances(self, provider_id: str) -> TerminationStatus:
-        """Ask one machine to go."""
-        is_there = self._client.delete_machine(_machine_id(provider_id))
+        """Start the deletion of one VM."""
+        is_there = self._client.delete_vm(_vm_id(provider_id))
         return TerminationStatus.STARTED if is_there else TerminationStatus.GONE
 
     @hookimpl
     def karpenter_declare_tasks(self) -> Sequence[PeriodicTask]:
-        """Read prices and stocks again now and then."""
+        """Refresh prices and availability every five minutes."""
         return (
             PeriodicTask(
                 name="catalogue",
@@ -276,13 +276,13 @@ class TinyCloud:
 
     @hookimpl
     def karpenter_check(self) -> Sequence[Finding]:
-        """See whether the cloud answers, and to these credentials."""
+        """Check that the cloud answers and accepts the token."""
         try:
             sold = len(self._client.sizes())
         except AuthError as error:
             return [_error(error, "set TINYCLOUD_TOKEN to a token of the account")]
         except CloudProviderError as error:
-            return [_error(error, "see whether --tinycloud-endpoint can be reached from here")]
+            return [_error(error, "check that --tinycloud-endpoint can be reached from this host")]
         return [Finding(severity=Severity.OK, message=f"tinycloud sells {sold} sizes")]
 
 
@@ -291,7 +291,7 @@ def _error(error: CloudProviderError, remedy: str) -> Finding:
 
 
 def _offers(request: LaunchRequest) -> list[tuple[InstanceType, Offering]]:
-    """Return what the claim allows and the cloud seems to have, the cheapest first."""
+    """Return the available offerings that the claim allows, the cheapest first."""
     allowed = Requirements.from_specs(request.node_claim.spec.requirements)
     offers = [
         (it, offering)
@@ -302,7 +302,7 @@ def _offers(request: LaunchRequest) -> list[tuple[InstanceType, Offering]]:
 
 
 def _user_data(claim: NodeClaim, it: InstanceType, offering: Offering) -> str:
-    """Tell the machine how to join; a real image would read this at its first boot."""
+    """Return labels and taints of the Node; a real image reads them at its first boot."""
     taints = [
         {"key": taint.key, "value": taint.value, "effect": taint.effect}
         for taint in (*claim.spec.taints, *claim.spec.startup_taints)
@@ -319,9 +319,9 @@ def _labels(size: str, offering: Offering) -> dict[str, str]:
     return {INSTANCE_TYPE: size, ZONE: offering.zone, CAPACITY_TYPE: offering.capacity_type}
 
 
-def _launched(machine: Json, request: LaunchRequest) -> LaunchedInstance:
-    """Describe the machine that is there; for a repeated token it may not be the one just wished."""
-    found = _instance(machine)
+def _launched(vm: Json, request: LaunchRequest) -> LaunchedInstance:
+    """Describe the VM; for a repeated token it may differ from the VM just requested."""
+    found = _instance(vm)
     it = next(it for it in request.instance_types if it.name == found.instance_type)
     return LaunchedInstance(
         provider_id=found.provider_id,
@@ -339,19 +339,19 @@ def _launched(machine: Json, request: LaunchRequest) -> LaunchedInstance:
     )
 
 
-def _instance(machine: Json) -> Instance:
+def _instance(vm: Json) -> Instance:
     return Instance(
-        provider_id=PREFIX + machine["id"],
-        node_claim=machine["claim"],
-        token=machine["token"],
-        instance_type=machine["size"],
-        zone=machine["zone"],
-        capacity_type=SPOT if machine["spot"] else ON_DEMAND,
-        image_id=machine["image"],
-        created=datetime.fromtimestamp(machine["created"], UTC),
-        terminating=machine["state"] == "stopping",
+        provider_id=PREFIX + vm["id"],
+        node_claim=vm["claim"],
+        token=vm["token"],
+        instance_type=vm["size"],
+        zone=vm["zone"],
+        capacity_type=SPOT if vm["spot"] else ON_DEMAND,
+        image_id=vm["image"],
+        created=datetime.fromtimestamp(vm["created"], UTC),
+        terminating=vm["state"] == "stopping",
     )
 
 
-def _machine_id(provider_id: str) -> str:
+def _vm_id(provider_id: str) -> str:
     return provider_id.removeprefix(PREFIX)

@@ -1,8 +1,8 @@
-"""A tinycloud inside this machine, for tests: the real client talks to it over HTTP.
+"""Simulates tinycloud for tests; the client calls it over HTTP.
 
-It keeps the promises of a cloud (a token makes one machine; what was made stays until it is deleted)
-and has its bad days on demand. Delete this module, and point `testing` at something better, once the
-real cloud has a sandbox.
+It behaves like a cloud (one VM for each token; a VM exists until it is deleted)
+and simulates failures on demand. Delete this module, and use the cloud's sandbox in `testing`, once the
+real cloud has one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _size(name: str, cpus: int, architecture: str, price: float) -> Json:
 
 @final
 class SimulatedTinyCloud:
-    """Machines by id, behind a server on 127.0.0.1; `with` starts and ends it."""
+    """Serves the API on 127.0.0.1; a context manager starts and stops it."""
 
     def __init__(self) -> None:
         self.sizes: Final = [
@@ -53,10 +53,10 @@ class SimulatedTinyCloud:
             _size("medium-arm", 4, "arm64", 0.13),
         ]
         self.images: Final = {"debian": "debian-v7"}
-        self.machines: Final[dict[str, Json]] = {}
+        self.vms: Final[dict[str, Json]] = {}
         self.notices: Final[dict[str, Json]] = {}
         self.calls: Final[Counter[str]] = Counter()
-        """How often each operation was asked for, refused or not."""
+        """Number of requests by operation, refused ones included."""
         self._used_tokens: Final[set[str]] = set()
         self._protected: Final[set[str]] = set()
         self._troubles: Final[set[str]] = set()
@@ -67,11 +67,11 @@ class SimulatedTinyCloud:
 
     @property
     def endpoint(self) -> str:
-        """Where it listens."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> SimulatedTinyCloud:
-        """Serve."""
+        """Start the server."""
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
         )
@@ -79,17 +79,17 @@ class SimulatedTinyCloud:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Serve no more."""
+        """Stop the server."""
         self._trouble_over.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
-    # -- what tests do to it ---------------------------------------------------------------------
+    # -- called by tests -------------------------------------------------------------------------
 
     @contextmanager
     def trouble(self, name: str) -> Generator[None, None, None]:
-        """Have a bad day for a while."""
+        """Simulate a failure inside the block."""
         self._trouble_over.clear()
         self._troubles.add(name)
         try:
@@ -99,41 +99,41 @@ class SimulatedTinyCloud:
             self._trouble_over.set()
 
     @contextmanager
-    def protect(self, machine_id: str) -> Generator[None, None, None]:
-        """Refuse to delete a machine for a while."""
-        self._protected.add(machine_id)
+    def protect(self, vm_id: str) -> Generator[None, None, None]:
+        """Refuse to delete a VM inside the block."""
+        self._protected.add(vm_id)
         try:
             yield
         finally:
-            self._protected.discard(machine_id)
+            self._protected.discard(vm_id)
 
     def make_foreign(self) -> str:
-        """Make a machine of another cluster."""
+        """Create a VM of another cluster."""
         wish = {"cluster": "another", "claim": "web-1", "token": "foreign", "spot": False}
         return self._make({**wish, "size": "small", "zone": "north", "image": "debian-v7"})["id"]
 
-    def announce(self, machine_id: str) -> None:
-        """Announce that a machine will be taken back."""
+    def announce(self, vm_id: str) -> None:
+        """Announce the interruption of a VM."""
         with self._lock:
             notice_id = f"n-{len(self.notices) + 1}"
             self.notices[notice_id] = {
                 "id": notice_id,
                 "kind": "reclaim",
-                "machine": machine_id,
-                "cluster": self.machines[machine_id]["cluster"],
+                "vm": vm_id,
+                "cluster": self.vms[vm_id]["cluster"],
                 "deadline": time.time() + NOTICE_SECONDS,
             }
 
     def sell_out(self, zone: str) -> None:
-        """Have nothing left of any size in a zone, and say so."""
+        """Report every size as sold out in a zone."""
         for size in self.sizes:
             size["sold_out_in"].append(zone)
 
-    def boot(self, machine_id: str) -> Json:
-        """Return the Node that the kubelet of a machine creates."""
-        machine = self.machines[machine_id]
-        told = json.loads(machine["user_data"])
-        size = next(size for size in self.sizes if size["name"] == machine["size"])
+    def boot(self, vm_id: str) -> Json:
+        """Return the Node that the kubelet of a VM creates."""
+        vm = self.vms[vm_id]
+        user_data = json.loads(vm["user_data"])
+        size = next(size for size in self.sizes if size["name"] == vm["size"])
         amounts = {
             "cpu": str(size["cpus"]),
             "memory": f"{size['memory_mib'] - size['memory_mib'] // 25}Mi",
@@ -142,19 +142,19 @@ class SimulatedTinyCloud:
         return {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": machine_id, "labels": told["labels"]},
-            "spec": {"providerID": f"tinycloud://{machine_id}", "taints": told["taints"]},
+            "metadata": {"name": vm_id, "labels": user_data["labels"]},
+            "spec": {"providerID": f"tinycloud://{vm_id}", "taints": user_data["taints"]},
             "status": {"capacity": amounts, "allocatable": amounts},
         }
 
-    # -- what it answers -------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     def answer(self, method: str, path: str, token: str, body: Json) -> tuple[int, Json] | None:
         """Return status and body; None breaks the connection."""
         address = urlsplit(path)
         parts = address.path.strip("/").split("/")[1:]
         self.calls[f"{method} {parts[0]}"] += 1
-        is_launch = (method, parts) == ("POST", ["machines"])
+        is_launch = (method, parts) == ("POST", ["vms"])
         if "silence" in self._troubles:
             self._trouble_over.wait()
             return None
@@ -175,13 +175,13 @@ class SimulatedTinyCloud:
         return result
 
     def _refusal(self, body: Json) -> tuple[int, Json] | None:
-        """Return why a launch is refused before anything is done."""
+        """Return the error of a launch that is refused before it has an effect."""
         if "auth-failure" in self._troubles:
             return 403, {"code": "forbidden", "message": "the token does not permit this"}
         if "throttling" in self._troubles and "lost-reply" not in self._troubles:
             return 429, {"code": "throttled", "message": "too many requests"}
         if "token-in-progress" in self._troubles and body["token"] in self._used_tokens:
-            return 409, {"code": "in-progress", "message": "the machine is still being made"}
+            return 409, {"code": "in-progress", "message": "the VM is still being created"}
         return None
 
     def _route(self, method: str, parts: list[str], cluster: str, body: Json) -> tuple[int, Json]:
@@ -191,47 +191,47 @@ class SimulatedTinyCloud:
                 return 200, {"sizes": self.sizes}
             case "GET", ["images", name] if name in self.images:
                 return 200, {"version": self.images[name]}
-            case "POST", ["machines"]:
+            case "POST", ["vms"]:
                 return self._launch(body)
-            case "GET", ["machines"]:
+            case "GET", ["vms"]:
                 return 200, self._list(cluster)
-            case _, ["machines", machine_id] if machine_id in self.machines:
-                return self._about_machine(method, self.machines[machine_id], body)
+            case _, ["vms", vm_id] if vm_id in self.vms:
+                return self._about_vm(method, self.vms[vm_id], body)
             case "GET", ["notices"]:
                 ours = [n for n in self.notices.values() if n["cluster"] == cluster]
                 return 200, {"notices": ours}
             case "DELETE", ["notices", notice_id] if notice_id in self.notices:
                 return 200, self.notices.pop(notice_id)
             case _:
-                return 404, {"code": "not-found", "message": "there is no such thing"}
+                return 404, {"code": "not-found", "message": "not found"}
 
-    def _about_machine(self, method: str, machine: Json, body: Json) -> tuple[int, Json]:
-        if method == "DELETE" and machine["id"] in self._protected:
-            return 409, {"code": "protected", "message": f"{machine['id']} is protected"}
-        if method == "DELETE" and machine["state"] != "stopping":
-            machine.update(state="stopping", gone_at=time.monotonic() + STOPPING_SECONDS)
+    def _about_vm(self, method: str, vm: Json, body: Json) -> tuple[int, Json]:
+        if method == "DELETE" and vm["id"] in self._protected:
+            return 409, {"code": "protected", "message": f"{vm['id']} is protected"}
+        if method == "DELETE" and vm["state"] != "stopping":
+            vm.update(state="stopping", gone_at=time.monotonic() + STOPPING_SECONDS)
         if method == "PATCH":
-            machine["tags"].update(body["tags"])
-        return 200, machine
+            vm["tags"].update(body["tags"])
+        return 200, vm
 
     def _advance(self) -> None:
-        """Let machines come up and go away, as time has passed."""
-        for machine in [*self.machines.values()]:
-            if machine["state"] == "booting" and "no-boot" not in self._troubles:
-                machine["state"] = "running"
-            if machine["state"] == "stopping" and machine["gone_at"] <= time.monotonic():
-                del self.machines[machine["id"]]
+        """Update the states of VMs to the current time."""
+        for vm in [*self.vms.values()]:
+            if vm["state"] == "booting" and "no-boot" not in self._troubles:
+                vm["state"] = "running"
+            if vm["state"] == "stopping" and vm["gone_at"] <= time.monotonic():
+                del self.vms[vm["id"]]
 
     def _launch(self, wish: Json) -> tuple[int, Json]:
-        for machine in self.machines.values():
-            if machine["token"] == wish["token"]:
-                return 200, machine
+        for vm in self.vms.values():
+            if vm["token"] == wish["token"]:
+                return 200, vm
         if wish["token"] in self._used_tokens:
-            return 409, {"code": "token-used", "message": "the machine of this token is gone"}
+            return 409, {"code": "token-used", "message": "the VM of this token is gone"}
         if "stock-out" in self._troubles:
             return 409, {"code": "sold-out", "message": f"no {wish['size']} in {wish['zone']}"}
         if "quota" in self._troubles:
-            return 409, {"code": "quota", "message": "the account may have no more machines"}
+            return 409, {"code": "quota", "message": "the account may have no more VMs"}
         if wish["image"] not in self.images.values():
             return 422, {"code": "invalid", "message": f"there is no image {wish['image']}"}
         return 200, self._make(wish)
@@ -239,7 +239,7 @@ class SimulatedTinyCloud:
     def _make(self, wish: Json) -> Json:
         with self._lock:
             self._serial += 1
-            machine: Json = {
+            vm: Json = {
                 **wish,
                 "id": f"m-{self._serial:08x}",
                 "state": "booting",
@@ -247,21 +247,21 @@ class SimulatedTinyCloud:
                 "tags": {},
             }
             self._used_tokens.add(wish["token"])
-            self.machines[machine["id"]] = machine
-            return machine
+            self.vms[vm["id"]] = vm
+            return vm
 
     def _list(self, cluster: str) -> Json:
-        ours = [m for m in self.machines.values() if m["cluster"] == cluster]
+        ours = [m for m in self.vms.values() if m["cluster"] == cluster]
         if "partial-listing" in self._troubles:
             return {
-                "machines": [m for m in ours if m["zone"] != "north"],
+                "vms": [m for m in ours if m["zone"] != "north"],
                 "unread_zones": ["north"],
             }
-        return {"machines": ours, "unread_zones": []}
+        return {"vms": ours, "unread_zones": []}
 
 
 class _Server(ThreadingHTTPServer):
-    """Takes many connections at once, and does not wait for the last of them at its end."""
+    """Accepts many connections; does not wait for open ones when it stops."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -269,7 +269,7 @@ class _Server(ThreadingHTTPServer):
 
 def _handler(cloud: SimulatedTinyCloud) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """Reads a request and writes what the cloud answers."""
+        """Reads a request and writes the answer of the cloud."""
 
         def _serve(self) -> None:
             length = int(self.headers.get("Content-Length", "0"))
@@ -291,6 +291,6 @@ def _handler(cloud: SimulatedTinyCloud) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""The provider as the subject of the conformance kit, with a simulated cloud for each test."""
+"""Describes the provider to the conformance kit, with a simulated cloud for each test."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def node_class(spec: TinyCloudNodeClassSpec) -> TinyCloudNodeClass:
 
 @contextmanager
 def subject() -> Generator[ConformanceSubject, None, None]:
-    """Start a cloud; end it."""
+    """Start a simulated cloud, and stop it after the test."""
     with SimulatedTinyCloud() as cloud:
         yield subject_of(cloud)
 
 
 def subject_of(cloud: SimulatedTinyCloud) -> ConformanceSubject:
-    """Tell the kit what this cloud can be made to do."""
+    """Describe the simulated cloud to the kit."""
 
     def drift(_: object, provider_id: str) -> None:
-        cloud.machines[provider_id.removeprefix(PREFIX)]["image"] = "debian-v6"
+        cloud.vms[provider_id.removeprefix(PREFIX)]["image"] = "debian-v6"
 
     return ConformanceSubject(
         name="tinycloud",
@@ -50,7 +50,7 @@ def subject_of(cloud: SimulatedTinyCloud) -> ConformanceSubject:
         troubles=frozenset(CloudTrouble),
         trouble=lambda _, trouble: cloud.trouble(trouble.value),
         node_manifest=lambda _, provider_id: cloud.boot(provider_id.removeprefix(PREFIX)),
-        list_resources=lambda _: [PREFIX + machine_id for machine_id in cloud.machines],
+        list_resources=lambda _: [PREFIX + vm_id for vm_id in cloud.vms],
         create_foreign_instance=lambda _: PREFIX + cloud.make_foreign(),
         sell_out=lambda _, offering: cloud.sell_out(offering.zone),
         interrupt=lambda _, provider_id: cloud.announce(provider_id.removeprefix(PREFIX)),

@@ -1,4 +1,4 @@
-"""Tests which changes replace a machine of tinycloud."""
+"""Tests which changes cause drift."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from karpenter_provider_tinycloud.plugin import SETTINGS, TinyCloud
 
 
 def test_a_cluster_without_a_name_is_refused():
-    """Two of them would own each other's machines."""
+    """Two clusters without a name would terminate each other's VMs."""
     settings = {spec.flag.removeprefix("--"): spec.default for spec in SETTINGS}
     context = SimpleNamespace(settings=settings, cluster=ClusterFacts())
     with pytest.raises(SettingsError, match="--cluster-name: must be given"):

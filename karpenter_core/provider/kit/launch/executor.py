@@ -173,7 +173,7 @@ class CallExecutor(Generic[Described, Call, Answer]):
 
     def _note_launched_elsewhere(self, call: LaunchCall, error: CloudProviderError) -> None:
         """Let claims wait until the listing shows what another process launched, then call anew."""
-        reason = CloudProviderError(f"another process may just have launched this: {error}")
+        reason = CloudProviderError(f"another process may have launched this NodeClaim: {error}")
         for token in call.requests:
             self._launched_elsewhere.put(token, reason)
         self._unanswered.note_answered(call.requests, failed=tuple(call.requests))
@@ -192,7 +192,9 @@ class CallExecutor(Generic[Described, Call, Answer]):
         failed = [token for token in call.requests if token not in outcomes]
         self._unanswered.note_answered(call.requests, failed=failed)
         if failed:
-            self._log.info("launch brought too little", missing=len(failed), of=len(call.requests))
+            self._log.info(
+                "launch returned too few instances", missing=len(failed), of=len(call.requests)
+            )
         return outcomes
 
     def _launched_outcome(
@@ -218,6 +220,6 @@ class CallExecutor(Generic[Described, Call, Answer]):
 
 def _unanswered_error(error: CloudProviderError) -> CloudProviderError:
     """Return the outcome of claims that may have an instance; never one that gives a claim up."""
-    outcome = CloudProviderError(f"the launch may have been carried out: {error}")
+    outcome = CloudProviderError(f"the launch may have been executed: {error}")
     outcome.__cause__ = error
     return outcome

@@ -111,7 +111,7 @@ class ExistingInstances(Generic[Described, Call, Answer]):
                 )
             elif token in awaited and not self._has_attempted(token):
                 outcomes[token] = CloudProviderError(
-                    "another process launched for this NodeClaim and others of late, and "
+                    "another process recently launched this NodeClaim and others, and "
                     f"{self._traits.name} does not show an instance for each of them yet"
                 )
         return outcomes

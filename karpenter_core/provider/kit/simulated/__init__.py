@@ -1,1 +1,1 @@
-"""Parts that simulated clouds share: time, the log of calls, faults, throttling."""
+"""Common parts of simulated clouds: time, call log, faults, throttling."""

@@ -14,7 +14,7 @@ __all__ = ["CallLog", "LoggedCall", "NamedCall"]
 
 
 class NamedCall(Protocol):
-    """What of a call its log, faults and throttling go by."""
+    """The properties of a call that log, faults and throttling use."""
 
     @property
     def name(self) -> str:
@@ -28,47 +28,47 @@ class NamedCall(Protocol):
 
     @property
     def parameters(self) -> Mapping[str, object]:
-        """What it is called with, under the names of the API."""
+        """The parameters by their names in the API."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedCall:
-    """One call, each attempt of the SDK by itself."""
+    """One call; each retry of the SDK is a call."""
 
     service: str
     action: str
     at: datetime
     parameters: Mapping[str, object]
     outcome: str
-    """`ok`, the code of the refusal, or the kind of fault that swallowed the answer."""
+    """`ok`, the error code, or the kind of fault that suppressed the answer."""
 
     @property
     def dry_run(self) -> bool:
-        """Whether it only asked if it might."""
+        """Whether it was a dry run."""
         return self.parameters.get("DryRun") not in {None, False, "", "false", "False"}
 
 
 @final
 class CallLog:
-    """Calls in the order in which they were answered."""
+    """Calls in the order of their answers."""
 
     def __init__(self) -> None:
         self._lock: Final = Lock()
         self._calls: list[LoggedCall] = []
 
     def add(self, call: LoggedCall) -> None:
-        """Note a call."""
+        """Add a call."""
         with self._lock:
             self._calls.append(call)
 
     def clear(self) -> None:
-        """Forget all calls."""
+        """Remove all calls."""
         with self._lock:
             self._calls.clear()
 
     def of(self, action: str, *, outcome: str | None = None) -> Sequence[LoggedCall]:
-        """Return the calls of an action, all or those that ended so."""
+        """Return the calls of an action, all or those with this outcome."""
         with self._lock:
             return tuple(
                 call
@@ -77,11 +77,11 @@ class CallLog:
             )
 
     def count(self, action: str, *, outcome: str | None = None) -> int:
-        """Return how many calls of an action there were."""
+        """Return the number of calls of an action."""
         return len(self.of(action, outcome=outcome))
 
     @property
     def all(self) -> Sequence[LoggedCall]:
-        """Every call."""
+        """Return every call."""
         with self._lock:
             return tuple(self._calls)

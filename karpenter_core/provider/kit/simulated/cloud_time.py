@@ -12,13 +12,13 @@ __all__ = ["CloudTime", "utc_now"]
 
 
 def utc_now() -> datetime:
-    """Return the time of the machine."""
+    """Return the time of the computer."""
     return datetime.now(UTC)
 
 
 @final
 class CloudTime:
-    """The time in the cloud: that of a clock, and what was let pass besides."""
+    """The time in the cloud: a clock, plus the time that tests have added."""
 
     def __init__(self, clock: Callable[[], datetime] = utc_now) -> None:
         self._clock: Final = clock
@@ -29,9 +29,9 @@ class CloudTime:
         return self._clock() + self._passed
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at once."""
+        """Advance the time."""
         self._passed += timedelta(seconds=seconds)
 
     def reset(self) -> None:
-        """Go by the clock again."""
+        """Remove the added time."""
         self._passed = timedelta()

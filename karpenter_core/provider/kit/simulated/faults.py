@@ -1,7 +1,7 @@
 """Injects faults into a simulated cloud: refusals, lost replies, outages.
 
-A fault strikes calls whose name matches (`CreateFleet`, `ec2:*`), as often as `times` says, or until
-it is taken away.
+A fault applies to calls whose name matches (`CreateFleet`, `ec2:*`), `times` times or until it is
+removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["CloudError", "CloudFault", "CloudFaultKind", "CloudFaults"]
 
 
 class CloudError(Exception):
-    """An answer of a cloud that says no: a code, a message and the status of HTTP."""
+    """An error of a cloud: a code, a message and the HTTP status."""
 
     def __init__(self, code: str, message: str, *, status: int = 400) -> None:
         super().__init__(f"{code}: {message}")
@@ -31,38 +31,38 @@ class CloudError(Exception):
 
 
 class CloudFaultKind(StrEnum):
-    """What becomes of a call."""
+    """The effect of a fault on a call."""
 
     REFUSED = "refused"
-    """It is answered with an error; nothing is done."""
+    """The call is answered with an error and has no effect."""
     LOST_REPLY = "lost-reply"
-    """It is carried out; the connection breaks before the answer."""
+    """The call is executed; the connection breaks before the answer."""
     SILENT = "silent"
-    """It is taken and never answered; nothing is done."""
+    """The call is accepted and never answered; it has no effect."""
     UNREACHABLE = "unreachable"
-    """The connection is cut; nothing is done."""
+    """The connection is cut; the call has no effect."""
 
 
 @final
 @dataclass(slots=True, kw_only=True, eq=False)
 class CloudFault:
-    """One fault; as a context, it lasts as long as the context."""
+    """One fault; as a context manager, it lasts as long as the context."""
 
     kind: CloudFaultKind
     action: str
     """A shell pattern for the action, or for service and action with a colon between them."""
     error: CloudError | None = None
-    """What it refuses with; None for the denial of the cloud."""
+    """The error of the refusal; None for an access error of the cloud."""
     times: int | None = None
-    """How often it strikes yet; None for as often as it can."""
+    """The number of calls it still applies to; None for no limit."""
     where: Callable[[Mapping[str, object]], bool] | None = None
-    """Which calls it strikes, by their parameters."""
+    """Selects calls by their parameters."""
     struck: int = 0
-    """How often it has struck."""
+    """The number of calls it applied to."""
     board: CloudFaults | None = field(default=None, repr=False)
 
     def strikes(self, call: NamedCall) -> bool:
-        """Whether it would strike this call."""
+        """Return whether it applies to this call."""
         name = call.name if ":" in self.action else call.action
         return (
             self.times != 0
@@ -71,7 +71,7 @@ class CloudFault:
         )
 
     def end(self) -> None:
-        """Take the fault away; calls that hang on it are cut."""
+        """Remove the fault; calls that wait for it are cut."""
         if self.board is not None:
             self.board.remove(self)
 
@@ -84,33 +84,33 @@ class CloudFault:
 
 @final
 class CloudFaults:
-    """The faults that are about."""
+    """The active faults."""
 
     def __init__(self) -> None:
         self._changed: Final = Condition()
         self._faults: list[CloudFault] = []
 
     def add(self, fault: CloudFault) -> CloudFault:
-        """Let a fault loose."""
+        """Add a fault."""
         with self._changed:
             fault.board = self
             self._faults.append(fault)
         return fault
 
     def remove(self, fault: CloudFault) -> None:
-        """Take a fault away; one that is gone already is fine."""
+        """Remove a fault; return if it is not active."""
         with self._changed:
             self._faults = [other for other in self._faults if other is not fault]
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Take all faults away."""
+        """Remove all faults."""
         with self._changed:
             self._faults = []
             self._changed.notify_all()
 
     def strike(self, call: NamedCall) -> CloudFault | None:
-        """Return the first fault that strikes the call, and count it."""
+        """Return the first fault that applies to the call, and count it."""
         with self._changed:
             for fault in self._faults:
                 if fault.strikes(call):
@@ -121,6 +121,6 @@ class CloudFaults:
         return None
 
     def hang(self, fault: CloudFault, *, seconds: float) -> None:
-        """Wait until the fault is taken away, at most so long."""
+        """Wait until the fault is removed, at most this long."""
         with self._changed:
             self._changed.wait_for(lambda: fault not in self._faults, timeout=seconds)

@@ -1,4 +1,4 @@
-"""Limits calls to a simulated cloud by a bucket of tokens for each action."""
+"""Limits calls to a simulated cloud by a token bucket for each action."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CallRate", "CallRates"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRate:
-    """Calls that may come at once, and how many more each second."""
+    """Number of calls that may come at once, and how many more each second."""
 
     bucket: float
     refill: float
@@ -24,7 +24,7 @@ class CallRate:
 
 @final
 class CallRates:
-    """Buckets of tokens by the name of a call; without rates nothing is throttled."""
+    """Token buckets by the name of a call; without rates nothing is throttled."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock: Final = clock
@@ -39,7 +39,7 @@ class CallRates:
             self._tokens.clear()
 
     def take(self, name: str, tokens: float = 1, *, by_pattern: bool = True) -> bool:
-        """Take tokens out of a name's bucket, if there are so many.
+        """Take tokens from the bucket of a name, if it has enough.
 
         The rate is that of the name itself, else of the first pattern that matches it.
         """

@@ -25,7 +25,7 @@ DISK_CATEGORIES: Final = (
 DiskCategory = Annotated[str, Facets(enum=DISK_CATEGORIES)]
 
 SMALLEST_GIB: Final = 20
-"""What ECS makes of system disks at least (API reference), and of most kinds of data disks."""
+"""Minimum size of system disks (API reference), and of most categories of data disks."""
 
 _GIB: Final = 2**30
 _PERFORMANCE_LEVELS: Final = ("PL0", "PL1", "PL2", "PL3")
@@ -63,13 +63,13 @@ class SystemDisk(Model):
     """The disk that an instance boots from."""
 
     categories: tuple[DiskCategory, ...] = DISK_CATEGORIES
-    """Categories that will do; the first that can be had is taken."""
+    """Permitted categories; the first available one is used."""
     volume_size: Annotated[str, Facets(pattern=_SYSTEM_VOLUME_SIZE)] = ""
     """Size in Gi, G, Ti or T: 20Gi to 59000Gi."""
     size: Annotated[int | None, Facets(format="int32", minimum=SMALLEST_GIB)] = None
-    """Size in GiB; deprecated, volumeSize goes before it."""
+    """Size in GiB; deprecated, volumeSize takes precedence."""
     performance_level: Annotated[str, Facets(enum=_PERFORMANCE_LEVELS)] = "PL0"
-    """Performance level, where the category is cloud_essd."""
+    """Performance level; only for the category cloud_essd."""
     encrypted: bool | None = None
     """Whether the disk is encrypted."""
     kms_key_id: Annotated[str, Field(alias="kmsKeyId")] = ""
@@ -77,9 +77,9 @@ class SystemDisk(Model):
     provisioned_iops: Annotated[
         int | None, Facets(format="int64", minimum=0, maximum=_LARGEST_IOPS)
     ] = None
-    """Operations per second beyond what comes with the size, where the category is cloud_auto."""
+    """Operations per second in addition to those of the size; only for the category cloud_auto."""
     bursting_enabled: bool | None = None
-    """Whether the disk may burst, where the category is cloud_auto."""
+    """Whether the disk may burst; only for the category cloud_auto."""
 
     @property
     def size_gib(self) -> int:
@@ -91,19 +91,19 @@ class DataDisk(Model):
     """Another disk of each instance."""
 
     volume_size: Annotated[str, Facets(pattern=_VOLUME_SIZE)] = "20Gi"
-    """Size in Gi, G, Ti or T: 1Gi to 59000Gi; what is smaller than 20Gi is made 20Gi."""
+    """Size in Gi, G, Ti or T: 1Gi to 59000Gi; smaller sizes become 20Gi."""
     device: str = ""
-    """Device that it is attached as, such as /dev/xvdb."""
+    """Device name of the disk, such as /dev/xvdb."""
     performance_level: Annotated[str, Facets(enum=_PERFORMANCE_LEVELS)] = ""
-    """Performance level, where the category is cloud_essd."""
+    """Performance level; only for the category cloud_essd."""
     encrypted: bool | None = None
     """Whether the disk is encrypted."""
     kms_key_id: Annotated[str, Field(alias="kmsKeyId")] = ""
     """Id of the KMS key to encrypt with."""
     snapshot_id: Annotated[str, Facets(pattern=r"^s-[0-9a-z]+$"), Field(alias="snapshotId")] = ""
-    """Snapshot that the disk is made from."""
+    """Snapshot from which the disk is created."""
     delete_with_instance: bool | None = None
-    """Whether the disk goes with its instance; unset means yes."""
+    """Whether the disk is deleted with its instance; unset means yes."""
 
     @property
     def size_gib(self) -> int:

@@ -13,7 +13,7 @@ from karpenter_core.api.facets import Facets
 __all__ = ["EVICTION_SIGNALS", "RESERVABLE", "KubeletConfiguration"]
 
 RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", "pid")
-"""What can be kept back for the system."""
+"""Resources that can be reserved for the system."""
 EVICTION_SIGNALS: Final = (
     "memory.available",
     "nodefs.available",
@@ -22,7 +22,7 @@ EVICTION_SIGNALS: Final = (
     "imagefs.inodesFree",
     "pid.available",
 )
-"""What pods can be evicted for."""
+"""Eviction signals."""
 
 _NUMBER: Final = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
 _QUANTITY: Final = rf"{_NUMBER}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?{_NUMBER}))?"

@@ -13,7 +13,7 @@ __all__ = ["CapacityReservation", "ECSNodeClassStatus", "Image", "SecurityGroup"
 
 
 class VSwitch(Model):
-    """A vSwitch that instances can be put into."""
+    """A vSwitch for instances."""
 
     id: str
     """Id of the vSwitch."""
@@ -42,7 +42,7 @@ class _ImageRequirement(Model):
 
 
 class Image(Model):
-    """A machine image, and the instance types that it is for."""
+    """An image, and the instance types that it supports."""
 
     id: str
     """Id of the image."""
@@ -57,7 +57,7 @@ class Image(Model):
 
 
 class CapacityReservation(Model):
-    """A private pool: capacity that is paid for, used or not."""
+    """A private pool: capacity that is billed whether it is used or not."""
 
     id: str
     """Id of the private pool."""

@@ -116,7 +116,7 @@ class ECSNodeClassSpec(Model):
             "a term with an alias must be the only one",
         ),
     ] = ()
-    """Terms that select machine images; an instance runs the first image that fits its type."""
+    """Terms that select images; an instance runs the first image that supports its type."""
     capacity_reservation_selector_terms: Annotated[
         tuple[CapacityReservationTerm, ...], Facets(max_items=MAX_TERMS)
     ] = ()
@@ -128,7 +128,7 @@ class ECSNodeClassSpec(Model):
     data_disks: Annotated[tuple[DataDisk, ...], Facets(max_items=16)] = ()
     """Further disks of each instance."""
     data_disk_categories: tuple[DiskCategory, ...] = ()
-    """Categories that will do for data disks; unset, those of the system disk."""
+    """Permitted categories of data disks; unset, those of the system disk."""
     format_data_disk: bool = False
     """Whether ACK's script formats the last data disk and puts containers and kubelet on it."""
     tags: Annotated[
@@ -169,7 +169,7 @@ class ECSNodeClassSpec(Model):
     key_pair_name: Annotated[str, Facets(pattern=r"^[A-Za-z][A-Za-z\d._:-]{1,127}$")] = ""
     """SSH key pair of the instances."""
     password_inherit: bool = False
-    """Whether the image's password is kept."""
+    """Whether instances keep the password of the image."""
     ram_role_name: Annotated[str, Facets(pattern=r"^[A-Za-z\d._-]{1,64}$")] = ""
     """RAM role of the instances."""
     spot: SpotOptions | None = None
@@ -177,7 +177,7 @@ class ECSNodeClassSpec(Model):
     deployment_set_id: Annotated[
         str, Facets(pattern=r"^ds-[0-9a-z]+$"), Field(alias="deploymentSetId")
     ] = ""
-    """Deployment set that instances are spread over hosts by."""
+    """Deployment set that spreads the instances over hosts."""
     metadata_options: MetadataOptions | None = None
     """The instance metadata service."""
     internet_max_bandwidth_out: Annotated[
@@ -187,7 +187,7 @@ class ECSNodeClassSpec(Model):
     internet_charge_type: Annotated[str, Facets(enum=("PayByBandwidth", "PayByTraffic"))] = ""
     """Billing method of the public bandwidth."""
     node_pool_id: Annotated[str, Facets(pattern=r"^[0-9A-Za-z-]+$"), Field(alias="nodePoolId")] = ""
-    """ACK's own node pool that its script is asked for; unset, the cluster's default one."""
+    """ACK node pool whose bootstrap script is used; unset, the default node pool of the cluster."""
 
     @property
     def system_disk_gib(self) -> int:

@@ -12,7 +12,7 @@ __all__ = ["ALLOCATION_STRATEGIES", "CAPACITY_OPTIMIZED", "MetadataOptions", "Sp
 
 CAPACITY_OPTIMIZED: Final = "capacity-optimized"
 ALLOCATION_STRATEGIES: Final = ("lowest-price", "diversified", CAPACITY_OPTIMIZED)
-"""How a provisioning group chooses among the types and zones it may take."""
+"""Strategies by which a provisioning group chooses types and zones."""
 
 
 class SpotOptions(Model):
@@ -28,9 +28,9 @@ class SpotOptions(Model):
             "a price limit has three decimals at most",
         ),
     ] = None
-    """Highest price per hour, in the account's currency; unset, the market's price is paid."""
+    """Maximum price per hour, in the currency of the account; unset, the market price is paid."""
     duration_hours: Annotated[int | None, Facets(format="int32", minimum=0, maximum=1)] = None
-    """Hours in which an instance is not taken back: 1, or 0, which is often cheaper; unset, the API's 1."""
+    """Hours in which ECS does not reclaim an instance: 1, or 0, which is often cheaper; unset means 1."""
     allocation_strategy: Annotated[str, Facets(enum=ALLOCATION_STRATEGIES)] = "lowest-price"
     """Strategy that chooses between instance types and zones."""
     interruption_behavior: Annotated[str, Facets(enum=("terminate",))] = "terminate"
@@ -41,9 +41,9 @@ class MetadataOptions(Model):
     """The instance metadata service; what is left out is as the account has it."""
 
     http_tokens: Annotated[str, Facets(enum=("optional", "required"))] = ""
-    """Whether a token is needed."""
+    """Whether a token is required."""
     http_endpoint: Annotated[str, Facets(enum=("enabled", "disabled"))] = ""
-    """Whether the service answers at all."""
+    """Whether the service is enabled."""
     http_put_response_hop_limit: Annotated[
         int | None, Facets(format="int32", minimum=1, maximum=64)
     ] = None

@@ -45,7 +45,7 @@ class VSwitchTerm(Model):
         CEL("has(self.tags) || has(self.id) || has(self.name)", "a term needs tags, id or name"),
         CEL(
             "!(has(self.id) && (has(self.tags) || has(self.name) || has(self.zoneId)))",
-            "id stands alone in its term",
+            "id must be the only field of its term",
         ),
     )
 
@@ -64,8 +64,11 @@ class SecurityGroupTerm(Model):
 
     cel: ClassVar = (
         CEL("has(self.tags) || has(self.id) || has(self.name)", "a term needs tags, id or name"),
-        CEL("!(has(self.id) && (has(self.tags) || has(self.name)))", "id stands alone in its term"),
-        CEL("!(has(self.name) && has(self.tags))", "name stands alone in its term"),
+        CEL(
+            "!(has(self.id) && (has(self.tags) || has(self.name)))",
+            "id must be the only field of its term",
+        ),
+        CEL("!(has(self.name) && has(self.tags))", "name must be the only field of its term"),
     )
 
     tags: Tags = Field(default_factory=dict)
@@ -88,12 +91,12 @@ class ImageTerm(Model):
         CEL(
             "!(has(self.id) && (has(self.alias) || has(self.name) || has(self.tags) || "
             "has(self.imageFamily) || has(self.ownerAlias)))",
-            "id stands alone in its term",
+            "id must be the only field of its term",
         ),
         CEL(
             "!(has(self.alias) && (has(self.name) || has(self.tags) || has(self.imageFamily) || "
             "has(self.ownerAlias)))",
-            "alias stands alone in its term",
+            "alias must be the only field of its term",
         ),
     )
 
@@ -131,7 +134,10 @@ class CapacityReservationTerm(Model):
 
     cel: ClassVar = (
         CEL("has(self.tags) || has(self.id) || has(self.name)", "a term needs tags, id or name"),
-        CEL("!(has(self.id) && (has(self.tags) || has(self.name)))", "id stands alone in its term"),
+        CEL(
+            "!(has(self.id) && (has(self.tags) || has(self.name)))",
+            "id must be the only field of its term",
+        ),
     )
 
     tags: Tags = Field(default_factory=dict)

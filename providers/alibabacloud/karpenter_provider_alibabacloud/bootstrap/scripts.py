@@ -130,7 +130,7 @@ class AttachScripts:
                 return
         for key in self._cache.items():
             self._cache.drop(key)
-        self._log.warning("instances do not join the cluster; ACK's script is fetched again")
+        self._log.warning("instances do not join the cluster; fetching ACK's script again")
 
     def _fetched(self, key: ScriptKey) -> str:
         expires = self._clock.now() + TOKEN_LIFE

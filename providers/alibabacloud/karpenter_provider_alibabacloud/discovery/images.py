@@ -146,7 +146,7 @@ class ImageReader:
             return self._published(alias, f'{FIELD}[{index}] alias "{term.alias}"')
         query = image_query(index, term)
         if query is None:
-            return (), f"{FIELD}[{index}] (it says nothing)"
+            return (), f"{FIELD}[{index}] (it is empty)"
         images = self._owned.get(query)
         if images is None:
             images = self._described(query)

@@ -140,7 +140,7 @@ def read_group_answer(body: ApiAnswer, targets: Sequence[LaunchTarget]) -> Launc
             if target is None:
                 raise CloudProviderError(
                     f"ecs:CreateAutoProvisioningGroup: {instance_id} is of the type {name} in "
-                    f"{zone or 'no zone'}, which was not asked for"
+                    f"{zone or 'no zone'}, which was not requested"
                 )
             launched.append(NewInstance(id=instance_id, target=target))
         code = row.get("ErrorCode") or ""

@@ -216,7 +216,7 @@ class LaunchCallBuilder:
         zones = sorted({o.zone for candidate in plan.group.candidates for o in candidate.offerings})
         free_text = ", ".join(f"{zone} {free.get(zone, 0)}" for zone in zones)
         return InsufficientCapacityError(
-            "nothing of what was planned can be had now; free addresses in the vSwitches of "
+            "no planned offering is available now; free addresses in the vSwitches of "
             f"spec.vSwitchSelectorTerms: {free_text}",
             offerings=offering_keys(plan.group.candidates),
             scope=ExhaustedScope.NODE_CLASS,

@@ -124,7 +124,7 @@ def reservation_part(
 def _nothing(
     condition_type: str, reason: str, field: str, absent: Sequence[str], status_field: str
 ) -> ResolutionPart:
-    message = absent_terms_message(absent) or f"{field} has no term that finds anything"
+    message = absent_terms_message(absent) or f"{field} has no term that matches anything"
     return condition_unmet(
         condition_type, reason, message, status={status_field: []}, retry_after=NOTHING_FOUND
     )

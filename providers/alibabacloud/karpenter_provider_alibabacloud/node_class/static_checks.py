@@ -39,7 +39,7 @@ def tag_finding(node_class: ECSNodeClass) -> NodeClassFinding | None:
     tags = node_class.spec.tags
     restricted = restricted_tags(tags)
     if restricted:
-        message = f"spec.tags: {', '.join(restricted)}: set by Karpenter alone"
+        message = f"spec.tags: {', '.join(restricted)}: only Karpenter may set them"
         return NodeClassFinding(reason=INVALID_TAGS, message=message)
     if len(tags) > MAX_USER_TAGS:
         message = (

@@ -92,8 +92,8 @@ class TrialRequestBuilder:
         )
         if choice is None:
             raise LaunchFailedError(
-                f'ECSNodeClass "{node_class.name}": no instance type that is sold in a zone of its '
-                "vSwitches boots any of its images"
+                f'ECSNodeClass "{node_class.name}": no instance type in the zones of its '
+                "vSwitches can boot any of its images"
             )
         name, zone, image = choice
         spec, status = node_class.spec, node_class.status

@@ -48,8 +48,8 @@ at each look, as what is missing may be given at any time."""
 RECHECK_INTERVAL: Final = timedelta(minutes=10)
 RETRY_INTERVAL: Final = timedelta(seconds=10)
 """After what is nothing about the NodeClass."""
-ATTEMPT: Final = "launches could not be tried out"
-SCRIPT: Final = "what joins nodes to the cluster cannot be had"
+ATTEMPT: Final = "launches could not be tested by dry runs"
+SCRIPT: Final = "user data that joins nodes to the cluster is not available"
 
 
 class TrialRequestSource(Protocol):
@@ -164,7 +164,7 @@ class NodeClassValidator:
         idle = [name for name, is_set in fields if is_set]
         if not self._is_custom or not idle:
             return ""
-        return f"{', '.join(idle)}: in a Custom cluster nobody does so, unless spec.userData does"
+        return f"{', '.join(idle)}: in a Custom cluster only spec.userData can do so"
 
 
 def _failed(attempt: str, error: CloudProviderError) -> ResolutionPart:

@@ -105,9 +105,9 @@ class SimulatedKubelets:
             seconds=self._behaviour.boot_seconds
         )
         if self._account.clock() < booted:
-            return "the machine is booting"
+            return "the instance is booting"
         if self.failing(instance):
-            return "the machine does not come up"
+            return "the instance does not boot"
         try:
             settings = self.settings(instance)
         except BootError as error:

@@ -81,7 +81,7 @@ def read_user_data(user_data: bytes) -> KubeletSettings:
         settings = _attached(script) or _joined(script)
         if settings is not None:
             return _with_scripts(settings, scripts[:number], scripts[number + 1 :])
-    raise BootError("nothing in the user data joins the machine to a cluster")
+    raise BootError("the user data does not join the instance to a cluster")
 
 
 def _with_scripts(

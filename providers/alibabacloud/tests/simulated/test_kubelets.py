@@ -123,7 +123,7 @@ def test_an_instance_registers_after_its_boot_time(cloud, node):
 @pytest.mark.parametrize(
     ("user_data", "why"),
     [
-        ("#!/bin/sh\necho hello\n", "nothing in the user data joins"),
+        ("#!/bin/sh\necho hello\n", "the user data does not join"),
         ("echo hello\n", "does not begin with #!"),
         (
             "#!/bin/sh\ncurl x/attach_node.sh | bash -s -- --openapi-token a.b\n",

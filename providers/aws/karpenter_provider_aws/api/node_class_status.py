@@ -14,7 +14,7 @@ __all__ = ["Ami", "CapacityReservation", "EC2NodeClassStatus", "SecurityGroup", 
 
 
 class Subnet(Model):
-    """A subnet that instances can be put into."""
+    """A subnet for instances."""
 
     id: str
     """Id of the subnet."""
@@ -45,7 +45,7 @@ class _ImageRequirement(Model):
 
 
 class Ami(Model):
-    """A machine image, and the instance types that it is for."""
+    """An image, and the instance types that it supports."""
 
     id: str
     """Id of the image."""
@@ -62,7 +62,7 @@ class Ami(Model):
 
 
 class CapacityReservation(Model):
-    """Capacity that is paid for, used or not."""
+    """Capacity that is billed whether it is used or not."""
 
     id: Annotated[str, Facets(pattern=RESERVATION_ID)]
     """Id of the reservation."""
@@ -77,9 +77,9 @@ class CapacityReservation(Model):
     reservation_type: Annotated[str, Facets(enum=("default", "capacity-block"))] = "default"
     """A reservation on demand, or a capacity block."""
     interruptible: bool | None = None
-    """Whether its owner may take the capacity back; absent means no."""
+    """Whether its owner may reclaim the capacity; absent means no."""
     state: Annotated[str, Facets(enum=("active", "expiring"))] = "active"
-    """Whether it can be launched into; a block that is about to end is expiring."""
+    """State of the reservation: active, or expiring for a block that ends soon."""
     end_time: Timestamp | None = None
     """When it ends; absent for one that ends when it is cancelled."""
 
@@ -92,7 +92,7 @@ class EC2NodeClassStatus(NodeClassStatus):
     security_groups: tuple[SecurityGroup, ...] = ()
     """Security groups."""
     amis: tuple[Ami, ...] = ()
-    """Machine images; the newest come first."""
+    """Images (AMIs), newest first."""
     capacity_reservations: tuple[CapacityReservation, ...] = ()
     """Capacity reservations."""
     instance_profile: str = ""

@@ -121,15 +121,15 @@ class EC2NodeClassSpec(Model):
             "a term with an alias must be the only one",
         ),
     ] = ()
-    """Terms that select machine images; an instance runs the newest image that fits its type."""
+    """Terms that select images (AMIs); an instance runs the newest image that supports its type."""
     ami_family: Annotated[str, Facets(enum=tuple(family.value for family in AmiFamily))] = ""
     """Bootstrap of the nodes; by default the family of the alias."""
     user_data: str = ""
     """User data of the first boot, merged with the node's bootstrap in the way of the family."""
     role: Annotated[str, CEL("self != ''", "role may not be empty")] = ""
-    """The IAM role of the nodes; an instance profile is made for it."""
+    """IAM role of the nodes; the provider creates an instance profile for it."""
     instance_profile: Annotated[str, CEL("self != ''", "instanceProfile may not be empty")] = ""
-    """The instance profile of the nodes, where one is there already."""
+    """Existing instance profile of the nodes."""
     tags: Annotated[
         dict[str, str],
         CEL("self.all(k, k != '')", "the key of a tag may not be empty"),

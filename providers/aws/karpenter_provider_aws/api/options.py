@@ -45,7 +45,7 @@ class BlockDevice(Model):
     )
 
     delete_on_termination: bool | None = None
-    """Whether the volume goes with its instance."""
+    """Whether the volume is deleted with its instance."""
     encrypted: bool | None = None
     """Whether the volume is encrypted."""
     iops: Annotated[int | None, Facets(format="int64")] = None
@@ -53,7 +53,7 @@ class BlockDevice(Model):
     kms_key_id: Annotated[str, Field(alias="kmsKeyID")] = ""
     """Key to encrypt with: id, alias or ARN."""
     snapshot_id: str = ""
-    """Snapshot that the volume is made from."""
+    """Snapshot from which the volume is created."""
     throughput: Annotated[int | None, Facets(format="int64")] = None
     """Throughput in MiB per second, for gp3."""
     volume_initialization_rate: Annotated[
@@ -83,9 +83,9 @@ class BlockDeviceMapping(Model):
     device_name: str = ""
     """Name of the device, such as /dev/xvda."""
     root_volume: bool | None = None
-    """Says that the kubelet's root directory is on this device; of one mapping at most.
+    """Whether the kubelet's root directory is on this device; at most one mapping may set it.
 
-    The volume's size then is the ephemeral storage that pods can ask for.
+    The size of the volume is then the ephemeral storage of the node.
     """
     ebs: BlockDevice | None = None
     """The volume."""
@@ -106,15 +106,15 @@ class MetadataOptions(Model):
     """The instance metadata service."""
 
     http_endpoint: Annotated[str, Facets(enum=_SWITCH)] = "enabled"
-    """Whether the service answers at all."""
+    """Whether the service is enabled."""
     http_protocol_ipv6: Annotated[str, Facets(enum=_SWITCH), Field(alias="httpProtocolIPv6")] = (
         "disabled"
     )
-    """Whether it answers on IPv6."""
+    """Whether the service is enabled on IPv6."""
     http_put_response_hop_limit: Annotated[int, Facets(format="int64", minimum=1, maximum=64)] = 1
     """Maximum number of hops of a response: with 1, pods in their own network get no token."""
     http_tokens: Annotated[str, Facets(enum=("required", "optional"))] = "required"
-    """Whether a token is needed (IMDSv2)."""
+    """Whether a token is required (IMDSv2)."""
 
 
 class ConnectionTracking(Model):
@@ -143,11 +143,11 @@ class CpuOptions(Model):
     """Options of the processor."""
 
     nested_virtualization: Annotated[str, Facets(enum=_SWITCH)] = ""
-    """Whether virtual machines can run inside; limits the instance types to those that can."""
+    """Whether nested virtualization is enabled; only instance types that support it are used."""
 
 
 class EnclaveOptions(Model):
     """Nitro Enclaves."""
 
     enabled: Annotated[bool, Facets(required=True)]
-    """Whether enclaves can be made; limits the instance types to those that can."""
+    """Whether Nitro Enclaves are enabled; only instance types that support them are used."""

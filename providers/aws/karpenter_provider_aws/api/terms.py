@@ -44,7 +44,7 @@ class SubnetTerm(Model):
 
     cel: ClassVar = (
         CEL("has(self.tags) || has(self.id)", "a term needs tags or id"),
-        CEL("!(has(self.id) && has(self.tags))", "id stands alone in its term"),
+        CEL("!(has(self.id) && has(self.tags))", "id must be the only field of its term"),
     )
 
     tags: Tags = Field(default_factory=dict)
@@ -58,8 +58,11 @@ class SecurityGroupTerm(Model):
 
     cel: ClassVar = (
         CEL("has(self.tags) || has(self.id) || has(self.name)", "a term needs tags, id or name"),
-        CEL("!(has(self.id) && (has(self.tags) || has(self.name)))", "id stands alone in its term"),
-        CEL("!(has(self.name) && has(self.tags))", "name stands alone in its term"),
+        CEL(
+            "!(has(self.id) && (has(self.tags) || has(self.name)))",
+            "id must be the only field of its term",
+        ),
+        CEL("!(has(self.name) && has(self.tags))", "name must be the only field of its term"),
     )
 
     tags: Tags = Field(default_factory=dict)
@@ -81,7 +84,7 @@ class CapacityReservationTerm(Model):
         CEL(
             "!(has(self.id) && "
             "(has(self.tags) || has(self.ownerID) || has(self.instanceMatchCriteria)))",
-            "id stands alone in its term",
+            "id must be the only field of its term",
         ),
     )
 
@@ -96,7 +99,7 @@ class CapacityReservationTerm(Model):
 
 
 class AmiTerm(Model):
-    """Machine images: of a family's own, or found by tags, name, id or SSM parameter."""
+    """Images (AMIs) by the alias of a family, or by tags, name, id or SSM parameter."""
 
     cel: ClassVar = (
         CEL(
@@ -128,7 +131,7 @@ class AmiTerm(Model):
             "aliases of Windows have no other version than latest",
         ),
     ] = ""
-    """Images that a family's maker publishes, as family@version or family@latest.
+    """Images that the vendor of a family publishes, as family@version or family@latest.
 
     It must be the only term.
     """

@@ -182,7 +182,7 @@ def _read(text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text.replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
-        raise BadInputError(f"spec.userData is no TOML: {error}") from error
+        raise BadInputError(f"spec.userData is not TOML: {error}") from error
 
 
 def _settings(document: Mapping[str, object]) -> dict[str, object]:

@@ -30,7 +30,7 @@ class UserDataSizes:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._gauge: Final = Gauge(
             "karpenter_ec2nodeclasses_userdata_bytes",
-            "Size of the user data of an EC2NodeClass before it is encoded.",
+            "Size of the user data of an EC2NodeClass before encoding.",
             ["nodeclass"],
             registry=registry,
         )

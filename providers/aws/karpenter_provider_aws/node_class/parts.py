@@ -49,7 +49,8 @@ def ami_part(found: DiscoveryResult[Ami]) -> ResolutionPart:
     """Return the images."""
     if not found.items:
         message = (
-            absent_terms_message(found.absent) or f"{images.FIELD} has no term that finds anything"
+            absent_terms_message(found.absent)
+            or f"{images.FIELD} has no term that matches anything"
         )
         return condition_unmet(AMIS_READY, "AMINotFound", message, status={"amis": []})
     return condition_met(
@@ -66,7 +67,8 @@ def subnet_part(found: DiscoveryResult[DescribedSubnet]) -> ResolutionPart:
     """Return the subnets, which are looked at each minute for their free addresses."""
     if not found.items:
         message = (
-            absent_terms_message(found.absent) or f"{subnets.FIELD} has no term that finds anything"
+            absent_terms_message(found.absent)
+            or f"{subnets.FIELD} has no term that matches anything"
         )
         return condition_unmet(SUBNETS_READY, "SubnetsNotFound", message, status={"subnets": []})
     listed = [Subnet(id=s.id, zone=s.zone, zone_id=s.zone_id) for s in found.items]
@@ -82,7 +84,7 @@ def security_group_part(found: DiscoveryResult[SecurityGroup]) -> ResolutionPart
     """Return the security groups."""
     if not found.items:
         field = security_groups.FIELD
-        message = absent_terms_message(found.absent) or f"{field} has no term that finds anything"
+        message = absent_terms_message(found.absent) or f"{field} has no term that matches anything"
         return condition_unmet(
             SECURITY_GROUPS_READY, "SecurityGroupsNotFound", message, status={"securityGroups": []}
         )

@@ -94,7 +94,7 @@ def tag_finding(node_class: EC2NodeClass) -> NodeClassFinding | None:
     restricted = restricted_tags(node_class.spec.tags)
     if not restricted:
         return None
-    message = f"spec.tags: {', '.join(restricted)}: set by Karpenter alone"
+    message = f"spec.tags: {', '.join(restricted)}: only Karpenter may set them"
     return NodeClassFinding(reason="TagValidationFailed", message=message)
 
 

@@ -57,7 +57,7 @@ RESULT_TTL: Final = timedelta(minutes=30)
 RECHECK_INTERVAL: Final = timedelta(minutes=10)
 RETRY_INTERVAL: Final = timedelta(seconds=10)
 """After what is nothing about the NodeClass: EC2 does not yet know a profile just made, say."""
-ATTEMPT: Final = "launches could not be tried out"
+ATTEMPT: Final = "launches could not be tested by dry runs"
 
 
 class TrialCatalogue(Protocol):

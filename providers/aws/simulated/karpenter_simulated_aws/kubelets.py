@@ -92,9 +92,9 @@ class SimulatedKubelets:
             seconds=self._behaviour.pending_seconds + self._behaviour.boot_seconds
         )
         if self._account.clock() < booted:
-            return "the machine is booting"
+            return "the instance is booting"
         if self.failing(instance):
-            return "the machine does not come up"
+            return "the instance does not boot"
         if not instance.profile_arn:
             return "without an instance profile the API server does not know the node"
         try:
