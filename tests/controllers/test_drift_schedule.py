@@ -47,24 +47,9 @@ from karpenter_core.testing.state_builders import (
     synced_state,
 )
 from karpenter_provider_kwok.api import KWOKNodeClass
+from tests.controllers.clocks import StoryClock
 
 SLACK = 0.01
-
-
-class StoryClock:
-    """The time of the loop, which begins with the story."""
-
-    def monotonic(self):
-        try:
-            return asyncio.get_running_loop().time()
-        except RuntimeError:
-            return 0.0
-
-    def now(self):
-        return builders.EPOCH + timedelta(seconds=self.monotonic())
-
-    async def sleep(self, seconds):
-        await asyncio.sleep(seconds)
 
 
 class Checks:
