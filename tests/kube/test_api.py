@@ -58,6 +58,7 @@ def test_eviction_refused_by_a_budget_differs_from_a_throttled_one():
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
+        (400, ApiError),
         (404, NotFoundError),
         (409, ConflictError),
         (410, GoneError),
