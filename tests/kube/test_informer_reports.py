@@ -43,3 +43,26 @@ def test_an_outage_is_logged_once_and_so_is_its_end():
     told = [(entry["log_level"], entry["event"]) for entry in logs if "connect" in entry["event"]]
     assert told == [("warning", "disconnected; retrying"), ("info", "connected again")]
     assert [entry["error"] for entry in logs if "error" in entry] == ["the watch broke"]
+
+
+def test_failed_watches_handlers_and_listings_are_counted():
+    registry = CollectorRegistry()
+    answers = [page([node("a", 1), node("b", 2)], 30)] * 9
+
+    def read(name, **labels):
+        return registry.get_sample_value(name, {"kind": "Node", **labels}) or 0
+
+    async def script(follower):
+        follower.told = None  # its sink cannot append
+        await follower.informer.synced.wait()
+        await asyncio.sleep(300)
+
+    broken = ApiError("the watch broke", status=0)
+    watches = [[*LISTED, broken], [broken], [bookmark(40), event("ADDED", node("c", 41)), HANG]]
+    follow(script, answers=answers, watches=watches, metrics=KubeMetrics(registry))
+
+    failures = "karpenter_core_informer_failures_total"
+    assert read(failures, step="watch") == 2
+    assert read(failures, step="handler") == 3
+    assert read("karpenter_core_informer_relists_total") == 1
+    assert read("karpenter_core_informer_objects") == 3
