@@ -74,5 +74,5 @@ def test_failed_watches_handlers_and_listings_are_counted():
     failures = "karpenter_core_informer_failures_total"
     assert read(failures, step="watch") == 2
     assert read(failures, step="handler") == refused.times > 0
-    assert read("karpenter_core_informer_relists_total") == 1
+    assert read("karpenter_core_informer_relists_total") == 2
     assert read("karpenter_core_informer_objects") == 3

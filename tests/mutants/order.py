@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -16,8 +16,10 @@ Record = dict[str, tuple[float, list[str]]]
 """For each test the seconds of CPU that it took, and the blocks that it ran."""
 
 _OVERHEAD_SECONDS: Final = 0.02
-_OF_THE_NEXT: Final = 0.7
-"""The chance of a test of the same file, in parts of that of the one before."""
+_POWER_OF_TIME: Final = 2.0
+"""More than one, so that most of the tests that reach a change are run before the long ones."""
+_POWER_OF_RANK: Final = 0.25
+"""How much the tests of a file before it count against a test."""
 
 _OF_AN_IMPORT: Final = 3.0
 _OF_A_MENTION: Final = 2.0
@@ -39,19 +41,25 @@ def most_telling_first(
     """Order tests by how likely they are to see a change, for the time that they take.
 
     A test is likely to where the module is much of what it runs, and where its file is about the
-    module; and the more so the fewer of its file come before it.
+    module; and the more so the fewer of its file, and the fewer cases of the same test, come before
+    it. Most of all short tests come first: hundreds of them take as long as one life of a controller.
     """
     module = f"{mutant.path}::"
     by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for test in tests:
         took, blocks = record[test]
         share = sum(each.startswith(module) for each in blocks) / len(blocks)
-        by_file[file_of(test)].append((share / (took + _OVERHEAD_SECONDS), test))
-    ranked = [
-        (nearness(file, _text(root / file), mutant) * score * _OF_THE_NEXT**rank, test)
-        for file, scored in by_file.items()
-        for rank, (score, test) in enumerate(sorted(scored, reverse=True))
-    ]
+        by_file[file_of(test)].append((share / (took + _OVERHEAD_SECONDS) ** _POWER_OF_TIME, test))
+    ranked: list[tuple[float, str]] = []
+    for file, scored in by_file.items():
+        near = nearness(file, _text(root / file), mutant)
+        cases: Counter[str] = Counter()
+        for rank, (score, test) in enumerate(sorted(scored, reverse=True)):
+            function = test.partition("[")[0]
+            ranked.append(
+                (near * score / (1 + rank) ** _POWER_OF_RANK / (1 + cases[function]), test)
+            )
+            cases[function] += 1
     return [test for _, test in sorted(ranked, reverse=True)]
 
 

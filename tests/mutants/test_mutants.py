@@ -155,12 +155,14 @@ class TestOrder:
         first = [test.split("_")[1] for test in self.ordered(record, tmp_path)]
         assert first == ["narrow.py::test", "wide.py::test", "slow.py::test"]
 
-    def test_other_files_come_between_the_tests_of_one(self, tmp_path):
-        own = f"{self.MUTANT.path}::DriftBackoff.wait_of#0"
-        record = {f"tests/a/test_near.py::test_{n}": (0.1, [own]) for n in range(9)}
-        record["tests/a/test_far.py::test"] = (0.2, [own])
+    def test_other_tests_come_between_the_cases_of_one(self, tmp_path):
+        own, other = f"{self.MUTANT.path}::DriftBackoff.wait_of#0", "x.py::f#0"
+        record = {f"tests/a/test_near.py::test_cases[{n}]": (0.1, [own]) for n in range(9)}
+        record["tests/a/test_near.py::test_once"] = (0.1, [own, other])
+        record["tests/a/test_far.py::test"] = (0.1, [own, other])
         ordered = self.ordered(record, tmp_path)
         assert 0 < ordered.index("tests/a/test_far.py::test") < 5
+        assert 0 < ordered.index("tests/a/test_near.py::test_once") < 5
 
 
 class TestProbes:
