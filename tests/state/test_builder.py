@@ -229,6 +229,12 @@ class TestUsage:
         builder.apply_event(ObjectRemoved(old))
         assert owner not in builder.snapshot().daemon_pods
 
+    @pytest.mark.parametrize(
+        "other", [{"owner_kind": "ReplicaSet"}, {"owner_kind": "DaemonSet", "phase": "Failed"}]
+    )
+    def test_only_pods_of_daemon_sets_that_may_run_are_known(self, other):
+        assert dict(synced_state(pod("web", **other)).snapshot().daemon_pods) == {}
+
 
 class TestMachines:
     def test_a_node_and_its_claim_are_one_machine(self):
