@@ -366,6 +366,15 @@ class TestLeaving:
         builder.apply_event(DeletionUnmarked(names=("web",)))
         assert not the_machine(builder).marked_for_deletion
 
+    def test_a_machine_leaves_by_a_mark_of_its_claim_or_of_its_node(self):
+        _, claim = node_and_claim("web")
+        builder = synced_state(claim, node("web-node", claim=claim))
+        for name in ("web", "web-node"):
+            builder.apply_event(DeletionMarked(names=(name,), cause="empty/1"))
+            assert the_machine(builder).marked_for_deletion
+            builder.apply_event(DeletionUnmarked(names=(name,)))
+            assert not the_machine(builder).marked_for_deletion
+
     def test_a_deleting_node_with_a_living_claim_is_not_leaving_by_itself(self):
         _, claim = node_and_claim("web")
         builder = synced_state(claim, node("web", claim=claim, deleted=EPOCH))
