@@ -1,7 +1,8 @@
-"""A clock whose wall and monotonic times are set apart, for tests of clocks."""
+"""Clocks for controllers that tests drive by hand."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from karpenter_core.testing.builders import EPOCH
@@ -28,3 +29,19 @@ class TwoClocks:
 
     def is_set(self, **by):
         self.wall += timedelta(**by)
+
+
+class StoryClock:
+    """The time of the loop, which begins with the story."""
+
+    def monotonic(self):
+        try:
+            return asyncio.get_running_loop().time()
+        except RuntimeError:
+            return 0.0
+
+    def now(self):
+        return EPOCH + timedelta(seconds=self.monotonic())
+
+    async def sleep(self, seconds):
+        await asyncio.sleep(seconds)

@@ -8,12 +8,19 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.api.base import ObjectMeta
-from karpenter_core.controllers.catalogue.controller import STALE_AFTER, CatalogueController
+from karpenter_core.controllers.catalogue.controller import (
+    REFRESH_PERIOD,
+    STALE_AFTER,
+    CatalogueController,
+    catalogue_version,
+)
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_core.provider.markers import hookimpl
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved
+from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.testing import builders
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_core.testing.harness import SequentialIds
@@ -131,40 +138,203 @@ def test_a_pool_priced_without_an_exchange_rate_says_so(tmp_path, arguments, is_
     play(tmp_path, story, plugins={"web": Selling(euro)})
 
 
+KEY = (KWOK.group, KWOK.kind, KWOK.name)
+
+
 class FailingListing:
-    """A provider whose listing a test makes fail."""
+    """A provider whose listing a test changes and makes fail."""
 
     fails = False
+    listed = (priced(1.0),)
 
     async def list_instance_types(self, _pool, _node_class):
         if self.fails:
             raise CloudProviderError("nobody answers")
-        return (priced(1.0),)
+        return self.listed
+
+
+class Upkeep:
+    """The controller over the state of a NodeClass and its pools, called by hand."""
+
+    def __init__(self, *pools):
+        self.clock, self.providers, self.metrics = TwoClocks(), FailingListing(), Metrics()
+        self.node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))
+        self.pools = [
+            ready_node_pool(builders.node_pool(name, node_class_ref=KWOK)) for name in pools
+        ]
+        builder = synced_state(*self.pools, self.node_class, catalogues={})
+        self.state = ClusterState(builder, self.clock)
+        self.controller = CatalogueController(
+            cluster_state=self.state,
+            providers=self.providers,
+            runtime=ControllerRuntime(
+                clock=self.clock, new_id=SequentialIds("id"), metrics=self.metrics
+            ),
+        )
+        self.published, self.problems = [], []
+        self.state.subscribe(ObjectKind.CATALOGUE, self.published.append)
+        self.controller.subscribe_problems(self.problems.append)
+
+    async def reconcile(self):
+        return await self.controller.reconcile(KEY)
+
+    async def fail(self):
+        self.providers.fails = True
+        with pytest.raises(CloudProviderError):
+            await self.reconcile()
+
+    def names(self):
+        """The types that each pool has been told of."""
+        return {
+            pool: [it.name for it in catalogue.instance_types]
+            for pool, catalogue in self.state.snapshot().catalogues.items()
+        }
+
+    def metric(self, name):
+        return self.metrics.registry.get_sample_value(name, {"nodepool": "general"})
+
+
+async def test_all_pools_of_a_node_class_get_its_types_and_the_next_refresh_is_planned():
+    upkeep = Upkeep("general", "web")
+    upkeep.clock.passes(7)
+    outcome = await upkeep.reconcile()
+
+    assert outcome.requeue_after == REFRESH_PERIOD.total_seconds()
+    assert upkeep.names() == {"general": ["small"], "web": ["small"]}
+    told = upkeep.metric("karpenter_catalogue_refresh_timestamp_seconds")
+    assert told == upkeep.clock.now().timestamp()
+
+
+@pytest.mark.parametrize(
+    "listed", [(priced(1.0),), FailingListing.listed], ids=["equal", "identical"]
+)
+async def test_a_listing_that_brought_nothing_new_is_not_published(listed):
+    """Or every pass would begin from the start."""
+    upkeep = Upkeep("general")
+    await upkeep.reconcile()
+    assert upkeep.published == ["general"]
+    upkeep.providers.listed = listed
+    await upkeep.reconcile()
+    assert upkeep.published == ["general"]
+
+
+async def test_a_listing_with_other_prices_is_published():
+    upkeep = Upkeep("general")
+    await upkeep.reconcile()
+    upkeep.providers.listed = (priced(2.0),)
+    await upkeep.reconcile()
+
+    (catalogue,) = upkeep.state.snapshot().catalogues.values()
+    assert catalogue.instance_types[0].offerings[0].price.amount == 2.0
+    assert upkeep.published == ["general", "general"]
+
+
+async def test_a_pool_that_is_made_anew_gets_the_catalogue_of_its_namesake():
+    """The state drops a catalogue with its pool."""
+    upkeep = Upkeep("general")
+    await upkeep.reconcile()
+    upkeep.state.fold(ObjectRemoved(upkeep.pools[0]))
+    assert upkeep.names() == {}
+    metadata = upkeep.pools[0].metadata.model_copy(update={"uid": "uid-again"})
+    upkeep.state.fold(ObjectObserved(upkeep.pools[0].model_copy(update={"metadata": metadata})))
+    await upkeep.reconcile()
+
+    assert upkeep.names() == {"general": ["small"]}
+
+
+async def test_without_its_node_class_a_pool_has_no_catalogue():
+    upkeep = Upkeep("general")
+    await upkeep.reconcile()
+    upkeep.state.fold(ObjectRemoved(upkeep.node_class))
+    outcome = await upkeep.reconcile()
+
+    assert outcome.requeue_after is None
+    assert upkeep.names() == {}
+    assert upkeep.controller.currencies_of(upkeep.pools[0]) == frozenset()
+
+
+async def test_pools_without_a_first_listing_are_named_until_it_ends():
+    """Passes wait for them, but not for one whose listing fails."""
+    listed, failing = Upkeep("general"), Upkeep("general")
+    assert listed.controller.unlisted_pools() == ("general",)
+    await listed.reconcile()
+    await failing.fail()
+
+    assert listed.controller.unlisted_pools() == ()
+    assert failing.controller.unlisted_pools() == ()
+
+
+async def test_a_pool_whose_node_class_is_missing_is_not_waited_for():
+    upkeep = Upkeep("general")
+    upkeep.state.fold(ObjectRemoved(upkeep.node_class))
+    assert upkeep.controller.unlisted_pools() == ()
+
+
+async def test_listeners_hear_when_a_listing_fails_and_when_it_works_again():
+    upkeep = Upkeep("general")
+    await upkeep.reconcile()
+    assert upkeep.problems == []
+    await upkeep.fail()
+    assert upkeep.problems == ["general"]
+    assert upkeep.controller.problem_of(upkeep.pools[0]) == "nobody answers"
+    assert upkeep.metric("karpenter_catalogue_refresh_errors_total") == 1
+    assert upkeep.names() == {"general": ["small"]}, "the last one stays in use"
+    upkeep.providers.fails = False
+    await upkeep.reconcile()
+
+    assert upkeep.problems == ["general", "general"]
+    assert upkeep.controller.problem_of(upkeep.pools[0]) == ""
+
+
+class TestVersion:
+    """A catalogue's version differs with everything that plans depend on."""
+
+    BASE = instance_type("small", offerings=[offering("zone-a", price=0.5)])
+    OFFER = BASE.offerings[0]
+
+    def offered(self, **changes):
+        return replace(self.BASE, offerings=(replace(self.OFFER, **changes),))
+
+    def test_it_is_the_same_for_the_same_types_in_any_order(self):
+        other = replace(self.BASE, name="other")
+        again = instance_type("small", offerings=[offering("zone-a", price=0.5)])
+        version = catalogue_version([self.BASE, other])
+        assert version == catalogue_version([other, again])
+
+    def test_each_part_is_in_it(self):
+        overhead = replace(self.BASE.overhead, kube_reserved={"cpu": 77})
+        changed = [
+            self.BASE,
+            replace(self.BASE, name="other"),
+            replace(self.BASE, capacity={**self.BASE.capacity, "cpu": 1}),
+            replace(self.BASE, overhead=overhead),
+            instance_type("small", arch="arm64", offerings=[self.OFFER]),
+            replace(self.BASE, offerings=()),
+            replace(self.BASE, offerings=(offering("zone-b", price=0.5),)),
+            self.offered(price=replace(self.OFFER.price, amount=0.6)),
+            self.offered(price=replace(self.OFFER.price, currency="EUR")),
+            self.offered(available=False),
+            self.offered(reservation_capacity=3),
+            self.offered(capacity_override={"cpu": 1}),
+            self.offered(overhead_override={"cpu": 1}),
+            self.offered(interruption_risk=0.25),
+        ]
+        assert len({catalogue_version([each]) for each in changed}) == len(changed)
 
 
 @pytest.mark.parametrize("hours", [6, 0, -6])
 async def test_the_last_listing_is_kept_for_a_while_across_wall_clock_jumps(hours):
     """Neither dropped at the first failure, nor kept for hours."""
-    clock, providers, metrics = TwoClocks(), FailingListing(), Metrics()
-    node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))
-    pool = ready_node_pool(builders.node_pool("general", node_class_ref=KWOK))
-    cluster_state = ClusterState(synced_state(pool, node_class, catalogues={}), clock)
-    runtime = ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=metrics)
-    controller = CatalogueController(
-        cluster_state=cluster_state, providers=providers, runtime=runtime
-    )
-    key = (KWOK.group, KWOK.kind, KWOK.name)
-    await controller.reconcile(key)
-    assert "general" in cluster_state.snapshot().catalogues
-    providers.fails = True
-    clock.is_set(hours=hours)
+    upkeep = Upkeep("general")
+    await upkeep.reconcile()
+    assert "general" in upkeep.names()
+    upkeep.clock.is_set(hours=hours)
 
     async def fails_after(wait):
-        clock.passes(wait.total_seconds())
-        with pytest.raises(CloudProviderError):
-            await controller.reconcile(key)
+        upkeep.clock.passes(wait.total_seconds())
+        await upkeep.fail()
 
     await fails_after(STALE_AFTER - timedelta(seconds=1))
-    assert "general" in cluster_state.snapshot().catalogues
+    assert "general" in upkeep.names()
     await fails_after(timedelta(seconds=1))
-    assert "general" not in cluster_state.snapshot().catalogues
+    assert "general" not in upkeep.names()

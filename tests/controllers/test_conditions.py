@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+from karpenter_core.controllers.reconciler import ControllerRuntime
 from prometheus_client import generate_latest
 
+from karpenter_core.api.conditions import FALSE, TRUE, UNKNOWN, Condition
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.observability.conditions import ConditionObserver
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, custom_kind
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.state.events import InformersSynced, ObjectObserved
+from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.harness import SequentialIds
+from karpenter_core.testing.state_builders import node_claim, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
+from tests.controllers.clocks import StoryClock
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -204,3 +218,49 @@ def test_condition_metrics_can_be_switched_off(tmp_path):
         assert series(running, "operator_nodeclaim_status_condition_transitions_total") == {}
 
     play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        ({"Launched": UNKNOWN, "Ready": UNKNOWN}, {"Launched": TRUE, "Ready": TRUE}, ["Ready"]),
+        ({"Launched": UNKNOWN, "Ready": UNKNOWN}, {"Launched": TRUE}, ["Launched"]),
+        ({"Launched": FALSE, "Ready": FALSE}, {"Launched": TRUE, "Ready": TRUE},
+         ["Launched", "Ready"]),
+        ({"Launched": TRUE, "Ready": UNKNOWN}, {"Launched": FALSE, "Ready": TRUE},
+         ["Launched", "Ready"]),
+        ({"Drifted": UNKNOWN, "Ready": UNKNOWN}, {"Drifted": TRUE, "Ready": TRUE},
+         ["Drifted", "Ready"]),
+        ({"Ready": TRUE}, {"Ready": TRUE, "Launched": FALSE}, ["Launched"]),
+        ({"Ready": TRUE}, {"Ready": TRUE, "Launched": TRUE}, []),
+        ({}, {"Ready": TRUE}, []),
+    ],
+)  # fmt: skip
+def test_stages_that_turn_true_with_ready_are_not_told_of(was, now, told):
+    """All other changes are; of new conditions those that somebody must mend."""
+    clock, published = StoryClock(), []
+
+    def claim(version, statuses):
+        conditions = tuple(
+            Condition(type=name, status=status, last_transition_time=EPOCH, reason=name)
+            for name, status in statuses.items()
+        )
+        made = node_claim("web", resource_version=version)
+        status = made.status.model_copy(update={"conditions": conditions})
+        return made.model_copy(update={"status": status})
+
+    async def story():
+        cluster_state = ClusterState(synced_state(claim(1, was)), clock)
+        runtime = ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=Metrics())
+        observer = ConditionObserver(
+            cluster_state=cluster_state, publish=published.append, runtime=runtime
+        )
+        running = asyncio.create_task(observer.run())
+        cluster_state.fold(InformersSynced())
+        await clock.sleep(1)
+        cluster_state.fold(ObjectObserved(claim(2, was | now)))
+        await clock.sleep(1)
+        running.cancel()
+
+    run_virtual(story())
+    assert sorted(notice.reason for notice in published) == told

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from karpenter_core.controllers.planner import (
+    PASS_LIMIT_SECONDS,
     SWITCH_INTERVAL_SECONDS,
     InlinePlanner,
     ThreadPlanner,
@@ -232,3 +233,23 @@ async def test_failing_steps_fail_for_their_caller(threaded):
         await worked(threaded, Steps(threaded._clock, 2, error=ZeroDivisionError()))
 
     assert await worked(threaded, Steps(threaded._clock, 2)) == "done"
+
+
+class HastyClock(SystemClock):
+    """A clock on which each look takes as long as a pass may."""
+
+    looks = 0
+
+    def monotonic(self):
+        self.looks += 1
+        return self.looks * (PASS_LIMIT_SECONDS + 1.0)
+
+
+@pytest.mark.parametrize(("clock", "is_partial"), [(SystemClock(), False), (HastyClock(), True)])
+async def test_a_plan_that_takes_too_long_ends_with_what_there_is(clock, is_partial):
+    planner = ThreadPlanner(clock)
+    try:
+        plan = await planner.plan(problem(), SolveOptions())
+    finally:
+        planner.close()
+    assert plan.partial == is_partial

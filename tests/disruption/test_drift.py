@@ -291,6 +291,8 @@ class TestRest:
         rests = {backoff_duration(failures, f"command-{n}").total_seconds() for n in range(50)}
         assert all(window / 2 <= rest < window for rest in rests)
         assert len(rests) > 40, "back-offs of pools differ"
+        assert min(rests) < 0.6 * window, "the whole window is used"
+        assert max(rests) > 0.9 * window
         assert backoff_duration(failures, "command-1") == backoff_duration(failures, "command-1")
 
     def test_until_when(self):

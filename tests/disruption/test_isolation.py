@@ -21,10 +21,10 @@ from karpenter_core.scheduling.whatif import what_if as whatif
 from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
 from karpenter_core.scheduling.whatif.solver_run import run_steps
 from karpenter_core.state import disruption_problem, state_nodes
-from karpenter_core.state.events import DeletionMarked, ObjectObserved
+from karpenter_core.state.events import DeletionMarked, ObjectObserved, PodsDecided
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.state_builders import with_claim_conditions
-from tests.disruption.scene import EPOCH, box, cluster, found, gone, look, only, pool, runs
+from tests.disruption.scene import EPOCH, NOW, box, cluster, found, gone, look, only, pool, runs
 
 
 def is_odd(pods):
@@ -125,6 +125,27 @@ def test_an_invalid_pending_pod_stops_no_simulation(fails):
 
     assert gone(outcome) == ["b"]
     assert set_aside(outcome) == {("Pod", "odd")}
+
+
+def test_a_pending_pod_whose_places_cannot_be_told_keeps_the_places_of_others(monkeypatch):
+    """The node that another pod is expected on is no candidate, as without the odd one."""
+    genuine = candidates.expected_state_nodes
+
+    def expected(snapshot, pods, **named):
+        if is_odd(pods):
+            raise ValueError("odd pod")
+        return genuine(snapshot, pods, **named)
+
+    builder = cluster(box("a"), box("b"), pod("odd"), pod("fine"))
+    builder.apply_event(
+        PodsDecided(placed={item.uid: "b" for item in (pod("odd"), pod("fine"))}, at=NOW)
+    )
+    before = gone(found(builder, EmptinessMethod()))
+    monkeypatch.setattr(candidates, "expected_state_nodes", expected)
+    outcome = found(builder, EmptinessMethod())
+
+    assert gone(outcome) == before == ["a"]
+    assert ("Pod", "odd") in set_aside(outcome)
 
 
 def test_a_deferred_method_runs_again_in_the_next_pass(fails):

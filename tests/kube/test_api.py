@@ -58,6 +58,7 @@ def test_eviction_refused_by_a_budget_differs_from_a_throttled_one():
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
+        (400, ApiError),
         (404, NotFoundError),
         (409, ConflictError),
         (410, GoneError),
@@ -229,3 +230,17 @@ def test_two_clusters_share_the_kinds():
         assert ClusterApis(objects).api_for(resources.PODS) is objects
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("status", [400, 403, 500])
+def test_a_watch_that_is_refused_raises(status):
+    async def watch(api):
+        async with api.watch(resources.NODES) as lines:
+            return [line async for line in lines]
+
+    async def scenario():
+        await watch(KubeApi(ScriptedTransport(watches=[refusal(status)]), clock=LoopClock()))
+
+    with pytest.raises(ApiError) as caught:
+        run_virtual(scenario())
+    assert (caught.value.status, str(caught.value)) == (status, "watch nodes: no")

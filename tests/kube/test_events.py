@@ -233,3 +233,27 @@ def test_large_caches_are_swept_rarely(monkeypatch):
     publish(script)
     assert 0 < len(searches) < 10
     assert max(searches) < 40_000
+
+
+def test_four_events_are_posted_at_once_while_the_server_is_slow():
+    """One that hangs holds up no other, and a slow server is not asked for more."""
+
+    async def script(desk):
+        open_posts, most = 0, 0
+        genuine = desk.recorder._post
+
+        async def post(entry):
+            nonlocal open_posts, most
+            open_posts += 1
+            most = max(most, open_posts)
+            await asyncio.sleep(5)
+            await genuine(entry)
+            open_posts -= 1
+
+        desk.recorder._post = post
+        for number in range(9):
+            desk.recorder.publish(notice(f"web-{number}"))
+        await asyncio.sleep(60)
+        assert (most, open_posts) == (4, 0)
+
+    assert len(publish(script).events) == 9

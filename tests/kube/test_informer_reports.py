@@ -45,3 +45,36 @@ def test_an_outage_is_logged_once_and_so_is_its_end():
     ]
     assert reports == [("warning", "disconnected; retrying"), ("info", "connected again")]
     assert [entry["error"] for entry in logs if "error" in entry] == ["the watch broke"]
+
+
+class Refusing:
+    """A list that nothing can be added to."""
+
+    times = 0
+
+    def append(self, _item):
+        self.times += 1
+        raise ValueError("no")
+
+
+def test_failed_watches_handlers_and_listings_are_counted():
+    registry, refused = CollectorRegistry(), Refusing()
+    answers = [page([node("a", 1), node("b", 2)], 30)] * 9
+
+    def read(name, **labels):
+        return registry.get_sample_value(name, {"kind": "Node", **labels}) or 0
+
+    async def script(follower):
+        follower.told = refused
+        await follower.informer.synced.wait()
+        await asyncio.sleep(300)
+
+    broken = ApiError("the watch broke", status=0)
+    watches = [[*LISTED, broken], [broken], [bookmark(40), event("ADDED", node("c", 41)), HANG]]
+    follow(script, answers=answers, watches=watches, metrics=KubeMetrics(registry))
+
+    failures = "karpenter_core_informer_failures_total"
+    assert read(failures, step="watch") == 2
+    assert read(failures, step="handler") == refused.times > 0
+    assert read("karpenter_core_informer_relists_total") == 2
+    assert read("karpenter_core_informer_objects") == 3

@@ -8,12 +8,15 @@ import ssl
 
 import pytest
 from aiohttp import web
+from kubernetes.aio.client import Configuration
 from structlog.testing import capture_logs
 
 from karpenter_core.errors import ApiError, SettingsError
 from karpenter_core.kube import login
 from karpenter_core.kube.client import connect
+from karpenter_core.kube.tls import TlsFiles
 from karpenter_core.kube.transport import UNREACHABLE
+from tests.controllers.clocks import TwoClocks
 from tests.kube.serving import GET, MovableClock, connected, kubeconfig, no_surroundings, serving
 from tests.support.certificates import CertificateAuthority
 
@@ -63,6 +66,23 @@ async def test_a_client_certificate_renewed_in_place_is_used_within_a_minute(tmp
             put_in_place(authority.issue("two", "second"), tmp_path)
             clock.ahead = 31
             assert await asked(transport) == "second"
+
+
+def test_files_are_looked_at_every_half_minute(tmp_path):
+    """A look at each connection would cost more than the connection."""
+    authority = CertificateAuthority(tmp_path / "pki")
+    configuration = Configuration()
+    configuration.ssl_ca_cert = str(tmp_path / "ca.crt")
+    shutil.copyfile(authority.certificate_file, configuration.ssl_ca_cert)
+    clock = TwoClocks()
+    files = TlsFiles(configuration, clock=clock)
+    before = files.context()
+    other = CertificateAuthority(tmp_path / "other")
+    shutil.copyfile(other.certificate_file, configuration.ssl_ca_cert)
+    clock.passes(29.9)
+    assert files.context() is before
+    clock.passes(0.1)
+    assert files.context() is not before
 
 
 async def test_a_partial_certificate_keeps_the_old_one_with_one_warning(tmp_path):

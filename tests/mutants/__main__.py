@@ -27,8 +27,9 @@ import pytest
 from tests.mutants.areas import AREAS, NOT_JUDGES, ROOT, TESTS
 from tests.mutants.draw import Mutant, draw
 from tests.mutants.equivalent import reason_for
-from tests.mutants.judge import Record, Recorder, Verdict, judge, passes, tests_reaching
+from tests.mutants.judge import Recorder, Verdict, judge, passes, tests_reaching
 from tests.mutants.modules import judge_module
+from tests.mutants.order import Record
 from tests.mutants.probes import MARKS, Blocks, Hook
 
 _QUICK_EXAMPLES: Final = "5"

@@ -18,7 +18,7 @@ import resource
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -28,6 +28,7 @@ import pytest
 
 from tests.mutants.areas import ROOT
 from tests.mutants.draw import Mutant
+from tests.mutants.order import Record, file_of, most_telling_first
 from tests.mutants.probes import Blocks, block_of
 
 CACHE: Final = Path.home() / ".cache/karpenter-core/mutants"
@@ -36,13 +37,6 @@ _WALL_SECONDS: Final = 900.0
 _RECORDING_CPU_SECONDS: Final = 300.0
 _RECORDED_CPU_SECONDS: Final = 60.0
 """Of each file; the tests of it that would come later judge nothing."""
-
-_OVERHEAD_SECONDS: Final = 0.02
-_OF_THE_NEXT: Final = 0.7
-"""The chance of a test of the same file, in parts of that of the one before."""
-
-Record = dict[str, tuple[float, list[str]]]
-"""For each test the seconds of CPU that it took, and the blocks that it ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,35 +104,11 @@ class Recorder:
         return found
 
 
-def file_of(test: str) -> str:
-    """Return the file of a test."""
-    return test.partition("::")[0]
-
-
 def tests_reaching(mutant: Mutant, source: str, record: Record) -> list[str]:
     """Return the tests that run the block of a change, those that are likely to see it first."""
     block = f"{mutant.path}::{block_of(source, mutant.line)}"
-    return by_chance((test for test, (_, ran) in record.items() if block in ran), mutant, record)
-
-
-def by_chance(tests: Iterable[str], mutant: Mutant, record: Record) -> list[str]:
-    """Order tests by how likely they are to see a change.
-
-    A test is likely to where the module is much of what it runs, in little time; and the more so
-    the fewer of its file come before it.
-    """
-    module = f"{mutant.path}::"
-    by_file: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for test in tests:
-        took, blocks = record[test]
-        share = sum(each.startswith(module) for each in blocks) / len(blocks)
-        by_file[file_of(test)].append((share / (took + _OVERHEAD_SECONDS), test))
-    ranked = [
-        (score * _OF_THE_NEXT**rank, test)
-        for scored in by_file.values()
-        for rank, (score, test) in enumerate(sorted(scored, reverse=True))
-    ]
-    return [test for _, test in sorted(ranked, reverse=True)]
+    reaching = (test for test, (_, ran) in record.items() if block in ran)
+    return most_telling_first(reaching, mutant, record)
 
 
 def judge(

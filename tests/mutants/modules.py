@@ -13,7 +13,8 @@ from typing import Final
 
 from tests.mutants.areas import AREAS, ROOT, sources
 from tests.mutants.draw import Mutant
-from tests.mutants.judge import Record, Verdict, by_chance, file_of
+from tests.mutants.judge import Verdict
+from tests.mutants.order import Record, file_of, most_telling_first
 from tests.mutants.probes import blocks_of
 
 _MOST_FILES: Final = 12
@@ -76,7 +77,7 @@ def tests_mentioning(name: str, mutant: Mutant, record: Record) -> list[str]:
     if not blocks:  # another constant may be made of it
         blocks = own
     reaching = (test for test, (_, ran) in record.items() if not blocks.isdisjoint(ran))
-    return by_chance(reaching, mutant, record)
+    return most_telling_first(reaching, mutant, record)
 
 
 def _run(mutant: Mutant, source: str, tests: list[str]) -> str:

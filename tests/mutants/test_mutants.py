@@ -11,8 +11,9 @@ from textwrap import dedent
 import pytest
 
 from tests.mutants.areas import ROOT
-from tests.mutants.draw import draw, mutants_of
+from tests.mutants.draw import Mutant, draw, mutants_of
 from tests.mutants.equivalent import fragment
+from tests.mutants.order import most_telling_first, nearness
 from tests.mutants.probes import MARKS, Blocks, block_of
 
 MODULE = '''
@@ -109,6 +110,61 @@ class TestDraw:
             assert ast.dump(ast.parse(mutant.apply(source))) != ast.dump(ast.parse(source))
 
 
+def mutant_of(path, function=""):
+    return Mutant(path=path, kind="", line=1, start=0, end=0, new="", function=function)
+
+
+class TestOrder:
+    MUTANT = mutant_of("karpenter_core/disruption/drift_backoff.py", "DriftBackoff.wait_of")
+
+    @pytest.mark.parametrize(
+        ("file", "text"),
+        [
+            (
+                "tests/a/test_b.py",
+                "from karpenter_core.disruption.drift_backoff import DriftBackoff",
+            ),
+            ("tests/a/test_b.py", "from karpenter_core.disruption import budgets, drift_backoff"),
+            ("tests/a/test_b.py", "assert backoff.wait_of(claim) == 3"),
+            ("tests/disruption/test_drift_backoff.py", ""),
+            ("tests/disruption/test_b.py", ""),
+        ],
+    )
+    def test_a_file_about_the_module_is_nearer(self, file, text):
+        assert nearness(file, text, self.MUTANT) > nearness("tests/a/test_b.py", "", self.MUTANT)
+
+    def test_a_file_about_other_things_is_not_near(self):
+        text = "from karpenter_core.disruption.drift import drifted\nwait_of_all()"
+        assert nearness("tests/a/test_b.py", text, self.MUTANT) == 1
+
+    def ordered(self, record, root):
+        for test in record:
+            file = root / test.partition("::")[0]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        return most_telling_first(record, self.MUTANT, record, root=root)
+
+    def test_short_tests_that_run_little_else_come_first(self, tmp_path):
+        path = self.MUTANT.path
+        own, others = f"{path}::DriftBackoff.wait_of#0", [f"x.py::f#{n}" for n in range(9)]
+        record = {
+            "tests/a/test_slow.py::test": (2.0, [own]),
+            "tests/a/test_wide.py::test": (0.1, [own, *others]),
+            "tests/a/test_narrow.py::test": (0.1, [own]),
+        }
+        first = [test.split("_")[1] for test in self.ordered(record, tmp_path)]
+        assert first == ["narrow.py::test", "wide.py::test", "slow.py::test"]
+
+    def test_other_tests_come_between_the_cases_of_one(self, tmp_path):
+        own, other = f"{self.MUTANT.path}::DriftBackoff.wait_of#0", "x.py::f#0"
+        record = {f"tests/a/test_near.py::test_cases[{n}]": (0.1, [own]) for n in range(9)}
+        record["tests/a/test_near.py::test_once"] = (0.1, [own, other])
+        record["tests/a/test_far.py::test"] = (0.1, [own, other])
+        ordered = self.ordered(record, tmp_path)
+        assert 0 < ordered.index("tests/a/test_far.py::test") < 5
+        assert 0 < ordered.index("tests/a/test_near.py::test_once") < 5
+
+
 class TestProbes:
     def test_blocks_that_ran_are_noted(self):
         blocks = Blocks()
@@ -164,6 +220,7 @@ def tiny(tmp_path):
         "equivalent",
         "judge",
         "modules",
+        "order",
         "probes",
         "replace",
     ):

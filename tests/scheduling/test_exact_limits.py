@@ -8,8 +8,12 @@ from itertools import product
 import pytest
 
 from karpenter_core.api.labels import HOSTNAME, INSTANCE_TYPE, ZONE
+from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.portfolio.plan_portfolio import first_fit_steps
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.whatif.solver_run import run_steps
 from karpenter_core.testing.builders import (
     catalogue,
     existing_node,
@@ -170,3 +174,27 @@ def test_a_list_cut_to_its_longest_without_the_values_asked_for_is_not_bought(op
 
     assert not cut.claims
     assert [planned.instance_types for planned in whole.claims] == [("m-1", "m-2", "r-1")]
+
+
+def test_the_pods_of_claims_that_are_not_bought_count_against_a_plan():
+    """Or the plan that buys nothing would be the best one."""
+    family = "example.com/family"
+    types = catalogue(
+        *(
+            instance_type(name, cpu="4", price=price, labels={family: name[0]})
+            for name, price in (("m-1", 1.0), ("m-2", 1.1), ("r-1", 2.0))
+        )
+    )
+    pool = node_pool(requirements=[requirement_spec(family, "Exists", min_values=2)])
+    asked = problem(pods(3, cpu="3"), pools=[pool], catalogue=types)
+
+    def finished(most):
+        options = SolveOptions(max_instance_types=most)
+        compiled = run_steps(compile_steps(asked, options, CatalogueCache()))
+        return run_steps(first_fit_steps(compiled))
+
+    cut, whole = finished(2), finished(3)
+    assert (cut.left, cut.score[0], cut.cost_per_hour) == ({0: 3}, 3, 0.0)
+    assert (whole.left, whole.score[0]) == ({}, 0)
+    assert whole.is_no_worse_than(cut)
+    assert not cut.is_no_worse_than(whole)

@@ -266,6 +266,17 @@ def test_a_port_taken_on_every_node_names_the_daemon():
     assert reason.remedy
 
 
+def test_a_port_that_is_free_on_some_machine_is_no_reason():
+    """What rules these out later is."""
+    taking = daemon("proxy", shape=pod_shape(host_ports=[9090], owner_kind="DaemonSet"))
+    sold_out = instance_type("small", offerings=[offering("zone-a", available=False)])
+    reason = why(
+        make_pod("web-0", host_ports=[8080]), daemons=[taking], catalogue=catalogue(sold_out)
+    )
+
+    assert (reason.constraint, reason.closest) == (PoolConstraint.OFFERING, "small")
+
+
 def test_an_offering_in_other_zones_only_names_them():
     """It is not out of stock."""
     sold = [offering("zone-a", "spot"), offering("zone-b", "on-demand")]

@@ -290,3 +290,17 @@ def _sorted_columns(problem: GuidanceProblem, counts: np.ndarray) -> list[tuple[
         (*map(float, room), float(price), float(count))
         for room, price, count in zip(problem.capacity.T, problem.price, counts, strict=True)
     )
+
+
+def test_a_cover_says_how_much_work_it_took():
+    """The solver's effort counts against the work units of a pass."""
+    coefficients = np.array([[4.0, 1.0], [1.0, 4.0]])
+    costs, upper = np.array([1.0, 1.0]), np.array([inf, inf])
+
+    def solved(*demand):
+        found = CoveringProgram(coefficients, np.array(demand), costs, upper).solve()
+        assert found is not None
+        return found
+
+    assert solved(8.0, 8.0).iterations > 0
+    assert solved(0.0, 0.0).iterations == 0

@@ -229,6 +229,12 @@ class TestUsage:
         builder.apply_event(ObjectRemoved(old))
         assert owner not in builder.snapshot().daemon_pods
 
+    @pytest.mark.parametrize(
+        "other", [{"owner_kind": "ReplicaSet"}, {"owner_kind": "DaemonSet", "phase": "Failed"}]
+    )
+    def test_only_pods_of_daemon_sets_that_may_run_are_known(self, other):
+        assert dict(synced_state(pod("web", **other)).snapshot().daemon_pods) == {}
+
 
 class TestMachines:
     def test_a_node_and_its_claim_are_one_state_node(self):
@@ -359,6 +365,15 @@ class TestLeaving:
         assert the_state_node(builder).marked_for_deletion
         builder.apply_event(DeletionUnmarked(names=("web",)))
         assert not the_state_node(builder).marked_for_deletion
+
+    def test_a_machine_leaves_by_a_mark_of_its_claim_or_of_its_node(self):
+        _, claim = node_and_claim("web")
+        builder = synced_state(claim, node("web-node", claim=claim))
+        for name in ("web", "web-node"):
+            builder.apply_event(DeletionMarked(names=(name,), cause="empty/1"))
+            assert the_machine(builder).marked_for_deletion
+            builder.apply_event(DeletionUnmarked(names=(name,)))
+            assert not the_machine(builder).marked_for_deletion
 
     def test_a_deleting_node_with_a_living_claim_is_not_leaving_by_itself(self):
         _, claim = node_and_claim("web")

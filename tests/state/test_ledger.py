@@ -197,6 +197,28 @@ def test_a_claim_that_we_created_is_unseen_until_a_watch_shows_it(ledger: Ledger
     assert claim.uid not in ledger.view().unseen_claims
 
 
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_claim_whose_later_versions_we_write_is_not_unseen(ledger: Ledger, generation):
+    """Only the first write of a claim makes it: conditions and generations come later."""
+    claim = node_claim("web", stage="Launched")
+    if generation > 1:
+        bare = claim.status.model_copy(update={"conditions": ()})
+        metadata = claim.metadata.model_copy(update={"generation": generation})
+        claim = claim.model_copy(update={"status": bare, "metadata": metadata})
+    ledger.apply_event(ObjectWritten(claim))
+    assert claim.uid not in ledger.view().unseen_claims
+
+
+def test_a_claim_that_is_written_again_before_it_is_seen_keeps_its_time(ledger: Ledger):
+    claim = node_claim("web", created=at(minutes=1))
+    bare = claim.status.model_copy(update={"conditions": ()})
+    claim = claim.model_copy(update={"status": bare})
+    ledger.apply_event(ObjectWritten(claim))
+    later = claim.metadata.model_copy(update={"creation_timestamp": at(minutes=2)})
+    ledger.apply_event(ObjectWritten(claim.model_copy(update={"metadata": later})))
+    assert ledger.view().unseen_claims[claim.uid].created == at(minutes=1)
+
+
 def test_a_stock_out_is_masked_for_three_minutes(ledger: Ledger):
     exhaust(ledger, EPOCH)
     assert ledger.view().is_unavailable(MASK, at(minutes=2, seconds=59))

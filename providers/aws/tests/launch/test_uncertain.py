@@ -171,6 +171,37 @@ def test_a_lack_of_stock_is_definite_though_its_status_is_that_of_a_fault(aws, p
     assert len(set(tokens)) == 2, "requested with a new token, not repeated"
 
 
+@pytest.fixture
+def silent_fleets(clients):
+    """Fleets that tell neither of instances nor of errors."""
+
+    def clear(parsed, **_):
+        parsed.update(Instances=[], Errors=[])
+
+    events = clients.ec2_without_retries.meta.events
+    events.register("after-call.ec2.CreateFleet", clear)
+    yield
+    events.unregister("after-call.ec2.CreateFleet", clear)
+
+
+def test_an_empty_answer_after_a_lost_call_is_an_answer(aws, process, node_class, request):
+    """The next attempt is a new call; the token of the first would bring nothing again."""
+    claim = claim_of("first", ON_DEMAND)
+    with aws.fail("CreateFleet", code="InternalError", status=500, times=None):
+        process.launch_one(claim, node_class)
+    assert process.executor.unanswered_call(claim.uid) is not None
+    aws.capacity.sell_out()
+    request.getfixturevalue("silent_fleets")
+    outcome = process.launch_one(claim, node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert {key.capacity_type for key in outcome.offerings} == {"on-demand"}
+    assert process.executor.unanswered_call(claim.uid) is None
+    process.launch_one(claim, node_class)
+    tokens = [fleet["ClientToken"] for fleet in fleets(aws)]
+    assert tokens[0] == tokens[1] != tokens[2]
+
+
 @pytest.mark.parametrize("code", ["InvalidParameterValue", "IncorrectState"])
 def test_a_mistake_in_a_first_call_is_a_failure(aws, process, node_class, code):
     with aws.fail("CreateFleet", code=code, times=None):

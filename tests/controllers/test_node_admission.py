@@ -1,0 +1,253 @@
+"""Nodes of one plan are admitted together, and pods are nominated for them first."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+import pytest
+from karpenter_core.controllers.reconciler import ControllerRuntime
+
+from karpenter_core.api.labels import HOSTNAME
+from karpenter_core.api.nodeclaim import REGISTERED
+from karpenter_core.api.records import AffinityTerm, LabelSelector
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.nodeclaim import admission
+from karpenter_core.controllers.nodeclaim.admission import (
+    IDLE_SECONDS,
+    MAX_NOMINATIONS_PER_POD,
+    MAXIMUM_SECONDS,
+    POLL_SECONDS,
+    RENEWAL_SECONDS,
+    NodeAdmission,
+)
+from karpenter_core.controllers.provisioning.new_claims import DECISION
+from karpenter_core.errors import ConflictError, FencedError
+from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.state.events import ObjectObserved, PodsDecided
+from karpenter_core.testing.builders import EPOCH, pod, pod_shape
+from karpenter_core.testing.harness import SequentialIds
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
+from tests.controllers.clocks import StoryClock
+
+AT_ONCE = pytest.approx(POLL_SECONDS, abs=0.11)
+APART = AffinityTerm(topology_key=HOSTNAME, selector=LabelSelector(match_labels={"app": "apart"}))
+
+
+def plain(name):
+    return pod_shape(labels={"app": name}, cpu=f"{len(name)}")
+
+
+def picky(name):
+    return msgspec.structs.replace(plain(name), pod_anti_affinity=(APART,))
+
+
+class Admissions:
+    """An admission over a state of claims `web-0`, ..., with a pod planned for each."""
+
+    def __init__(self, *shapes, plan=lambda number: "plan"):
+        self.clock = StoryClock()
+        self.pods = [
+            msgspec.structs.replace(pod(f"pod-{n}", shape=shape), resource_version=n + 1)
+            for n, shape in enumerate(shapes)
+        ]
+        self.claims = [
+            node_claim(
+                f"web-{n}", stage="Launched", annotations={DECISION: plan(n)} if plan(n) else {}
+            )
+            for n in range(len(shapes))
+        ]
+        self.nodes = [node(f"node-{n}", claim=claim) for n, claim in enumerate(self.claims)]
+        builder = synced_state(*self.pods, *self.claims, *self.nodes, now=EPOCH)
+        self.state = ClusterState(builder, self.clock)
+        placed = {each.uid: f"web-{n}" for n, each in enumerate(self.pods)}
+        self.state.fold(PodsDecided(placed=placed, at=EPOCH))
+        self.error = None
+        self.nominated = []
+        self.admission = NodeAdmission(
+            kube_writer=self,
+            cluster_state=self.state,
+            runtime=ControllerRuntime(
+                clock=self.clock, new_id=SequentialIds("id"), metrics=Metrics()
+            ),
+        )
+
+    async def patch(self, kind, name, body, *, namespace, subresource):
+        assert (kind.kind, namespace, subresource) == ("Pod", "default", "status")
+        if self.error is not None:
+            raise self.error
+        self.nominated.append((name, body["status"]["nominatedNodeName"]))
+        number = int(name.rpartition("-")[2])
+        assert body["metadata"] == {"uid": self.pods[number].uid}
+        self.show(number, nominated_node_name=body["status"]["nominatedNodeName"])
+
+    def show(self, number, **changes):
+        """Show a pod with a newer version."""
+        version = self.pods[number].resource_version + 100
+        changed = msgspec.structs.replace(self.pods[number], resource_version=version, **changes)
+        self.pods[number] = changed
+        self.state.fold(ObjectObserved(changed))
+
+    def play(self, *arrivals, refusals=()):
+        """Let nodes arrive at these seconds; return when each was admitted, or the error.
+
+        The scheduler takes the nomination of `pod-0` back at each of the seconds in `refusals`.
+        """
+        ended = {}
+
+        async def arrive(number, at):
+            await asyncio.sleep(at)
+            try:
+                await self.admission.admit(self.claims[number], self.nodes[number])
+            except FencedError as error:
+                ended[number] = error
+            else:
+                ended[number] = self.clock.monotonic() - at
+
+        async def refuse(at):
+            await asyncio.sleep(at)
+            self.show(0, nominated_node_name="")
+
+        async def story():
+            running = asyncio.create_task(self.admission.run())
+            others = [arrive(number, at) for number, at in enumerate(arrivals)]
+            tasks = [asyncio.create_task(each) for each in (*others, *map(refuse, refusals))]
+            await asyncio.sleep(60)
+            for task in (running, *tasks):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+        run_virtual(story())
+        return [ended.get(number) for number in range(len(arrivals))]
+
+
+def test_nodes_of_one_plan_wait_for_each_other_and_their_pods_are_nominated_once():
+    scene = Admissions(picky("a"), picky("bb"))
+    waits = scene.play(0.0, 1.0)
+
+    assert waits == [pytest.approx(1.1, abs=0.11), AT_ONCE]
+    assert sorted(scene.nominated) == [("pod-0", "node-0"), ("pod-1", "node-1")]
+
+
+def test_a_node_waits_no_longer_than_the_idle_time_for_the_next():
+    scene = Admissions(picky("a"), picky("bb"))
+    (wait,) = scene.play(0.0)
+    assert wait == pytest.approx(IDLE_SECONDS, abs=0.11)
+
+
+def test_a_node_waits_no_longer_than_the_maximum_while_others_arrive():
+    shapes = [picky("a" * (n + 1)) for n in range(8)]
+    waits = Admissions(*shapes).play(*(2.0 * n for n in range(7)))
+    assert waits[0] == pytest.approx(MAXIMUM_SECONDS, abs=0.11)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "plan"),
+    [
+        ([plain("a"), plain("bb")], lambda _: "plan"),
+        ([picky("a"), picky("bb")], lambda number: f"plan-{number}"),
+        ([picky("a"), picky("bb")], lambda _: ""),
+    ],
+    ids=["pods that do not mind each other", "another plan", "claims of no plan"],
+)
+def test_a_node_does_not_wait_for_nodes_that_matter_nothing_to_its_pods(shapes, plan):
+    scene = Admissions(*shapes, plan=plan)
+    assert scene.play(0.0) == [AT_ONCE]
+    assert scene.nominated == [("pod-0", "node-0")]
+
+
+def test_equal_pods_need_no_nomination():
+    shape = picky("a")
+    scene = Admissions(shape, shape)
+    assert scene.play(0.0) == [0.0]
+    assert scene.nominated == []
+
+
+@pytest.mark.parametrize("state", ["registered", "deleting"])
+def test_a_node_does_not_wait_for_claims_that_bring_none(state):
+    scene = Admissions(picky("a"), picky("bb"))
+    other = scene.claims[1]
+    if state == "registered":
+        changed = with_condition(other, REGISTERED, now=EPOCH)
+    else:
+        metadata = other.metadata.model_copy(update={"deletion_timestamp": EPOCH})
+        changed = other.model_copy(update={"metadata": metadata})
+    scene.state.fold(ObjectObserved(changed))
+    assert scene.play(0.0) == [AT_ONCE]
+
+
+def test_with_too_many_pods_for_all_to_be_nominated_no_node_waits(monkeypatch):
+    monkeypatch.setattr(admission, "NOMINATION_BURST", 1)
+    assert Admissions(picky("a"), picky("bb")).play(0.0) == [AT_ONCE]
+
+
+def test_with_too_many_pending_pods_none_is_nominated(monkeypatch):
+    monkeypatch.setattr(admission, "MAX_PENDING_PODS", 1)
+    scene = Admissions(plain("a"), plain("bb"))
+    assert scene.play(0.0) == [AT_ONCE]
+    assert scene.nominated == []
+
+
+def test_a_pod_that_cannot_be_written_holds_up_no_node():
+    scene = Admissions(plain("a"), plain("bb"))
+    scene.error = ConflictError("changed", status=409)
+    assert scene.play(0.0) == [AT_ONCE]
+
+
+def test_a_lost_lease_is_told_to_all_who_wait():
+    scene = Admissions(picky("a"), picky("bb"))
+    scene.error = FencedError("not the leader")
+    assert [type(end) for end in scene.play(0.0, 1.0)] == [FencedError, FencedError]
+
+
+def test_a_refused_pod_is_nominated_again_for_a_while():
+    """The scheduler takes a nomination back when it finds no place for the pod."""
+    scene = Admissions(plain("a"), plain("bb"))
+    scene.play(0.0, refusals=[1.0, 2.0, RENEWAL_SECONDS - 1, RENEWAL_SECONDS + 1])
+    assert scene.nominated == [("pod-0", "node-0")] * 4
+
+
+def test_a_pod_is_nominated_a_bounded_number_of_times():
+    scene = Admissions(plain("a"), plain("bb"))
+    scene.play(0.0, refusals=[0.5 * n for n in range(1, 19)])
+    assert len(scene.nominated) == MAX_NOMINATIONS_PER_POD
+
+
+def test_pods_may_be_nominated_again_when_none_of_an_admission_waits_any_more():
+    """A pod that has had all its nominations may have another node later."""
+    scene = Admissions(plain("a"), plain("bb"))
+
+    async def story():
+        running = asyncio.create_task(scene.admission.run())
+        await scene.admission.admit(scene.claims[0], scene.nodes[0])
+        for _ in range(MAX_NOMINATIONS_PER_POD + 2):
+            await asyncio.sleep(0.5)
+            scene.show(0, nominated_node_name="")
+        await asyncio.sleep(RENEWAL_SECONDS)
+        scene.show(1)
+        await asyncio.sleep(2 * POLL_SECONDS)
+        await scene.admission.admit(scene.claims[0], scene.nodes[0])
+        running.cancel()
+
+    run_virtual(story())
+    assert len(scene.nominated) == MAX_NOMINATIONS_PER_POD + 1
+
+
+def test_a_pod_that_is_bound_is_not_nominated_again():
+    scene = Admissions(plain("a"), plain("bb"))
+
+    async def story():
+        running = asyncio.create_task(scene.admission.run())
+        await scene.admission.admit(scene.claims[0], scene.nodes[0])
+        scene.show(0, node_name="node-0", phase="Running")
+        for _ in range(3):
+            await asyncio.sleep(1)
+            scene.show(1)
+        running.cancel()
+
+    run_virtual(story())
+    assert scene.nominated == [("pod-0", "node-0")]
