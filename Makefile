@@ -9,6 +9,8 @@ READY := .venv/ready
 CONTROL_PLANE := tests/e2e/controlplane/build.py
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export VIRTUAL_ENV := $(CURDIR)/.venv
+# Compiled once and kept: else every test process, of which there are hundreds, compiles us anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help ready demo test lint types e2e bench crds docs lock format clean
