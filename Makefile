@@ -27,7 +27,8 @@ demo: $(READY) ## Watch pods become nodes and go again, on a cluster inside this
 	@$(BIN)/karpenter demo $(ARGS)
 
 test: $(READY) ## Run the unit, repository and packaging tests
-	KARPENTER_PROPERTY_EXAMPLES=$${KARPENTER_PROPERTY_EXAMPLES:-/4} $(BIN)/pytest -n 2 $(ARGS)
+	KARPENTER_PROPERTY_EXAMPLES=$${KARPENTER_PROPERTY_EXAMPLES:-/4} \
+		$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(READY) ## Check style, formatting and the import layers
 	$(BIN)/ruff check .
