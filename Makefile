@@ -9,6 +9,8 @@ READY := .venv/ready
 CONTROL_PLANE := tests/e2e/controlplane/build.py
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export VIRTUAL_ENV := $(CURDIR)/.venv
+# Compiled once and kept: else every test process, of which there are hundreds, compiles us anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help ready demo test lint types e2e bench crds docs lock format clean
@@ -25,7 +27,8 @@ demo: $(READY) ## Watch pods become nodes and go again, on a cluster inside this
 	@$(BIN)/karpenter demo $(ARGS)
 
 test: $(READY) ## Run the unit, repository and packaging tests
-	KARPENTER_PROPERTY_EXAMPLES=$${KARPENTER_PROPERTY_EXAMPLES:-/4} $(BIN)/pytest -n 2 $(ARGS)
+	KARPENTER_PROPERTY_EXAMPLES=$${KARPENTER_PROPERTY_EXAMPLES:-/4} \
+		$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(READY) ## Check style, formatting and the import layers
 	$(BIN)/ruff check .

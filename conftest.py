@@ -17,7 +17,11 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support.log_lines import LogLines
+
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from _pytest.terminal import TerminalReporter
 
 settings.register_profile(
@@ -33,13 +37,8 @@ settings.register_profile(
 settings.register_profile("shrunk", settings.get_profile("drawn"), phases=tuple(Phase))
 settings.load_profile("drawn")
 
-# Tracebacks as Python writes them: rich ones show every local variable, which takes seconds each.
-structlog.configure(
-    processors=[
-        *structlog.get_config()["processors"][:-1],
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
-    ]
-)
+LINES = LogLines()
+"""Lines that the running test has logged."""
 LOGGING = structlog.get_config()
 
 SEED = "hypothesis_seed"
@@ -50,9 +49,18 @@ os.environ.setdefault("PROVIDERS", "kwok")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of this run, before hypothesis asks for it; workers are given it."""
+    """Choose the seed of this run, before hypothesis asks for it; workers are given it.
+
+    And keep what tests log, unless `-s` asks to see it at once.
+    """
     if config.getoption(SEED) is None:
         setattr(config.option, SEED, str(random.SystemRandom().randrange(2**32)))
+    # Tracebacks as Python writes them: rich ones show every local variable, which takes seconds each.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    *processors, stamp, _ = structlog.get_config()["processors"]
+    last = [stamp, console] if config.getoption("capture") == "no" else [LINES]
+    LOGGING["processors"] = [*processors, *last]
+    structlog.configure(**LOGGING)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
@@ -60,6 +68,20 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     terminalreporter.write_line(
         f"properties: the same examples again with --hypothesis-seed={config.getoption(SEED)}"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Forget what the test before has logged."""
+    LINES.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what a test has logged, if it fails."""
+    report = yield
+    LINES.add_to(report)
+    return report
 
 
 @pytest.hookimpl(trylast=True)

@@ -35,8 +35,8 @@ def lived(folder, load, policy, *, hours, **options):
     [
         ("redis-flap", "WhenEmptyOrUnderutilized", 1.0),
         ("redis-flap", "floor 10%", 1.0),
-        ("hpa", "WhenEmptyOrUnderutilized", 0.75),
-        ("hpa", "Balanced", 0.75),
+        pytest.param("hpa", "WhenEmptyOrUnderutilized", 0.75, marks=pytest.mark.lives),
+        pytest.param("hpa", "Balanced", 0.75, marks=pytest.mark.lives),
     ],
 )
 def test_a_varying_load_causes_no_flapping(tmp_path, load, policy, hours):
@@ -49,6 +49,7 @@ def test_a_varying_load_causes_no_flapping(tmp_path, load, policy, hours):
     assert (outcome.errors, outcome.pending_pods_at_end) == (0, 0)
 
 
+@pytest.mark.lives
 def test_a_wave_is_followed_down(tmp_path):
     """When the load falls, the cluster becomes cheaper than it would be without consolidation."""
     options = {"hours": 1.0, "services": wave(timedelta(hours=1))}

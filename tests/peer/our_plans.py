@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from karpenter_core.cli.cluster_source import ClusterSource, PackingMode
 from karpenter_core.cli.document import plan_document
 from karpenter_core.cli.plan import solve_cluster
+from karpenter_core.scheduling.problem import PackingPolicy
 
 
 def plan(cluster, types, packing="value"):
     """Return the JSON document of the plan, without timings."""
-    read = _read(cluster, types, packing)
-    return plan_document(read, solve_cluster(read))
+    return plans(cluster, types, packing)[0]
+
+
+def plans(cluster, types, *packings):
+    """Return such a document for each packing; reading the cluster takes longer than any plan."""
+    read = _read(cluster, types, packings[0])
+    chosen = [replace(read.options, packing=PackingPolicy(packing)) for packing in packings]
+    inputs = [replace(read, options=options) for options in chosen]
+    return [plan_document(each, solve_cluster(each)) for each in inputs]
 
 
 def faults(cluster, types, packing="value"):

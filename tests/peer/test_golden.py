@@ -12,7 +12,7 @@ import pytest
 
 from karpenter_core.scheduling.problem import PoolConstraint
 from tests.peer import golden
-from tests.peer.our_plans import plan
+from tests.peer.our_plans import plans
 
 CASES = golden.read()
 PARTS = 8
@@ -22,11 +22,7 @@ PARTS = 8
 def answers(request):
     """Some of the clusters, with our plans in both packings."""
     return [
-        (
-            case,
-            plan(case["cluster"], case["types"], "first-fit"),
-            plan(case["cluster"], case["types"]),
-        )
+        (case, *plans(case["cluster"], case["types"], "first-fit", "value"))
         for case in CASES[request.param :: PARTS]
     ]
 

@@ -353,7 +353,7 @@ def test_a_refused_repetition_says_nothing_about_the_first_attempt(world):
     world.launch_one()
     outcome = world.launch_one()
     assert type(outcome) is CloudProviderError
-    assert "may have been carried out" in str(outcome)
+    assert "may have been executed" in str(outcome)
     assert not world.cloud.released
     assert isinstance(world.launch_one(), LaunchedInstance)
     assert len(world.cloud.machines) == 1

@@ -371,9 +371,9 @@ class TestLeaving:
         builder = synced_state(claim, node("web-node", claim=claim))
         for name in ("web", "web-node"):
             builder.apply_event(DeletionMarked(names=(name,), cause="empty/1"))
-            assert the_machine(builder).marked_for_deletion
+            assert the_state_node(builder).marked_for_deletion
             builder.apply_event(DeletionUnmarked(names=(name,)))
-            assert not the_machine(builder).marked_for_deletion
+            assert not the_state_node(builder).marked_for_deletion
 
     def test_a_deleting_node_with_a_living_claim_is_not_leaving_by_itself(self):
         _, claim = node_and_claim("web")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import pluggy
@@ -225,9 +226,7 @@ def load_plugins(
     Raises:
         PluginError: a plug-in cannot be used, or two of them clash.
     """
-    points = (
-        importlib.metadata.entry_points(group=PROJECT) if entry_points is None else entry_points
-    )
+    points = _entry_points() if entry_points is None else entry_points
     sources = [*_installed(points, selected)]
     for name, plugin in (extra or {}).items():
         sources.append(_PluginSource(name=name, origin="given by the program", plugin=plugin))
@@ -240,6 +239,12 @@ def load_plugins(
     for source in reversed(ordered):
         _register(manager, source)
     return Plugins(manager, ordered)
+
+
+@cache
+def _entry_points() -> importlib.metadata.EntryPoints:
+    """Return the entry points of the installed plug-ins; reading them opens every distribution."""
+    return importlib.metadata.entry_points(group=PROJECT)
 
 
 def _installed(
@@ -272,7 +277,12 @@ def _load(point: importlib.metadata.EntryPoint) -> object:
 
 
 def _origin(point: importlib.metadata.EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else "unknown distribution"
+    return _name_and_version(point.dist) if point.dist else "unknown distribution"
+
+
+@cache
+def _name_and_version(distribution: importlib.metadata.Distribution) -> str:
+    return f"{distribution.name} {distribution.version}"
 
 
 def _check_names(sources: Iterable[_PluginSource]) -> None:

@@ -275,8 +275,17 @@ def _routed_session(
 
 
 def _routed(core: Any, protocol: str, connections: int, proxies: Mapping[str, str]) -> Any:
-    """Return the SDK's own adapter, with its TLS settings, sending by `proxies` alone."""
-    adapter = core.get_adapter(protocol, pool_size=connections)
+    """Return the SDK's own adapter, with its TLS settings, sending by `proxies` alone.
+
+    Plain HTTP gets an adapter without TLS: the SDK would read all root certificates for it.
+    """
+    from requests.adapters import HTTPAdapter
+
+    adapter = (
+        HTTPAdapter(pool_maxsize=connections)
+        if protocol == "http"
+        else core.get_adapter(protocol, pool_size=connections)
+    )
     send = adapter.send
 
     def routed(request: object, **options: Any) -> object:

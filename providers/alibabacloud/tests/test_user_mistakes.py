@@ -23,6 +23,7 @@ from karpenter_simulated_alibabacloud.clusters import Cluster
 from karpenter_simulated_alibabacloud.signatures import SignatureMode
 from karpenter_simulated_alibabacloud.types import realistic_types
 from providers.alibabacloud.tests.stages import CloudStage, in_pool, pod_manifest
+from tests.support.user_mistake_lives import as_lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -327,7 +328,9 @@ def launched_by(cloud: SimulatedAlibabaCloud) -> list[str]:
     return sorted(each.tags[NODE_CLASS_TAG] for each in cloud.living())
 
 
-@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", as_lives(WRONG, but=("wrong secret", "no permission to make provisioning groups"))
+)
 def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(theatre, tmp_path, case):
     """Conditions, findings, and the number of calls over minutes of simulated time."""
     cloud = theatre.cloud
