@@ -80,6 +80,23 @@ def test_it_is_fetched_once(tmp_path: Path):
     assert cloud.known == [None]
 
 
+def test_a_caller_that_comes_just_before_a_fetch_ends_does_not_fetch_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cloud = Cloud("a")
+    answer = kept(cloud.fetch, tmp_path)
+    read = DiskCache.read
+
+    def read_while_another_fetches(disk: DiskCache, *, now: datetime, max_age: timedelta) -> object:
+        monkeypatch.setattr(DiskCache, "read", read)
+        assert answer.current() == (["a"], 1)
+        return None
+
+    monkeypatch.setattr(DiskCache, "read", read_while_another_fetches)
+    assert answer.current() == (["a"], 1)
+    assert cloud.known == [None]
+
+
 def test_a_new_process_uses_a_recent_answer_of_an_earlier_one(tmp_path: Path):
     clock = SetClock()
     kept(Cloud("a").fetch, tmp_path, clock).current()

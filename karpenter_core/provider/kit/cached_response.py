@@ -74,7 +74,7 @@ class CachedResponse(Generic[T]):
         held = self._cached or self._from_disk(self._fresh)
         if held is None:
             try:
-                held = self._fetch_once()
+                held = self._fetch_once(is_needed=lambda: self._cached is None)
             except CloudProviderError:
                 held = self._from_disk(self._life)
                 if held is None:
@@ -96,8 +96,14 @@ class CachedResponse(Generic[T]):
             return False
         return self._fetch_once().revision != (0 if before is None else before.revision)
 
-    def _fetch_once(self) -> _CachedValue[T]:
+    def _fetch_once(self, *, is_needed: Callable[[], bool] = lambda: True) -> _CachedValue[T]:
+        """Fetch, or wait for the fetch of another thread.
+
+        `is_needed` is asked under the lock: that fetch may have ended since the caller looked.
+        """
         with self._lock:
+            if self._cached is not None and not is_needed():
+                return self._cached
             is_mine = self._open is None
             answer = self._open = self._open or Future()
         if not is_mine:

@@ -74,6 +74,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.shared_metrics",
     "karpenter_core.provider.kit.simulated",
     "karpenter_core.provider.kit.demo_cloud",
+    "karpenter_core.provider.kit.termination_batches",
     "karpenter_core.provider.kit.token_bucket",
     "karpenter_core.provider.kit.ttl_cache",
     "karpenter_core.provider.kit.unavailable_offerings",

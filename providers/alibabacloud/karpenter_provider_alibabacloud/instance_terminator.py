@@ -7,12 +7,12 @@ halved until each refused instance stands alone; such an instance is left alone 
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError, TerminationRefusedError
 from karpenter_core.provider.contract import TerminationStatus
+from karpenter_core.provider.kit.termination_batches import terminate_batch
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.codes import ErrorClass, core_error
 from karpenter_provider_alibabacloud.described_instances import AT_ONCE
@@ -35,7 +35,6 @@ _RETRY_AFTER: Final = timedelta(minutes=1)
 _MAX_REFUSALS: Final = 12
 """After so many refusals in a row without one deletion nothing more is halved: seven halvings of a
 hundred instances find one, and a few more find its neighbours. The rest comes again, without those found."""
-_INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
 _PASSING: Final = frozenset({ErrorClass.NOT_FOUND, ErrorClass.STATE})
 """Refusals that the next listing clears up: gone already, or too early."""
 _NOT_ABOUT_INSTANCES: Final = frozenset(
@@ -103,42 +102,26 @@ class InstanceTerminator:
         return self._clock.monotonic() - asked_at < _RETRY_AFTER.total_seconds()
 
     def _delete_batch(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
-        """Delete at most a hundred instances; halve what is refused."""
-        outcomes: dict[str, TerminateOutcome] = {}
-        alone: dict[str, ApiError] = {}
-        waiting = [list(names)]
-        refusals, has_ended = 0, False
-        while waiting:
-            batch = waiting.pop()
-            try:
-                self._send(batch)
-            except CloudProviderError as error:
-                failure = refusal_behind(error)
-                if failure is None or failure.error_class in _NOT_ABOUT_INSTANCES:
-                    outcomes |= dict.fromkeys(batch, error)
-                    continue
-                refusals += 1
-                named_ids = set(_INSTANCE_ID.findall(failure.message))
-                named = [name for name in batch if name in named_ids] or batch[: len(batch) == 1]
-                if failure.error_class in _PASSING:
-                    outcomes |= dict.fromkeys(named, TerminationStatus.STARTED)
-                else:
-                    alone |= dict.fromkeys(named, failure)
-                unnamed = [name for name in batch if name not in named]
-                if refusals >= _MAX_REFUSALS:
-                    outcomes |= dict.fromkeys(unnamed, error)
-                elif unnamed:
-                    waiting += (
-                        [unnamed]
-                        if named
-                        else [unnamed[len(unnamed) // 2 :], unnamed[: len(unnamed) // 2]]
-                    )
-            else:
-                refusals, has_ended = 0, True
-                outcomes |= dict.fromkeys(batch, TerminationStatus.STARTED)
-        for name, failure in alone.items():
+        """Delete at most a hundred instances; isolate those that are refused."""
+        result = terminate_batch(
+            names,
+            self._send,
+            read_refusal=_refusal_of_instances,
+            message=lambda failure: failure.message,
+            max_refusals=_MAX_REFUSALS,
+        )
+        outcomes: dict[str, TerminateOutcome] = {
+            **dict.fromkeys(result.started, TerminationStatus.STARTED),
+            **result.failed,
+            **result.deferred,
+        }
+        for name, failure in result.refused.items():
+            if failure.error_class in _PASSING:
+                outcomes[name] = TerminationStatus.STARTED
+                continue
             refused = core_error(failure)
-            if has_ended or failure.error_class is ErrorClass.PROTECTED:  # others may be deleted
+            if result.started or failure.error_class is ErrorClass.PROTECTED:
+                # Others may be deleted: the refusal is about this instance.
                 refused = TerminationRefusedError(f"instance {name} cannot be deleted: {failure}")
             refused.__cause__ = failure
             self._refused.put(name, refused)
@@ -161,3 +144,11 @@ class InstanceTerminator:
             )
         for name in names:
             self._started.put(name, self._clock.monotonic())
+
+
+def _refusal_of_instances(error: CloudProviderError) -> ApiError | None:
+    """Return the refusal of a call that may succeed without some of its instances."""
+    failure = refusal_behind(error)
+    if failure is None or failure.error_class in _NOT_ABOUT_INSTANCES:
+        return None
+    return failure

@@ -9,13 +9,12 @@ refused because of them.
 
 from __future__ import annotations
 
-import re
-from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import AuthError, CloudProviderError, TerminationRefusedError
 from karpenter_core.provider.contract import TerminationStatus
+from karpenter_core.provider.kit.termination_batches import terminate_batch
 from karpenter_provider_aws.codes import error_text, is_not_found, is_permission_missing
 from karpenter_provider_aws.discovery.call_errors import core_errors_of, is_refusal, refusal_behind
 
@@ -33,7 +32,6 @@ _AT_ONCE: Final = 500
 """Instances terminated by one call (section 17)."""
 _REFUSALS: Final = 16
 """Refused calls that one batch may cost: enough to find one of 500 instances by halving."""
-_INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
 
 
 @final
@@ -75,28 +73,20 @@ class InstanceTerminator:
             self._refused = {n: error for n, error in self._refused.items() if n in names}
 
     def _batch(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
-        outcomes: dict[str, TerminateOutcome] = {}
-        groups = [list(names)]
-        refusals = 0
-        while groups:
-            group = groups.pop()
-            try:
-                self._terminate(group)
-            except CloudProviderError as error:
-                failure = refusal_behind(error)
-                if failure is None or not _is_about_instances(error, failure):
-                    return outcomes | dict.fromkeys(chain(group, *groups), error)
-                refusals += 1
-                culprits, rests = _isolated(group, failure)
-                for name in culprits:
-                    outcomes[name] = self._record_refusal(name, failure)
-                groups += rests
-                if refusals == _REFUSALS:
-                    return outcomes | {name: _deferred_error(name) for name in chain(*groups)}
-            else:
-                outcomes |= dict.fromkeys(group, TerminationStatus.STARTED)
-                self._forget(group)
-        return outcomes
+        result = terminate_batch(
+            names,
+            self._terminate,
+            read_refusal=_refusal_of_instances,
+            message=lambda failure: failure.message,
+            max_refusals=_REFUSALS,
+        )
+        self._forget(result.started)
+        return {
+            **dict.fromkeys(result.started, TerminationStatus.STARTED),
+            **{n: self._record_refusal(n, failure) for n, failure in result.refused.items()},
+            **result.failed,
+            **{name: _deferred_error(name) for name in result.deferred},
+        }
 
     def _terminate(self, names: Sequence[str]) -> None:
         self._observe_batch("terminate_instances", len(names))
@@ -120,25 +110,18 @@ class InstanceTerminator:
                 self._refused.pop(name, None)
 
 
-def _is_about_instances(error: CloudProviderError, failure: ApiFailure) -> bool:
-    """Whether a call without some of its instances may succeed.
+def _refusal_of_instances(error: CloudProviderError) -> ApiFailure | None:
+    """Return the refusal of a call that may succeed without some of its instances.
 
     It may not where the credentials themselves are refused, or nothing was answered.
     """
-    if isinstance(error, AuthError):
-        return is_permission_missing(failure.code)
-    return is_refusal(error)
-
-
-def _isolated(group: list[str], failure: ApiFailure) -> tuple[list[str], list[list[str]]]:
-    """Return the instances that a refusal is about, and the groups to ask for without them."""
-    named = set(_INSTANCE_ID.findall(failure.message))
-    culprits = group if len(group) == 1 else [name for name in group if name in named]
-    if culprits:
-        rest = [name for name in group if name not in culprits]
-        return culprits, [rest] if rest else []
-    middle = len(group) // 2
-    return [], [group[middle:], group[:middle]]
+    failure = refusal_behind(error)
+    if failure is None:
+        return None
+    about_instances = (
+        is_permission_missing(failure.code) if isinstance(error, AuthError) else is_refusal(error)
+    )
+    return failure if about_instances else None
 
 
 def _refused_error(name: str, failure: ApiFailure) -> TerminationRefusedError:
