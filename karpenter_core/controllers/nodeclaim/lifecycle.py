@@ -139,15 +139,7 @@ class NodeClaimLifecycleController:
             kube_writer=writer.kube_writer, cluster_state=writer.cluster_state, runtime=runtime
         )
         self._freshness = freshness
-        self._terminator = ClaimTerminator(
-            writer=writer,
-            providers=providers,
-            launcher=self._launcher,
-            runtime=runtime,
-            freshness=freshness,
-            nodes=nodes,
-            wake=self._wake,
-        )
+        self._terminator = self._make_terminator(nodes)
         self._node_seen: dict[str, datetime] = {}
         self._pod_events: set[str] = set()
         self._steady = SteadyClock(runtime.clock)
@@ -155,14 +147,7 @@ class NodeClaimLifecycleController:
         """By claim: the start of its quiet time, and when the steady clock first saw it."""
         self._generations: dict[str, int] = {}
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
-        self._reconciler: Reconciler[str] = Reconciler(
-            self.name,
-            self.reconcile,
-            runtime=runtime,
-            backoff=ExponentialBackoff(base_seconds=1.0, maximum_seconds=60.0),
-            concurrency=runtime.workers(*CONCURRENCY),
-            log_field="NodeClaim",
-        )
+        self._reconciler = self._make_reconciler()
         self._change_queue = ChangeQueue(
             writer.cluster_state,
             ObjectKind.POD_EVENT,
@@ -171,6 +156,27 @@ class NodeClaimLifecycleController:
             ObjectKind.NODE_CLASS,
         )
         writer.cluster_state.subscribe(ObjectKind.NODE_CLAIM, self._reconciler.wake)
+
+    def _make_terminator(self, nodes: LiveReader) -> ClaimTerminator:
+        return ClaimTerminator(
+            writer=self._writer,
+            providers=self._providers,
+            launcher=self._launcher,
+            runtime=self._runtime,
+            freshness=self._freshness,
+            nodes=nodes,
+            wake=self._wake,
+        )
+
+    def _make_reconciler(self) -> Reconciler[str]:
+        return Reconciler(
+            self.name,
+            self.reconcile,
+            runtime=self._runtime,
+            backoff=ExponentialBackoff(base_seconds=1.0, maximum_seconds=60.0),
+            concurrency=self._runtime.workers(*CONCURRENCY),
+            log_field="NodeClaim",
+        )
 
     @property
     def name(self) -> str:
