@@ -189,14 +189,14 @@ def test_an_empty_answer_after_a_lost_call_is_an_answer(aws, process, node_class
     claim = claim_of("first", ON_DEMAND)
     with aws.fail("CreateFleet", code="InternalError", status=500, times=None):
         process.launch_one(claim, node_class)
-    assert process.executor.unanswered_call(claim.uid) is not None
+    assert process.launcher.executor.unanswered_calls([claim.uid])
     aws.capacity.sell_out()
     request.getfixturevalue("silent_fleets")
     outcome = process.launch_one(claim, node_class)
 
     assert isinstance(outcome, InsufficientCapacityError)
     assert {key.capacity_type for key in outcome.offerings} == {"on-demand"}
-    assert process.executor.unanswered_call(claim.uid) is None
+    assert not process.launcher.executor.unanswered_calls([claim.uid])
     process.launch_one(claim, node_class)
     tokens = [fleet["ClientToken"] for fleet in fleets(aws)]
     assert tokens[0] == tokens[1] != tokens[2]
