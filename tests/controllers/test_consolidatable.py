@@ -19,7 +19,7 @@ class Scene:
     def __init__(self, scene):
         self.scene, self.cluster = scene, scene.cluster
         self.clock = ControllerClock(scene.cluster.clock)
-        self._looks = 0
+        self._pass_count = 0
 
     async def begin(self):
         pool = node_pool(
@@ -43,8 +43,8 @@ class Scene:
     async def set_clock(self, **lead):
         """Set the clock, and reconcile every claim."""
         self.clock.lead = timedelta(**lead)
-        self._looks += 1
-        self.cluster.patch(NODE_POOLS, "general", {"spec": {"weight": self._looks}})
+        self._pass_count += 1
+        self.cluster.patch(NODE_POOLS, "general", {"spec": {"weight": self._pass_count}})
         await self.passes(1)
 
     @property

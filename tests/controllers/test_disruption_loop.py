@@ -269,13 +269,13 @@ def test_a_pod_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
         about = ObjectRef(api_version="v1", kind="Node", name=name, uid=f"uid-{name}")
         return FailedJudgement(regarding=about, step="disruption", error="odd")
 
-    def planning(look, *, methods):
-        plan = yield from genuine(look, methods=methods)
+    def planning(disruption_pass, *, methods):
+        plan = yield from genuine(disruption_pass, methods=methods)
         return replace(plan, set_aside=(odd(f"first-{methods[0].name}"),))
 
-    def validating(method, command, look):
+    def validating(method, command, disruption_pass):
         yield 0
-        look.failed.add(odd("second"))
+        disruption_pass.failed.add(odd("second"))
         return ValidationVerdict(
             rejection=CommandRejection.CHURN, failed_candidates=len(command.candidates)
         )

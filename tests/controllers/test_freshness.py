@@ -189,11 +189,11 @@ def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
         bound, before = uids(scene.pods()), uids(scene.nodes())
         evicted = set()
 
-        def look():
+        def observe():
             evicted.update(event["involvedObject"]["uid"] for event in scene.events("Evicted"))
             return not uids(scene.nodes()) & before
 
-        await scene.settle(look, seconds=150)
+        await scene.settle(observe, seconds=150)
         assert bound <= evicted
 
     play(tmp_path, story)
@@ -226,11 +226,11 @@ def test_a_node_that_was_to_end_when_its_pods_were_shown_no_more_is_drained_late
         scene.cluster.frontend.faults.clear()
         evicted = set()
 
-        def look():
+        def observe():
             evicted.update(event["involvedObject"]["uid"] for event in scene.events("Evicted"))
             return not uids(scene.nodes()) & before and len(scene.pods("Running")) == 2
 
-        await scene.settle(look, seconds=300)
+        await scene.settle(observe, seconds=300)
         assert bound <= evicted
 
     play(tmp_path, story)
