@@ -1,4 +1,4 @@
-"""Lives of nodes, from the first pod to the last, with faults in between."""
+"""Runs of a cluster from the first pod to the last, with faults in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of disruption on a whole cluster: wait, validate, act (cases 171, 175, 220-224, 233, 268)."""
+"""The disruption loop on a whole cluster: wait, validate, act (cases 171, 175, 220-224, 233, 268)."""
 
 from __future__ import annotations
 

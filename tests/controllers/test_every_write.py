@@ -1,4 +1,4 @@
-"""Every write of whole lives is failed in every way.
+"""Every write of whole runs is failed in every way.
 
 A life is played once and its writes are counted where they leave the process. Then it is played
 again for each of them, and that write fails: with a conflict, with 429, with 500, without an answer

@@ -1,4 +1,4 @@
-"""The eviction queue at work (acceptance cases 97-107, and 108-111 where it speaks of protection).
+"""The eviction queue evicts pods (acceptance cases 97-107, and the protection of 108-111).
 
 What one entry and one answer mean is tested in `tests/lifecycle/node/test_termination.py`
 (`TestEvictionQueue`), what annotations come to in `tests/state/test_pod_rules.py` and

@@ -1,4 +1,4 @@
-"""A leader whose renewals are answered late: two never write at the same time.
+"""With late answers to renewals two leaders never write at the same time.
 
 To the other candidates a lease is as old as the request that renewed it, not as its answer.
 """

@@ -1,4 +1,4 @@
-"""The end of claims and nodes, by whole controllers (acceptance cases 61-68, 72-76, 82-86, 88-96).
+"""Claims and nodes are terminated by whole controllers (acceptance cases 61-68, 72-76, 82-86, 88-96).
 
 The decision of each pass is tested with the pure steps, in `tests/lifecycle/nodeclaim/test_termination.py`
 (61-70), `node/test_termination.py` (72-107) and `test_out_of_service.py`; every write on the way is

@@ -1,4 +1,4 @@
-"""The queue of keys and the loop around controllers."""
+"""The work queue of keys and the reconcile loop of controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy Balanced: what a move must save for what it disturbs (cases 237-253)."""
+"""The policy Balanced compares savings with disruption (cases 237-253)."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ def test_a_deleted_lease_is_created_again():
 
 
 def test_a_lease_taken_by_another_ends_the_work():
-    """Whatever the reason: two must not lead."""
+    """For every reason: two must not lead."""
 
     async def scenario():
         town = LeaseCandidates()

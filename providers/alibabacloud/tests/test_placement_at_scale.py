@@ -33,7 +33,7 @@ MANY = 1000
 FEW = 300
 """Of what goes wrong; a thousand are no other matter (`launch/test_thousand.py`)."""
 LONGEST_SHORTAGE_MINUTES = 9
-"""What was sold out is left alone for three minutes, and planned on when types are listed anew."""
+"""A sold-out offering is masked for three minutes, and planned with when types are listed anew."""
 MOST_LAUNCHES = 30
 """For a thousand claims, which the core brings in portions."""
 POOL = node_pool_manifest(

@@ -30,7 +30,7 @@ NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 ALONE = "1500m"
 """Of CPU: no two such pods share a machine of two cores."""
 LISTED_MINUTES = 5
-"""How often types are listed at least: what can be had again is planned on then."""
+"""Longest time between listings: offerings that are available again are used then."""
 CSI_ZONE = "topology.diskplugin.csi.alibabacloud.com/zone"
 
 

@@ -35,15 +35,15 @@ GROUP = "CreateAutoProvisioningGroup"
 STRANGER = "c0000000000000000000000000000000"
 """The id of a cluster that there is not."""
 MINUTES = 12
-"""How long each trouble lasts."""
+"""Duration of each fault."""
 CALLS_A_MINUTE = 16
 """A dozen things are looked at, each once a minute or more seldom."""
 CALLS_AT_FIRST = 80
-"""What failed is tried again soon before it is tried again later."""
+"""A failed call is retried soon at first, and later with longer waits."""
 LAUNCHES_A_MINUTE = 3
 """Of two NodeClasses: a claim is tried again soon, until its NodeClass is known to be refused."""
 LONGEST_RECOVERY_SECONDS = 400
-"""What launches were refused for is tried again after five minutes, all else each minute."""
+"""A refused launch is retried after five minutes, other calls each minute."""
 
 
 @contextmanager

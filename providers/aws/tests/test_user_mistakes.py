@@ -32,11 +32,11 @@ BOTTLEROCKET = [{"alias": "bottlerocket@latest"}]
 ARGUMENTS = ("--cluster-name=test", "--eks-control-plane")
 LIMITS = ClientLimits(connect_seconds=1, read_seconds=5, attempts=2)
 MINUTES = 20
-"""How long each trouble lasts."""
+"""Duration of each fault."""
 CALLS_A_MINUTE = 16
 """A dozen things are looked at, each once a minute or more seldom."""
 CALLS_AT_FIRST = 80
-"""What failed is tried again soon before it is tried again later."""
+"""A failed call is retried soon at first, and later with longer waits."""
 
 
 def wrong_credentials(aws: SimulatedAws) -> AbstractContextManager[object]:

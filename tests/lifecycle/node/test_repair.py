@@ -181,7 +181,7 @@ def test_one_of_three_is_repaired():
 @pytest.mark.parametrize("limit", ["20%", "50%", "3", "99%"])
 @pytest.mark.parametrize("count", [2, 3, 4, 10])
 def test_in_a_pool_without_a_healthy_node_nothing_is_repaired(count, limit):
-    """Whatever its size: the cause is not in the nodes, and stand-ins would break as well."""
+    """At every size: the cause is not in the nodes, and replacements would break as well."""
     objects = pool_of(count, broken=count)
 
     found = [
