@@ -54,7 +54,7 @@ class OpenCalls(Generic[Item, Result]):
         on_late: Callable[[Item, Result | BaseException], None] | None = None,
     ) -> None:
         self._call: Final = call
-        self._what: Final = what
+        self._subject: Final = what
         self._limit: Final = limit
         self._calls: Final = calls
         self._on_late: Final = on_late
@@ -95,7 +95,7 @@ class OpenCalls(Generic[Item, Result]):
             else:
                 send(entry)
         elif entry.overdue:
-            raise CallPendingError(f"{self._what} is still open from an earlier call")
+            raise CallPendingError(f"{self._subject} is still open from an earlier call")
         entry.waiters += 1
         try:
             return await asyncio.shield(entry.answer)
@@ -131,7 +131,7 @@ class OpenCalls(Generic[Item, Result]):
     async def _run(self, entries: Sequence[OpenItem[Item, Result]]) -> None:
         def late(task: asyncio.Future[Sequence[Result]]) -> None:
             if task.cancelled():
-                self._fail(entries, CloudProviderError(f"{self._what} was cancelled"))
+                self._fail(entries, CloudProviderError(f"{self._subject} was cancelled"))
             elif (error := task.exception()) is not None:
                 self._fail(entries, error)
             else:
@@ -141,7 +141,7 @@ class OpenCalls(Generic[Item, Result]):
             outcomes = await self._calls.run(
                 self._call([entry.item for entry in entries]),
                 limit=self._limit,
-                what=self._what,
+                what=self._subject,
                 on_late=late,
             )
         except CallPendingError as error:
@@ -180,7 +180,9 @@ class OpenCalls(Generic[Item, Result]):
         try:
             self._on_late(item, outcome)
         except Exception:
-            structlog.get_logger("provider").exception("a late outcome got lost", call=self._what)
+            structlog.get_logger("provider").exception(
+                "a late outcome got lost", call=self._subject
+            )
 
 
 def _refuse(entry: OpenItem[Item, Result], error: BaseException) -> None:
