@@ -58,7 +58,7 @@ class Scene:
 
 
 def test_a_clock_behind_for_a_minute_makes_no_node_consolidatable_too_early(tmp_path):
-    async def story(scene):
+    async def scenario(scene):
         seen = Scene(scene)
         await seen.begin()
         await seen.have_pods(2)
@@ -72,13 +72,13 @@ def test_a_clock_behind_for_a_minute_makes_no_node_consolidatable_too_early(tmp_
         await seen.passes(MINUTE)
         assert seen.is_consolidatable
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_clock_once_ahead_keeps_no_node_from_being_consolidatable(tmp_path):
     """A pod event that is too soon to be noted again begins the quiet anew all the same."""
 
-    async def story(scene):
+    async def scenario(scene):
         seen = Scene(scene)
         await seen.begin()
         await seen.set_clock(hours=5)
@@ -93,4 +93,4 @@ def test_a_clock_once_ahead_keeps_no_node_from_being_consolidatable(tmp_path):
         await seen.passes(MINUTE)
         assert seen.is_consolidatable
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

@@ -78,7 +78,7 @@ class CloudStage:
     def play(
         self,
         folder: Path,
-        story: Callable[[ProviderCluster], Awaitable[None]],
+        scenario: Callable[[ProviderCluster], Awaitable[None]],
         *,
         cluster_id: str = "",
         arguments: Iterable[str] = (),
@@ -87,7 +87,7 @@ class CloudStage:
 
         async def in_its_time(stage: ProviderCluster) -> None:
             with self._time.of(stage.harness.cluster.clock):
-                await story(stage)
+                await scenario(stage)
 
         cloud = self.cloud
         ProviderClusterSpec(

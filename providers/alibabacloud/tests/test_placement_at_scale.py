@@ -96,7 +96,7 @@ def test_a_thousand_anti_affine_pods_get_a_thousand_instances(theatre, tmp_path)
     """Each instance has one claim, by few calls; after deletion nothing remains."""
     cloud = theatre.cloud
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         stage.apply(theatre.node_class(), POOL)
         await stage.until_ready("True")
         cloud.calls.clear()
@@ -116,7 +116,7 @@ def test_a_thousand_anti_affine_pods_get_a_thousand_instances(theatre, tmp_path)
         await until_nothing_is_left(theatre, stage)
         assert cloud.calls.count("DeleteInstances") <= MANY / 50
 
-    theatre.play(tmp_path, story)
+    theatre.play(tmp_path, scenario)
 
 
 def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(theatre, tmp_path):
@@ -128,7 +128,7 @@ def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(theatre,
         where=lambda parameters: str(parameters["ClientToken"])[0] in "01234567",
     )
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         for zone in cloud.world.zones:
             cloud.capacity.stock(
                 InstancePool(capacity_type="on-demand", instance_type=LARGE, zone=zone), FEW // 5
@@ -152,4 +152,4 @@ def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(theatre,
         assert living_ids(cloud) == launched(stage).keys()
         await until_nothing_is_left(theatre, stage)
 
-    theatre.play(tmp_path, story)
+    theatre.play(tmp_path, scenario)

@@ -108,7 +108,7 @@ def test_an_exhausted_zone_is_replaced_until_it_has_stock(
     """In the same launch, though the cheapest zone counted as free when it was made."""
     cloud = theatre.cloud
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         async with joining(theatre, stage):
             stage.apply(theatre.node_class(), pool())
             await stage.until_ready("True")
@@ -134,7 +134,7 @@ def test_an_exhausted_zone_is_replaced_until_it_has_stock(
             assert zones(cloud) == {ZONE_B: left + 1, ZONE_G: 6 - left}
             assert nothing_is_leaked(cloud, stage)
 
-    theatre.play(tmp_path, story)
+    theatre.play(tmp_path, scenario)
 
 
 def bound_to_zone_g(bound_by: str) -> list[dict[str, Any]]:
@@ -187,7 +187,7 @@ def test_zone_bound_pods_launch_in_their_zone_or_wait(
     cloud = theatre.cloud
     vswitch = cloud.world.vswitches[ZONE_G]
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         async with joining(theatre, stage):
             stage.apply(
                 theatre.node_class(vSwitchSelectionPolicy=policy), pool(capacity=[capacity_type])
@@ -211,7 +211,7 @@ def test_zone_bound_pods_launch_in_their_zone_or_wait(
             assert asked_for(cloud) == {vswitch}
             assert nothing_is_leaked(cloud, stage)
 
-    theatre.play(tmp_path, story)
+    theatre.play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("sold_out", ["", LARGE, ARM])
@@ -220,7 +220,7 @@ def test_each_instance_boots_an_image_of_its_architecture(theatre, tmp_path, sol
     cloud = theatre.cloud
     both = pool(types=[LARGE, ARM], arch=["amd64", "arm64"])
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         async with joining(theatre, stage):
             stage.apply(
                 theatre.node_class(imageSelectorTerms=[{"alias": "AlibabaCloudLinux3"}]), both
@@ -252,4 +252,4 @@ def test_each_instance_boots_an_image_of_its_architecture(theatre, tmp_path, sol
             assert sold_out not in {each.pool.instance_type for each in cloud.living()}
             assert nothing_is_leaked(cloud, stage)
 
-    theatre.play(tmp_path, story)
+    theatre.play(tmp_path, scenario)

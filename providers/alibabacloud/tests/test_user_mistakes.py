@@ -333,7 +333,7 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(theatre, tm
     cloud = theatre.cloud
     is_everybodys = case.trouble is not None and not case.spec
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         controller = stage.running
         with case.applied_to(cloud):
             cloud.calls.clear()
@@ -363,7 +363,7 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(theatre, tm
         assert stage.is_ready("True")
         assert await stage.doctor_object_errors() == ""
 
-    theatre.play(tmp_path, story, **case.settings)
+    theatre.play(tmp_path, scenario, **case.settings)
 
 
 def without_rules(schema: Any) -> Any:
@@ -382,7 +382,7 @@ def without_rules(schema: Any) -> Any:
 def test_a_stored_unknown_image_family_is_reported(theatre, tmp_path):
     """Case 17: an older CRD let it in."""
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         cluster = stage.harness.cluster
         name = f"{ECSNodeClass.resource.plural}.{ECSNodeClass.resource.group}"
         stored = cluster.find(CUSTOM_RESOURCE_DEFINITIONS, name)
@@ -405,7 +405,7 @@ def test_a_stored_unknown_image_family_is_reported(theatre, tmp_path):
         stage.apply(theatre.node_class())
         await stage.harness.settle(lambda: launched_by(theatre.cloud) == ["default"])
 
-    theatre.play(tmp_path, story)
+    theatre.play(tmp_path, scenario)
 
 
 def deleted_key(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
@@ -427,7 +427,7 @@ def test_a_later_fault_costs_no_instance(theatre, tmp_path, trouble, condition):
     """A running instance goes on in any state of the NodeClass."""
     cloud = theatre.cloud
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         stage.apply(theatre.node_class(), POOL, POD)
         await stage.harness.settle(lambda: len(cloud.living()) == 1)
         claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
@@ -443,4 +443,4 @@ def test_a_later_fault_costs_no_instance(theatre, tmp_path, trouble, condition):
             assert len(cloud.held().instances) == 1
         await stage.until_ready("True", seconds=1000)
 
-    theatre.play(tmp_path, story)
+    theatre.play(tmp_path, scenario)
