@@ -157,9 +157,9 @@ class InstanceRegistrar:
 
 
 @asynccontextmanager
-async def joining(theatre: CloudStage, stage: ProviderCluster) -> AsyncIterator[None]:
+async def joining(cloud_stage: CloudStage, stage: ProviderCluster) -> AsyncIterator[None]:
     """Register instances while the context is open."""
-    task = asyncio.create_task(InstanceRegistrar(theatre.cloud, stage.harness).run())
+    task = asyncio.create_task(InstanceRegistrar(cloud_stage.cloud, stage.harness).run())
     try:
         yield
     finally:
