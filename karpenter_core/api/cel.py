@@ -89,7 +89,7 @@ class CompiledRule:
             message = f"no such key: {error.args[0]}"
             raise CELError(message) from error
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            raise CELError(_worded(error)) from error
+            raise CELError(_error_text(error)) from error
 
 
 @cache
@@ -109,7 +109,7 @@ def compile_rule(rule: str) -> CompiledRule:
     return CompiledRule(rule, re.search(r"\boldSelf\b", rule) is not None, program)
 
 
-def _worded(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Word a failure as the API server does, where the two libraries differ on a common one."""
     conversion = re.match(r"Function '(\w+)' error: string parse error", str(error))
     if conversion is not None:

@@ -195,7 +195,7 @@ class CatalogueSource:
             key = (ref.group, ref.kind, ref.name)
             try:
                 if key not in listed:
-                    node_class = self._seen_by_provider(where, pool, ref, given_classes.get(key))
+                    node_class = self._decoded_by_provider(where, pool, ref, given_classes.get(key))
                     types = await self._providers.list_instance_types(pool, node_class)
                     listed[key] = Catalogue(version=catalogue_version(types), instance_types=types)
                 catalogues[pool.name] = listed[key]
@@ -205,7 +205,7 @@ class CatalogueSource:
                 problems[pool.name] = str(error)
         return catalogues, problems
 
-    def _seen_by_provider(
+    def _decoded_by_provider(
         self, where: str, pool: NodePool, ref: NodeClassRef, given_class: NodeClass | None
     ) -> NodeClass:
         """Return the NodeClass as the provider that is asked knows it."""

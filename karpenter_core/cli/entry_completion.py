@@ -171,7 +171,7 @@ class _EntryCompleter:
             if name not in namespace_names:
                 namespace_names.add(name)
                 labels = {_NAMESPACE_NAME: name}
-                yield _made(entry, "v1", "Namespace", {"name": name, "labels": labels})
+                yield _new_entry(entry, "v1", "Namespace", {"name": name, "labels": labels})
 
     def missing_volume_claims(self) -> Iterator[ManifestEntry]:
         """Yield the claims that a cluster makes of the ephemeral volumes of pods."""
@@ -186,7 +186,7 @@ class _EntryCompleter:
                     continue
                 claim_keys.add((_namespace(entry), name))
                 metadata = {"name": name, "namespace": _namespace(entry)}
-                claim = _made(
+                claim = _new_entry(
                     entry, "v1", "PersistentVolumeClaim", metadata, spec=template.get("spec") or {}
                 )
                 yield self._volume_claim(claim)
@@ -301,7 +301,7 @@ def _daemon_set_owners(entry: ManifestEntry) -> Iterator[str]:
             yield str(owner.get("name") or "")
 
 
-def _made(
+def _new_entry(
     entry: ManifestEntry, api_version: str, kind: str, metadata: JsonMapping, **fields: object
 ) -> ManifestEntry:
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": dict(metadata), **fields}

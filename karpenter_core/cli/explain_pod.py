@@ -133,7 +133,7 @@ def _pod_outcome(
             state="launch",
             message=prefix + _launch_message(claim, is_live=is_live),
             placement=_launch(claim, pod),
-            pools=_pools_around(cluster, pod, claim),
+            pools=_rejections_by_pool(cluster, pod, claim),
         )
     target = _existing_target(cluster, pod, plan)
     if target:
@@ -211,7 +211,9 @@ def _launch_message(claim: PlannedNodeClaim, *, is_live: bool) -> str:
     return message
 
 
-def _pools_around(cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim) -> JsonObject:
+def _rejections_by_pool(
+    cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim
+) -> JsonObject:
     """Say of every pool whether it could take a pod that one of them does take.
 
     Each is asked alone. Pods that are bound to others by topology or affinity are asked about

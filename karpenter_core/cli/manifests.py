@@ -218,13 +218,19 @@ def _cluster(manifest: JsonObject, where: str, notes: list[str]) -> Iterator[Man
         for number, item in enumerate(_items(cast("object", value), where, written)):
             place = f"{where}, {written}[{number}]"
             yield _entry(item, place, key=key, api_version=api_version, kind=kind)
-    read = [entry for name in foreign for entry in _beside(name, manifest[name], where, notes)]
+    read = [
+        entry
+        for name in foreign
+        for entry in _entries_under_other_keys(name, manifest[name], where, notes)
+    ]
     yield from read
     if not seen and not read:
         raise BadInputError(_no_cluster(manifest, where))
 
 
-def _beside(written: str, value: object, where: str, notes: list[str]) -> Iterator[ManifestEntry]:
+def _entries_under_other_keys(
+    written: str, value: object, where: str, notes: list[str]
+) -> Iterator[ManifestEntry]:
     """Read what stands beside the known lists; objects there are never passed over."""
     if not isinstance(value, (list, dict)):
         return

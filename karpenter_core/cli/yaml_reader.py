@@ -82,7 +82,7 @@ class _DocumentBuilder:
         """Each collection, the start of it, the key that waits for its value, and the count then."""
         self._count = 0
         self._repeated = 0
-        self._here: _Collection = None
+        self._collection: _Collection = None
         self._key: str | None = None
 
     def take(self, event: _YamlEvent) -> object:
@@ -90,8 +90,8 @@ class _DocumentBuilder:
         kind = cast("type[object]", type(event))
         if kind is yaml.ScalarEvent:
             value, size = self._scalars.value(event), 1
-            if self._key is None and isinstance(self._here, dict):
-                self._key = self._new_key(event, value, self._here)
+            if self._key is None and isinstance(self._collection, dict):
+                self._key = self._new_key(event, value, self._collection)
                 return _NOTHING
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
             self._start(event, {} if kind is yaml.MappingStartEvent else [])
@@ -122,19 +122,19 @@ class _DocumentBuilder:
         _check_tag(event, dict if isinstance(empty, dict) else list)
         if len(self._open) == _DEEPEST:
             raise _error(event, "is nested too deeply")
-        self._open.append((self._here, event, self._key, self._count))
-        self._here, self._key = empty, None
+        self._open.append((self._collection, event, self._key, self._count))
+        self._collection, self._key = empty, None
 
     def _end(self) -> tuple[object, _YamlEvent, int]:
-        value = self._here
+        value = self._collection
         if isinstance(value, dict) and _MERGE in value:
             value = _merged(value)
-        self._here, event, self._key, before = self._open.pop()
+        self._collection, event, self._key, before = self._open.pop()
         return value, event, before
 
     def _add(self, event: _YamlEvent, value: object) -> object:
         """Put a value into the collection that is open; without one it is a document."""
-        here = self._here
+        here = self._collection
         if here is None:
             return value
         if isinstance(here, list):

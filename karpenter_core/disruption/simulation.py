@@ -78,7 +78,7 @@ class DisruptionSimulation:
             self._whatif.exclude_nodes(_unsettled(self._snapshot) if avoid_unsettled else ())
             self._avoid_unsettled = avoid_unsettled
         try:
-            yield from _settled_steps(self._whatif)
+            yield from _placement_steps(self._whatif)
         except Exception as error:
             self._whatif = yield from self._isolated_steps(error)
 
@@ -130,7 +130,7 @@ class DisruptionSimulation:
                 cache,
             )
             made.exclude_nodes(excluded)
-            yield from _settled_steps(made)
+            yield from _placement_steps(made)
             return made
 
         isolated = yield from isolate_steps(
@@ -207,7 +207,7 @@ class DisruptionSimulation:
         return self._whatif
 
 
-def _settled_steps(whatif: WhatIf) -> Generator[int, None, None]:
+def _placement_steps(whatif: WhatIf) -> Generator[int, None, None]:
     yield from whatif.refresh_steps()
     whatif.settle()
     yield 5

@@ -54,7 +54,7 @@ class Informers:
                 jitter=jitter,
                 watch_list=watch_list,
                 times=self.times,
-                on_fresh=partial(self._tell_fresh, kind),
+                on_fresh=partial(self._notify_fresh, kind),
             )
             for kind in (codecs.kinds if kinds is None else kinds)
         }
@@ -98,7 +98,7 @@ class Informers:
         """Call `listener` with every kind that is fresh again; it must not block."""
         self._on_fresh.append(listener)
 
-    def _tell_fresh(self, kind: ResourceKind) -> None:
+    def _notify_fresh(self, kind: ResourceKind) -> None:
         for listener in self._on_fresh:
             listener(kind)
 

@@ -70,18 +70,18 @@ class Login:
     """The command that gives our credentials; None when there is none."""
     renews_by_command: bool = False
     """An exec plug-in without an expiry: run again only when the server refuses."""
-    _looked_at: float = 0.0
+    _checked_at: float = 0.0
     _renewal: asyncio.Task[None] | None = field(default=None, init=False)
     _is_failing: bool = field(default=False, init=False)
     """Whether the last renewal failed: one warning is enough until the next success."""
 
     def __post_init__(self) -> None:
         """Count the age of the credentials from here."""
-        self._looked_at = self.clock.monotonic()
+        self._checked_at = self.clock.monotonic()
 
     async def authorization(self) -> str | None:
         """Return the Authorization header of the next request, renewed if that is due."""
-        age = self.clock.monotonic() - self._looked_at
+        age = self.clock.monotonic() - self._checked_at
         if self.loader is not None and age >= _RENEW_SECONDS and not self.renews_by_command:
             renewal = self._start_renewal()
             try:
@@ -102,7 +102,7 @@ class Login:
 
     async def renew(self) -> bool:
         """Get new credentials after a refusal; False if that was tried a moment ago."""
-        age = self.clock.monotonic() - self._looked_at
+        age = self.clock.monotonic() - self._checked_at
         if self.loader is None or age < _RENEW_AFTER_REFUSAL_SECONDS:
             return False
         if self.plugin is not None:
@@ -119,7 +119,7 @@ class Login:
     def _start_renewal(self) -> asyncio.Task[None]:
         """Return the renewal that runs, or a new one."""
         if self._renewal is None or self._renewal.done():
-            self._looked_at = self.clock.monotonic()
+            self._checked_at = self.clock.monotonic()
             self._renewal = asyncio.create_task(self._reload())
         return self._renewal
 
@@ -138,7 +138,7 @@ class Login:
                 _log.info("renewed credentials again")
             self._is_failing = False
         finally:
-            self._looked_at = self.clock.monotonic()  # a hanging plug-in rests between two tries
+            self._checked_at = self.clock.monotonic()  # a hanging plug-in rests between two tries
 
     def _note_failure(self, why: object) -> None:
         """Log once that the old credentials stay in use; the server may still accept them."""

@@ -73,7 +73,7 @@ class Scheduler(SimulatedController):
         self._namespaces: Final = dict[str, dict[str, str]]()
         self._view: Final = ClusterView(self._namespaces)
         self._pending: Final = dict[Key, Json]()
-        self._looking_around: Final = dict[Key, None]()
+        self._waiting_for_others: Final = dict[Key, None]()
         self._active: Final = dict[Key, None]()
         self._report_again: Final = dict[Key, float]()
         self._classes: Final = dict[bytes, _PodGroup]()
@@ -108,17 +108,17 @@ class Scheduler(SimulatedController):
             fresh = key not in self._pending
             self._pending[key] = pod
             if depends_on_other_pods(pod):
-                self._looking_around[key] = None
+                self._waiting_for_others[key] = None
             if fresh or (change.previous and change.previous.obj["spec"] != pod["spec"]):
                 self._activate([key])
             return
         was_pending = self._pending.pop(key, None) is not None
-        for kept in (self._active, self._looking_around, self._report_again):
+        for kept in (self._active, self._waiting_for_others, self._report_again):
             kept.pop(key, None)
         if ended and bound:
             self._retry_all()
         elif was_pending and bound:
-            self._activate(list(self._looking_around))
+            self._activate(list(self._waiting_for_others))
 
     def _retry_all(self) -> None:
         self._classes.clear()

@@ -39,7 +39,7 @@ class AvailableCatalogues:
     __slots__ = (
         "_changes_at",
         "_classes",
-        "_made",
+        "_filtered_by_pool",
         "_masked",
         "_providers",
         "_published",
@@ -54,7 +54,7 @@ class AvailableCatalogues:
         """Names of the pools' NodeClasses."""
         self._published: dict[str, Catalogue] = {}
         self._masked: SnapshotTable[str, Catalogue] = SnapshotTable()
-        self._made: dict[str, _FilteredCatalogue] = {}
+        self._filtered_by_pool: dict[str, _FilteredCatalogue] = {}
         """The sources of the catalogues in `_masked`."""
         self._stale: set[str] = set()
         self._changes_at: dict[str, datetime] = {}
@@ -115,7 +115,9 @@ class AvailableCatalogues:
         reports it again.
         """
         if self._stale:
-            shared = {(id(each.published), each.out): each for each in self._made.values()}
+            shared = {
+                (id(each.published), each.out): each for each in self._filtered_by_pool.values()
+            }
             masks: dict[tuple[str, str], _UnavailableSet] = {}
             for pool in self._stale:
                 self._renew(pool, ledger, now, masks, shared)
@@ -134,7 +136,7 @@ class AvailableCatalogues:
         self._changes_at.pop(pool, None)
         catalogue = self._published.get(pool)
         if catalogue is None:
-            self._made.pop(pool, None)
+            self._filtered_by_pool.pop(pool, None)
             self._masked.drop(pool)
             return
         provider = self._providers.get(self._refs.get(pool, ("", "")), "")
@@ -150,7 +152,7 @@ class AvailableCatalogues:
             made = shared[key] = _FilteredCatalogue(
                 catalogue, mask.out, without_unavailable(catalogue, mask.out)
             )
-        self._made[pool] = made
+        self._filtered_by_pool[pool] = made
         if self._masked.get(pool) is not made.result:
             self._masked.put(pool, made.result)
 

@@ -55,7 +55,7 @@ def test_object_is_judged_at_its_field(case):
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.field is None], ids=lambda c: c.name)
 def test_an_accepted_object_is_read_by_its_model(case):
-    """Whatever the API server lets in must not break this process."""
+    """No admitted object may break this process."""
     stored = validator(case.kind).default(case.object)
 
     read = MODELS[case.kind].model_validate(stored)

@@ -1,4 +1,4 @@
-"""A few hours of the simulated churn: no move below its floor, and nothing flaps."""
+"""A few hours of simulated churn: no move below its floor, and no flapping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Benchmarks are worth something only on the same inputs: these are their checksums."""
+"""Inputs of benchmarks have these checksums, so that results are comparable."""
 
 import json
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""The cluster that scrapes are measured on."""
+"""The cluster of the scrape benchmark."""
 
 from __future__ import annotations
 

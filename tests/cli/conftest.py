@@ -1,4 +1,4 @@
-"""Running the program in this process, as a shell would."""
+"""Runs the program in this process, as a shell would."""
 
 from __future__ import annotations
 

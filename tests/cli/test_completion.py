@@ -1,4 +1,4 @@
-"""Objects written by hand: what planning fills in, and what it refuses."""
+"""Handwritten objects are completed for planning, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo: what it counts and shows."""
+"""The demo's counts and output."""
 
 from __future__ import annotations
 

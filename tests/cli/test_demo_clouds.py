@@ -1,4 +1,4 @@
-"""The simulated cloud of a demo: found by its entry point, or an error says what to install."""
+"""The simulated cloud of a demo is found by its entry point, or an error says what to install."""
 
 from __future__ import annotations
 

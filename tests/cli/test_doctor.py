@@ -1,4 +1,4 @@
-"""`karpenter doctor`: what would go wrong is found, named, and has a remedy."""
+"""`karpenter doctor` finds and names problems, with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`karpenter explain pod`: every fate a pod can have, and per pool why not."""
+"""`karpenter explain pod` covers every outcome of a pod, with a reason per pool."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_pod_that_needs_a_launch_shows_its_node_and_the_other_pools(answer):
     ],
 )
 def test_every_pod_has_a_state_and_a_reason(answer, name, state, said):
-    """Whatever becomes of it."""
+    """In every outcome."""
     found = answer(f"shop/{name}")
 
     assert found["state"] == state

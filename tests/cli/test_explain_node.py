@@ -1,4 +1,4 @@
-"""`karpenter explain node`: what keeps a node, or what the move would be, method by method."""
+"""`karpenter explain node` names obstacles or moves, method by method."""
 
 from __future__ import annotations
 

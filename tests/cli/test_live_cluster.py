@@ -1,4 +1,4 @@
-"""Planning and explaining against a live cluster: what is read, what is never sent."""
+"""Planning and explaining against a live cluster only reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program: what it loads, what it says, how it ends."""
+"""The program's imports, output and exit codes."""
 
 from __future__ import annotations
 

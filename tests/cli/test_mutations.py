@@ -1,4 +1,4 @@
-"""Whatever stands in a file: a plan, or one line that says what is wrong; never a traceback."""
+"""Every file content gives a plan or an error in one line; never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`karpenter plan --offline`: the contract other tools depend on, and what it refuses."""
+"""`karpenter plan --offline` keeps its output contract and refuses bad input."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ def test_the_order_of_files_keys_lists_and_offerings_changes_nothing(run, tmp_pa
 
 
 def test_the_same_bytes_in_any_process(tmp_path):
-    """Whatever the hash seed; apart from timings."""
+    """For every hash seed; apart from timings."""
     file = write(tmp_path / "all.json", mixed_cluster())
     sold = write(tmp_path / "sold.json", two_zones())
     outputs = set()

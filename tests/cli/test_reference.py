@@ -1,4 +1,4 @@
-"""`docs/reference/plan.md` names what the commands take and say."""
+"""`docs/reference/plan.md` documents options and output of the commands."""
 
 from __future__ import annotations
 

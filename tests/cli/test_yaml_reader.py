@@ -1,4 +1,4 @@
-"""Reading YAML from its events: the same values as the library's loader makes, only sooner."""
+"""The YAML reader gives the same values as the library's loader, faster."""
 
 from __future__ import annotations
 

@@ -448,7 +448,7 @@ def breaches_of(seed, folder, *, verbose=False, events_counted=None):
     """Live one history and return what was wrong, in words."""
     errors, kept = Errors(verbose=verbose), []
 
-    async def story(scene):
+    async def scenario(scene):
         clock = ControllerClock(scene.cluster.clock)
         with watched(scene, now=clock.now) as watch:
             history = History(scene, folder, seed, clock=clock, watch=watch, verbose=verbose)
@@ -464,7 +464,9 @@ def breaches_of(seed, folder, *, verbose=False, events_counted=None):
         processors=[errors], wrapper_class=structlog.BoundLogger, cache_logger_on_first_use=False
     )
     try:
-        play(folder, story, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"], seed=seed)
+        play(
+            folder, scenario, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"], seed=seed
+        )
     finally:
         structlog.configure(**before)
     if events_counted is not None:

@@ -1,4 +1,4 @@
-"""Lives of nodes, from the first pod to the last, with faults in between."""
+"""Runs of a cluster from the first pod to the last, with faults in between."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def watched(harness, *, now=None):
 def live(folder, life, begin):
     """Live a life in a folder of its own; `begin` starts the process, given harness and watch."""
 
-    async def story(harness):
+    async def scenario(harness):
         with watched(harness) as watch:
             end = begin(harness, watch)
             await life(Scene(harness, folder))
@@ -321,4 +321,4 @@ def live(folder, life, begin):
         assert watch.breaches == []
 
     folder.mkdir(parents=True)
-    play(folder, story, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"])
+    play(folder, scenario, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"])

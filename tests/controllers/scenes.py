@@ -73,7 +73,7 @@ def deployment(name: str, replicas: int, *, cpu: str = "1", memory: str = "1Gi",
 
 def play(
     folder: Path,
-    story: Callable[[ControllerHarness], Awaitable[None]],
+    scenario: Callable[[ControllerHarness], Awaitable[None]],
     *,
     arguments: Sequence[str] = (),
     plugins: Mapping[str, object] | None = None,
@@ -88,7 +88,7 @@ def play(
             arguments=arguments,
             **cluster,
         ) as harness:
-            await story(harness)
+            await scenario(harness)
 
     run_virtual(run_scenario())
 

@@ -93,7 +93,7 @@ async def all_run(scene, pods=PODS, *, seconds=60):
 def test_different_pods_are_bound_where_they_were_planned(tmp_path):
     """Each is nominated once; pods of a spread may exchange nodes."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         listener = Listener()
         running = listener.start(scene)
@@ -111,34 +111,34 @@ def test_different_pods_are_bound_where_they_were_planned(tmp_path):
         assert sorted(bound.values()) == sorted(planned.values())
         assert running.process.kube_writer.counts[TOLD] == PODS
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_equal_pods_are_not_nominated(tmp_path):
     """They may take each other's places, and the API server has less to do."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(template=SMALL), deployment("web", 10)])
         running = scene.start()
         await all_run(scene, 10)
 
         assert running.process.kube_writer.counts[TOLD] == 0
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_no_pod_is_nominated_while_too_many_are_pending(tmp_path, monkeypatch):
     """All the same they get their nodes."""
     monkeypatch.setattr(admission, "MAX_PENDING_PODS", PODS - 1)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         running = scene.start()
         await all_run(scene)
 
         assert running.process.kube_writer.counts[TOLD] == 0
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def registered_at(scene):
@@ -156,7 +156,7 @@ def test_nodes_of_one_plan_are_admitted_together(tmp_path):
     slow = {"fault": "slow-reply", "operation": "launch", "delay": "2s", "count": 1}
     option = faults_file(tmp_path, slow)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         scene.start()
         await all_run(scene)
@@ -164,7 +164,7 @@ def test_nodes_of_one_plan_are_admitted_together(tmp_path):
         assert len(registered_at(scene)) > 2
         assert len(set(registered_at(scene))) == 1
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
@@ -176,7 +176,7 @@ def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
             struck.append(op.name)
             raise ConflictError("the object has been modified", status=409)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         opened = {}
 
@@ -193,7 +193,7 @@ def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
         assert struck[0] in opened
         assert max(opened.values()) - min(opened.values()) < 0.5
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_missing_node_delays_the_others_only_briefly(tmp_path):
@@ -205,7 +205,7 @@ def test_missing_node_delays_the_others_only_briefly(tmp_path):
             lost[:] = [op.name]
             raise ApiError("no", status=403)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         scene.start(faults=lose)
         await scene.settle(lambda: len(scene.claims()) - len(registered_at(scene)) == 1, seconds=30)
@@ -213,7 +213,7 @@ def test_missing_node_delays_the_others_only_briefly(tmp_path):
         assert registered_at(scene)
         assert lost
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_nodes_ready_before_admission_are_initialised_with_it(tmp_path):
@@ -225,7 +225,7 @@ def test_nodes_ready_before_admission_are_initialised_with_it(tmp_path):
             lost[:] = [op.name]
             raise ApiError("no", status=403)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         running = scene.start(faults=lose)
         await scene.settle(lambda: sum(map(is_ready, scene.claims())) == 3, seconds=30)
@@ -233,7 +233,7 @@ def test_nodes_ready_before_admission_are_initialised_with_it(tmp_path):
         assert len(scene.claims()) == 4
         assert running.process.kube_writer.counts["patch", "Node", ""] == 3
 
-    play(tmp_path, story, times=KubeletTimes(node_boot_seconds=3.5))
+    play(tmp_path, scenario, times=KubeletTimes(node_boot_seconds=3.5))
 
 
 def test_refused_nomination_stops_no_admission(tmp_path):
@@ -243,14 +243,14 @@ def test_refused_nomination_stops_no_admission(tmp_path):
         if (op.verb, op.kind.kind, op.subresource) == TOLD:
             raise ConflictError("the object has been modified", status=409)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         scene.start(faults=refuse)
         await all_run(scene)
 
         assert len(scene.nodes()) == len(scene.claims())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("stage", ["request", "reply"])
@@ -258,7 +258,7 @@ def test_refused_nomination_stops_no_admission(tmp_path):
 def test_process_killed_between_nomination_and_admission_recovers(tmp_path, stage, number):
     """The next process lets the same nodes in for the same pods and orders no more."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         first = None
         claims = []
@@ -281,13 +281,13 @@ def test_process_killed_between_nomination_and_admission_recovers(tmp_path, stag
         assert sorted(claims) == sorted(claim["metadata"]["name"] for claim in scene.claims())
         assert len(scene.pods("Running")) == PODS
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pods_find_another_node_when_theirs_is_deleted_before_they_got_there(tmp_path):
     """The nomination names a node that is not there any more: the pods are planned for again."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         lost = []
 
@@ -307,13 +307,13 @@ def test_pods_find_another_node_when_theirs_is_deleted_before_they_got_there(tmp
         )
         await all_run(scene, seconds=120)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
     """Without a scheduler that would take the nominations back."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         gone = []
 
@@ -331,13 +331,13 @@ def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
 
         assert not set(gone) & set(bound_nodes(scene).values())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_idle_cluster_gets_no_more_nominations(tmp_path):
     """Once all pods are bound there is nothing to renew; later pods are nominated for later nodes."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(mixed())
         listener = Listener()
         running = listener.start(scene)
@@ -352,4 +352,4 @@ def test_an_idle_cluster_gets_no_more_nominations(tmp_path):
         decisions = {claim["metadata"]["annotations"][DECISION] for claim in scene.claims()}
         assert len(decisions) == 2
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

@@ -91,7 +91,7 @@ def listing_of(scene, name):
 def test_a_bad_catalogue_stops_its_own_pool_only(tmp_path, plugin, words):
     """The other provider's pods get their nodes, and the pool names what to mend."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), WEB_CLASS, WEB_POOL])
         scene.start("--disable-leader-election")
         scene.cluster.apply([deployment("web", 2)])
@@ -105,7 +105,7 @@ def test_a_bad_catalogue_stops_its_own_pool_only(tmp_path, plugin, words):
         assert listing_of(scene, "general") is None
         assert plugin.launches == []
 
-    play(tmp_path, story, plugins={"web": plugin})
+    play(tmp_path, scenario, plugins={"web": plugin})
 
 
 def comparable(scene, name):
@@ -122,7 +122,7 @@ def test_a_pool_priced_without_an_exchange_rate_says_so(tmp_path, arguments, is_
     """Its nodes would lose their savings in silence."""
     euro = instance_type("small", offerings=[offering(price=0.1, currency="EUR")])
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), WEB_CLASS, WEB_POOL])
         scene.start("--disable-leader-election", *arguments)
         await scene.cluster.clock.sleep(30)
@@ -135,7 +135,7 @@ def test_a_pool_priced_without_an_exchange_rate_says_so(tmp_path, arguments, is_
             assert "--exchange-rates" in condition["message"]
             assert comparable(scene, "general") is None
 
-    play(tmp_path, story, plugins={"web": Selling(euro)})
+    play(tmp_path, scenario, plugins={"web": Selling(euro)})
 
 
 KEY = (KWOK.group, KWOK.kind, KWOK.name)

@@ -122,7 +122,7 @@ async def test_cancelled_creation_frees_its_share_of_the_limit():
 
 
 async def test_claims_of_the_highest_priority_are_created_first():
-    """Whatever their place in the plan."""
+    """In every order of the plan."""
     creator, server, _ = desk(max_nodes_total=2)
     server.answer.set()
     claims = planned(*(pod(f"web-{i}", cpu="3", priority=100 * (i % 3)) for i in range(6)))

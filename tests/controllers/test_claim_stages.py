@@ -91,7 +91,7 @@ class TestLaunch:
             },
         }
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), theirs])
             scene.start(WITHOUT_ELECTION)
             await scene.cluster.clock.sleep(60)
@@ -101,7 +101,7 @@ class TestLaunch:
             assert not claim.get("status", {}).get("conditions")
             assert cloud(scene, tmp_path)["launches"] == {}
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_claim_that_lost_its_finalizer_gets_it_back_before_it_is_launched(self, tmp_path):
         """Case 30: another client wrote the claim without."""
@@ -111,7 +111,7 @@ class TestLaunch:
             if op.kind.kind in {"NodeClaim", "Node"} and op.stage == "request":
                 order.append((op.verb, op.kind.kind, op.subresource))
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), own_claim()])
             scene.start(WITHOUT_ELECTION, faults=note)
             await scene.settle(lambda: bool(scene.nodes()), seconds=60)
@@ -119,12 +119,12 @@ class TestLaunch:
             assert order.index(("patch", "NodeClaim", "")) < order.index(("create", "Node", ""))
             assert "karpenter.sh/termination" in scene.claims()[0]["metadata"]["finalizers"]
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_claim_without_capacity_is_deleted_and_counted(self, tmp_path):
         """Case 31."""
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
             running = scene.start(WITHOUT_ELECTION)
             await scene.settle(lambda: bool(scene.events("InsufficientCapacityError")), seconds=30)
@@ -136,12 +136,12 @@ class TestLaunch:
             (event,) = scene.events("InsufficientCapacityError")
             assert event["type"] == "Warning"
 
-        play(tmp_path, story, arguments=[faults(tmp_path, {"fault": "stock-out", "count": 1})])
+        play(tmp_path, scenario, arguments=[faults(tmp_path, {"fault": "stock-out", "count": 1})])
 
     def test_a_claim_without_its_node_class_is_deleted_and_reported(self, tmp_path):
         """Case 31: nothing is asked of the cloud."""
 
-        async def story(scene):
+        async def scenario(scene):
             claim = own_claim()
             claim["spec"]["nodeClassRef"]["name"] = "nowhere"
             scene.cluster.apply([NODE_CLASS, pool(), claim])
@@ -153,12 +153,12 @@ class TestLaunch:
             assert "KWOKNodeClass nowhere is not found" in json.dumps(event)
             assert cloud(scene, tmp_path)["launches"] == {}
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_launch_that_fails_shows_why(self, tmp_path):
         """Case 32: the claim has no node either, and says so."""
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
             scene.start(WITHOUT_ELECTION)
             await scene.settle(
@@ -172,7 +172,7 @@ class TestLaunch:
             assert found["Ready"][0] == "Unknown"
 
         throttled = {"fault": "throttle", "operation": "launch"}
-        play(tmp_path, story, arguments=[faults(tmp_path, throttled)])
+        play(tmp_path, scenario, arguments=[faults(tmp_path, throttled)])
 
 
 class TestRegistration:
@@ -184,7 +184,7 @@ class TestRegistration:
         }
         tolerant = deployment("web", 1, tolerations=[{"operator": "Exists"}])
 
-        async def story(scene):
+        async def scenario(scene):
             manifest = pool(template=template)
             manifest["spec"]["template"]["metadata"] = {
                 "labels": {"example.com/tier": "gold"},
@@ -223,12 +223,12 @@ class TestRegistration:
             assert node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
             assert health(scene) == "True"
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_pool_is_not_judged_by_claims_that_it_does_not_own(self, tmp_path):
         """Cases 40, 71: as after a pool was made anew; amounts may be written in any form."""
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), own_claim(cpu="0.5", memory="1073741824")])
             scene.start(WITHOUT_ELECTION)
             await scene.settle(
@@ -240,12 +240,12 @@ class TestRegistration:
             scene.cluster.delete(NODE_CLAIMS, "own")
             await scene.settle(lambda: not scene.claims() and not scene.nodes(), seconds=60)
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_generation_that_moves_on_is_observed(self, tmp_path):
         """Case 55: also while the claim is being deleted."""
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
             scene.start(WITHOUT_ELECTION)
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -257,7 +257,7 @@ class TestRegistration:
             assert generations == {claim["metadata"]["generation"]}
             assert status_of(claim, "Ready") == "True"
 
-        play(tmp_path, story, arguments=["--kwok-termination-delay=30s"])
+        play(tmp_path, scenario, arguments=["--kwok-termination-delay=30s"])
 
 
 class Gated(KwokProvider):
@@ -274,7 +274,7 @@ class Gated(KwokProvider):
         return answer
 
 
-def play_gated(folder, answers, story):
+def play_gated(folder, answers, scenario):
     """Run a scenario with a cloud whose gates answer with the first of these."""
 
     def plugins():
@@ -284,7 +284,7 @@ def play_gated(folder, answers, story):
 
     async def run_scenario():
         async with ControllerHarness(plugins, folder=folder) as harness:
-            await story(harness)
+            await scenario(harness)
 
     run_virtual(run_scenario())
 
@@ -301,7 +301,7 @@ class TestGates:
         """Cases 42-46: labels are synced, the taint stays, and every gate is named."""
         answers = [answer]
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
             scene.start(WITHOUT_ELECTION)
             await scene.settle(
@@ -322,17 +322,17 @@ class TestGates:
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=90)
             assert UNREGISTERED not in taints(scene.nodes()[0])
 
-        play_gated(tmp_path, answers, story)
+        play_gated(tmp_path, answers, scenario)
 
     def test_an_open_gate_lets_the_node_in_at_once(self, tmp_path):
         """Cases 41, 47."""
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
             scene.start(WITHOUT_ELECTION)
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
 
-        play_gated(tmp_path, [None], story)
+        play_gated(tmp_path, [None], scenario)
 
 
 class TestLiveness:
@@ -362,7 +362,7 @@ class TestLiveness:
     ):
         """Cases 56-58: after the time limit, and not before."""
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
             running = scene.start(WITHOUT_ELECTION, *arguments)
             await scene.settle(lambda: bool(scene.claims()), seconds=30)
@@ -378,7 +378,7 @@ class TestLiveness:
             ]
             assert len(counted) == 1
 
-        play(tmp_path, story, arguments=[faults(tmp_path, fault)])
+        play(tmp_path, scenario, arguments=[faults(tmp_path, fault)])
 
     def test_a_node_that_may_not_be_written_to_is_given_up_too(self, tmp_path):
         """A webhook refuses every change of it; the next one is not refused."""
@@ -395,7 +395,7 @@ class TestLiveness:
                 if len(refused) == 1:
                     raise InvalidError("the webhook says no", status=422)
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
             scene.start(WITHOUT_ELECTION, faults=refuse)
             await scene.settle(lambda: bool(refused), seconds=60)
@@ -405,12 +405,12 @@ class TestLiveness:
             await scene.settle(lambda: first not in names(scene.claims()), seconds=180)
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_node_that_registered_is_never_given_up(self, tmp_path):
         """Case 56: however long it takes to become whole."""
 
-        async def story(scene):
+        async def scenario(scene):
             template = {"startupTaints": [{"key": "example.com/boot", "effect": "NoSchedule"}]}
             scene.cluster.apply([NODE_CLASS, pool(template=template), deployment("web", 1)])
             scene.start(WITHOUT_ELECTION)
@@ -422,13 +422,13 @@ class TestLiveness:
             await scene.cluster.clock.sleep(timedelta(hours=1).total_seconds())
             assert first == names(scene.claims())
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_two_failures_make_a_pool_unhealthy_and_one_success_does_not_reset_it(self, tmp_path):
         """Cases 39, 60."""
         path = tmp_path / "faults.json"
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
             scene.start(WITHOUT_ELECTION)
             await scene.settle(lambda: health(scene) == "False", seconds=1200)
@@ -437,7 +437,7 @@ class TestLiveness:
             assert health(scene) == "False"
 
         throttled = {"fault": "throttle", "operation": "launch"}
-        play(tmp_path, story, arguments=[faults(tmp_path, throttled)])
+        play(tmp_path, scenario, arguments=[faults(tmp_path, throttled)])
 
 
 def _metrics(running):

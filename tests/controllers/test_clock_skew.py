@@ -22,7 +22,7 @@ HOURS = (5, -5)
 def test_nodes_register_and_end_whatever_the_clock_shows(tmp_path, hours):
     """The API server dates the creation of a claim, the controller counts the time limits."""
 
-    async def story(scene):
+    async def scenario(scene):
         (tmp_path / "faults.json").write_text("[]")
         clock = ControllerClock(scene.cluster.clock)
         clock.lead = timedelta(hours=hours)
@@ -41,14 +41,14 @@ def test_nodes_register_and_end_whatever_the_clock_shows(tmp_path, hours):
             await scene.settle(lambda: not scene.claims(), seconds=600)
         assert watch.breaches == []
 
-    play(tmp_path, story, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+    play(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
 
 
 @pytest.mark.parametrize("hours", HOURS)
 def test_node_that_never_registers_is_given_up_whatever_the_clock_shows(tmp_path, hours):
     """After a launch by a clock that was ahead, the limit runs from that time."""
 
-    async def story(scene):
+    async def scenario(scene):
         (tmp_path / "faults.json").write_text('[{"fault": "failed-node", "count": 1}]')
         clock = ControllerClock(scene.cluster.clock)
         clock.lead = timedelta(hours=hours)
@@ -66,7 +66,7 @@ def test_node_that_never_registers_is_given_up_whatever_the_clock_shows(tmp_path
                 clock.lead = timedelta()
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=1800)
 
-    play(tmp_path, story, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+    play(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -74,7 +74,7 @@ def test_an_evicted_pod_has_its_grace_period_whatever_the_clock_shows(tmp_path, 
     """The API server dates its end; by a clock that is ahead its deletion would have hung."""
     ended = []
 
-    async def story(scene):
+    async def scenario(scene):
         clock = ControllerClock(scene.cluster.clock)
         with watched(scene, now=clock.now) as watch:
             patient = deployment("web", 2, terminationGracePeriodSeconds=120)
@@ -94,5 +94,5 @@ def test_an_evicted_pod_has_its_grace_period_whatever_the_clock_shows(tmp_path, 
             ended.append(clock.monotonic() - deleted)
         assert watch.breaches == []
 
-    play(tmp_path, story, times=KubeletTimes(pod_stop_seconds=60))
+    play(tmp_path, scenario, times=KubeletTimes(pod_stop_seconds=60))
     assert 60 < ended[0] < 400

@@ -47,7 +47,7 @@ def transitions(scene, kind) -> list[tuple[str, str]]:
 def test_changed_conditions_are_published_counted_and_measured(tmp_path):
     """A condition seen first is counted, without an earlier status."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
         running = scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -88,11 +88,11 @@ def test_changed_conditions_are_published_counted_and_measured(tmp_path):
             for labels in series(running, "operator_node_status_condition_count")
         )
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_early_stage_is_reported_by_itself(tmp_path):
-    async def story(scene):
+    async def scenario(scene):
         taint = {"key": "example.com/boot", "effect": "NoSchedule"}
         pool = node_pool(disruption=KEPT, template={"startupTaints": [taint]})
         scene.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
@@ -105,13 +105,13 @@ def test_an_early_stage_is_reported_by_itself(tmp_path):
         await scene.cluster.clock.sleep(10)
         assert [name for name, _ in transitions(scene, "NodeClaim")] == ["Ready", "Registered"]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_unresponsive_node_gets_one_event(tmp_path):
     """All of its conditions turn Unknown then; one that turns True has an event all the same."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -133,13 +133,13 @@ def test_an_unresponsive_node_gets_one_event(tmp_path):
         await scene.cluster.clock.sleep(5)
         assert [name for name, _ in transitions(scene, "Node")] == ["DiskPressure", "Ready"]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
     """With its age; another status, or another label of the object, takes the old one away."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
         running = scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -159,13 +159,13 @@ def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
         claims = series(running, "operator_nodeclaim_status_condition_current_status_seconds")
         assert all(seconds > 30 for seconds in claims.values())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
     """`Finalized` is recorded for the claim, and for the Node with a foreign finalizer."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         running = scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -201,13 +201,13 @@ def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
             ("NodeClaim", "Finalized karpenter.sh/termination", 1),
         ]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_condition_metrics_can_be_switched_off(tmp_path):
     """`--disable-cluster-state-observability`."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         running = scene.start(WITHOUT_ELECTION, "--disable-cluster-state-observability=true")
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -217,7 +217,7 @@ def test_condition_metrics_can_be_switched_off(tmp_path):
         assert series(running, "operator_nodeclaim_status_condition_count") == {}
         assert series(running, "operator_nodeclaim_status_condition_transitions_total") == {}
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ class Scene:
     def __init__(self, scene):
         self.scene, self.cluster = scene, scene.cluster
         self.clock = ControllerClock(scene.cluster.clock)
-        self._looks = 0
+        self._pass_count = 0
 
     async def begin(self):
         pool = node_pool(
@@ -43,8 +43,8 @@ class Scene:
     async def set_clock(self, **lead):
         """Set the clock, and reconcile every claim."""
         self.clock.lead = timedelta(**lead)
-        self._looks += 1
-        self.cluster.patch(NODE_POOLS, "general", {"spec": {"weight": self._looks}})
+        self._pass_count += 1
+        self.cluster.patch(NODE_POOLS, "general", {"spec": {"weight": self._pass_count}})
         await self.passes(1)
 
     @property
@@ -58,7 +58,7 @@ class Scene:
 
 
 def test_a_clock_behind_for_a_minute_makes_no_node_consolidatable_too_early(tmp_path):
-    async def story(scene):
+    async def scenario(scene):
         seen = Scene(scene)
         await seen.begin()
         await seen.have_pods(2)
@@ -72,13 +72,13 @@ def test_a_clock_behind_for_a_minute_makes_no_node_consolidatable_too_early(tmp_
         await seen.passes(MINUTE)
         assert seen.is_consolidatable
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_clock_once_ahead_keeps_no_node_from_being_consolidatable(tmp_path):
     """A pod event that is too soon to be noted again begins the quiet anew all the same."""
 
-    async def story(scene):
+    async def scenario(scene):
         seen = Scene(scene)
         await seen.begin()
         await seen.set_clock(hours=5)
@@ -93,4 +93,4 @@ def test_a_clock_once_ahead_keeps_no_node_from_being_consolidatable(tmp_path):
         await seen.passes(MINUTE)
         assert seen.is_consolidatable
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

@@ -43,7 +43,7 @@ def test_a_lost_launch_reply_makes_one_instance(tmp_path):
     """The claim is handed over again with the same token, and finds what was launched."""
     option = faults_file(tmp_path, {"fault": "lost-reply", "operation": "launch", "count": 1})
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -52,14 +52,14 @@ def test_a_lost_launch_reply_makes_one_instance(tmp_path):
         assert list(account["launches"].values()) == [1]
         assert len(account["instances"]) == len(scene.claims()) == 1
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 def test_a_stock_out_leads_to_another_offering(tmp_path):
     """The claim goes with an event, its offering is masked, the pods get something else."""
     option = faults_file(tmp_path, {"fault": "stock-out", "zones": ["test-zone-a"]})
 
-    async def story(scene):
+    async def scenario(scene):
         zone = {"key": "topology.kubernetes.io/zone", "operator": "In"}
         scene.cluster.apply(
             [
@@ -80,7 +80,7 @@ def test_a_stock_out_leads_to_another_offering(tmp_path):
         assert {"far"} == pools
         assert scene.events("InsufficientCapacityError")
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 def test_a_slow_launch_is_not_repeated(tmp_path):
@@ -88,7 +88,7 @@ def test_a_slow_launch_is_not_repeated(tmp_path):
     slow = {"fault": "slow-reply", "operation": "launch", "delay": "3m", "count": 1}
     option = faults_file(tmp_path, slow)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=300)
@@ -98,7 +98,7 @@ def test_a_slow_launch_is_not_repeated(tmp_path):
         assert len(launches) == 1
         assert len(account["instances"]) == 1
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 WRITES = [
@@ -115,7 +115,7 @@ WRITES = [
 def test_killed_at_a_write_of_a_launch(tmp_path, write, stage):
     """Before and after each: the next process ends with one claim, one node, one instance."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         first = None
 
@@ -139,13 +139,13 @@ def test_killed_at_a_write_of_a_launch(tmp_path, write, stage):
         assert {1} == set(account["launches"].values())
         assert len(account["launches"]) == 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_claim_that_an_earlier_process_launched_does_not_end_before_its_instance(tmp_path):
     """It is too old to be launched again, and names no instance: the provider is asked for one."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         first = None
 
@@ -168,7 +168,7 @@ def test_a_claim_that_an_earlier_process_launched_does_not_end_before_its_instan
         await scene.settle(lambda: not scene.claims(), seconds=50)
         assert cloud(scene, tmp_path)["instances"] == []
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("stage", ["request", "reply"])
@@ -186,7 +186,7 @@ def test_a_claim_that_an_earlier_process_launched_does_not_end_before_its_instan
 def test_killed_at_a_write_of_a_termination(tmp_path, write, stage):
     """Before and after each: the next process leaves nothing."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         first = None
 
@@ -208,13 +208,13 @@ def test_killed_at_a_write_of_a_termination(tmp_path, write, stage):
 
         assert cloud(scene, tmp_path)["instances"] == []
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_leader_that_dies_between_claim_and_launch_leaves_one_claim(tmp_path):
     """The standby adopts the claim for the pods that still wait: no second one."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 5)])
         leader = None
 
@@ -238,13 +238,13 @@ def test_a_leader_that_dies_between_claim_and_launch_leaves_one_claim(tmp_path):
         assert standby.process.is_leading
         assert set(cloud(scene, tmp_path)["launches"].values()) == {1}
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_leader_that_cannot_renew_writes_nothing_and_ends(tmp_path):
     """Its lease runs out, another one leads; it ends with exit code 1 for a fresh start."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         old = scene.start(name="old")
         await scene.settle(lambda: old.process.is_leading, seconds=10)
@@ -260,13 +260,13 @@ def test_a_leader_that_cannot_renew_writes_nothing_and_ends(tmp_path):
         assert before == dict(old.process.kube_writer.counts)
         assert await old.wait() == 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_stopping_leader_releases_its_lease_at_once(tmp_path):
     """The lease is given back: the standby leads within its retry period."""
 
-    async def story(scene):
+    async def scenario(scene):
         old = scene.start(name="old")
         await scene.settle(lambda: old.process.is_leading, seconds=10)
         new = scene.start(name="new")
@@ -278,13 +278,13 @@ def test_a_stopping_leader_releases_its_lease_at_once(tmp_path):
 
         assert scene.cluster.clock.monotonic() - started_at < 6
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_conflict_on_a_status_patch_is_overcome(tmp_path):
     """The write is made again on what the other one wrote."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
 
         async def conflict():
@@ -297,13 +297,13 @@ def test_a_conflict_on_a_status_patch_is_overcome(tmp_path):
         assert at.struck
         assert len(cloud(scene, tmp_path)["launches"]) == 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_lost_answer_to_a_creation_makes_one_claim(tmp_path):
     """The same name is asked for again, and is there."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
 
         async def lose():
@@ -318,13 +318,13 @@ def test_a_lost_answer_to_a_creation_makes_one_claim(tmp_path):
         assert len(scene.claims()) == len(cloud(scene, tmp_path)["launches"])
         assert len(scene.claims()) == len(scene.nodes())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_api_server_that_restarts_is_survived(tmp_path):
     """In the middle of a scale-up: everything converges."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 30)])
         running = scene.start()
         await scene.settle(lambda: len(scene.claims()) > 0, seconds=30)
@@ -339,13 +339,13 @@ def test_an_api_server_that_restarts_is_survived(tmp_path):
         assert account["instances"] == []
         assert set(account["launches"].values()) == {1}
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_instance_without_a_claim_is_ended(tmp_path):
     """Its claim vanished with the finalizer removed; the second pass ends it."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -365,13 +365,13 @@ def test_an_instance_without_a_claim_is_ended(tmp_path):
 
         await scene.settle(lambda: cloud(scene, tmp_path)["instances"] == [], seconds=400)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_the_start_waits_for_its_kinds_with_a_clear_message(tmp_path):
     """Started before the CRDs exist, it says what is missing and goes on once they are there."""
 
-    async def story(scene):
+    async def scenario(scene):
         crds = "customresourcedefinitions"
         stored = [scene.cluster.find(kind, name) for kind, name in _crds(scene)]
         for kind, name in _crds(scene):
@@ -391,7 +391,7 @@ def test_the_start_waits_for_its_kinds_with_a_clear_message(tmp_path):
         assert running.process.servers.failures() == {}
         del crds
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def _crds(scene):

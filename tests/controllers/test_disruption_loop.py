@@ -1,4 +1,4 @@
-"""The loop of disruption on a whole cluster: wait, validate, act (cases 171, 175, 220-224, 233, 268)."""
+"""The disruption loop on a whole cluster: wait, validate, act (cases 171, 175, 220-224, 233, 268)."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def _apart(app):
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def staged(folder, story):
-    play(folder, lambda scene: story(Stage(scene)))
+def staged(folder, scenario):
+    play(folder, lambda scene: scenario(Stage(scene)))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def staged(folder, story):
 def test_executed_command_is_awaited_and_counted(tmp_path, nodes, cores, decision, kind, left):
     """Cases 220, 221 and 268: fifteen seconds between the choice and the first taint."""
 
-    async def story(stage):
+    async def scenario(stage):
         await stage.begin(nodes, cores=cores, small="800m")
         chosen = await stage.chosen()
         assert chosen <= stage.first
@@ -141,13 +141,13 @@ def test_executed_command_is_awaited_and_counted(tmp_path, nodes, cores, decisio
         )
         assert not stage.tainted
 
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)
 
 
 def test_empty_nodes_are_counted_as_such(tmp_path):
     """Case 268."""
 
-    async def story(stage):
+    async def scenario(stage):
         await stage.begin(2, cores=["8"], policy="WhenEmpty")
         await stage.clock.sleep(60)
         assert names(stage.scene.nodes()) == stage.first, "they are not empty"
@@ -155,14 +155,14 @@ def test_empty_nodes_are_counted_as_such(tmp_path):
         await stage.scene.settle(lambda: not stage.scene.nodes(), seconds=120)
         assert stage.decided("delete", "empty", "empty") == (1, 1)
 
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)
 
 
 class TestDuringTheWait:
     def test_protected_pods_end_a_command(self, tmp_path):
         """Cases 220 and 233: nothing is deleted, the reason is reported, and it is planned again."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(1, cores=["4", "8"])
             (name,) = await stage.chosen()
             stage.protect(name)
@@ -173,12 +173,12 @@ class TestDuringTheWait:
             (reported, _) = stage.scene.events("ConsolidationRejected")
             assert "reason: churn" in reported["message"]
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_single_node_method_runs_after_multi_node_in_one_pass(self, tmp_path):
         """Case 224: the merger is refused, a single node goes fifteen seconds later."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(3, cores=["8"])
             chosen = await stage.chosen()
             assert len(chosen) == 2
@@ -190,12 +190,12 @@ class TestDuringTheWait:
             assert stage.decided("delete", "underutilized", "single") == (1, 1)
             assert stage.decided("delete", "underutilized", "multi") == (0, 0)
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_a_budget_of_nothing_ends_a_command(self, tmp_path):
         """Cases 175 and 233."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(2, cores=["4", "8"], small="800m")
             await stage.chosen()
             patch = {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}
@@ -217,12 +217,12 @@ class TestDuringTheWait:
             stage.scene.cluster.server.registry.patch(NODE_POOLS, patch, "general", "")
             await stage.scene.settle(lambda: len(stage.scene.nodes()) == 1, seconds=240)
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_a_process_that_dies_leaves_nothing_behind(self, tmp_path):
         """Nothing is marked before validation."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(2, cores=["4", "8"], small="800m")
             await stage.chosen()
             await stage.clock.sleep(5)
@@ -236,13 +236,13 @@ class TestDuringTheWait:
             assert not stage.tainted
             assert not any(is_true(c, "DisruptionReason") for c in stage.scene.claims())
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
 
 def test_an_optimal_cluster_is_not_disrupted(tmp_path):
     """An hour without a move, an Event in fifteen minutes at most, and no write of ours."""
 
-    async def story(stage):
+    async def scenario(stage):
         await stage.begin(1, cores=["8"], small="1")
         await stage.clock.sleep(120)
         assert names(stage.scene.nodes()) == stage.first
@@ -258,7 +258,7 @@ def test_an_optimal_cluster_is_not_disrupted(tmp_path):
         }
         assert sum(after.values()) <= 4 * 2 * 2, after
 
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)
 
 
 def test_a_pod_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
@@ -269,18 +269,18 @@ def test_a_pod_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
         about = ObjectRef(api_version="v1", kind="Node", name=name, uid=f"uid-{name}")
         return FailedJudgement(regarding=about, step="disruption", error="odd")
 
-    def planning(look, *, methods):
-        plan = yield from genuine(look, methods=methods)
+    def planning(disruption_pass, *, methods):
+        plan = yield from genuine(disruption_pass, methods=methods)
         return replace(plan, set_aside=(odd(f"first-{methods[0].name}"),))
 
-    def validating(method, command, look):
+    def validating(method, command, disruption_pass):
         yield 0
-        look.failed.add(odd("second"))
+        disruption_pass.failed.add(odd("second"))
         return ValidationVerdict(
             rejection=CommandRejection.CHURN, failed_candidates=len(command.candidates)
         )
 
-    async def story(stage):
+    async def scenario(stage):
         with structlog.testing.capture_logs() as lines:
             await stage.begin(2, cores=["4", "8"], small="800m")
             await stage.clock.sleep(300)
@@ -296,7 +296,7 @@ def test_a_pod_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
     structlog.reset_defaults()  # commands that another test ran in this process log errors alone
     monkeypatch.setattr(controller, "plan_steps", planning)
     monkeypatch.setattr(controller, "isolated_validation_steps", validating)
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)
 
 
 def test_a_cluster_at_rest_is_judged_once_until_it_changes(tmp_path, monkeypatch):
@@ -309,7 +309,7 @@ def test_a_cluster_at_rest_is_judged_once_until_it_changes(tmp_path, monkeypatch
 
     monkeypatch.setattr(controller, "plan_steps", counted)
 
-    async def story(scene):
+    async def scenario(scene):
         keep = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "30s"}
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=keep), deployment("web", 1)])
         scene.start()
@@ -321,4 +321,4 @@ def test_a_cluster_at_rest_is_judged_once_until_it_changes(tmp_path, monkeypatch
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.claims(), seconds=120)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

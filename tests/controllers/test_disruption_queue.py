@@ -130,8 +130,8 @@ def fixed(name="general", *, nodes="100%", after="Never", **options):
     return node_pool(name, disruption=disruption, **options)
 
 
-def staged(folder, story, *, arguments=(), **cluster):
-    play(folder, lambda scene: story(Stage(scene, folder, arguments=arguments)), **cluster)
+def staged(folder, scenario, *, arguments=(), **cluster):
+    play(folder, lambda scene: scenario(Stage(scene, folder, arguments=arguments)), **cluster)
 
 
 NO_NODES = {"fault": "failed-node"}
@@ -141,7 +141,7 @@ class TestReplacement:
     def test_command_runs_to_its_end(self, tmp_path):
         """Case 258: launched, waited for, and only then the old one goes; every step is reported."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
             (old,) = stage.first
             stage.change()
@@ -156,14 +156,14 @@ class TestReplacement:
             assert stage.regarding("DisruptionTerminating") == {("Node", old), ("NodeClaim", old)}
             assert stage.decided("replace", "drifted", "") == (1, 1)
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     @pytest.mark.parametrize("path", ["nodes/", "nodeclaims/"])
     @pytest.mark.parametrize("status", [403, 409])
     def test_a_mark_that_is_refused_is_made_again(self, tmp_path, path, status):
         """A few times within the same command."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
             (old,) = stage.first
             fault = RequestFault(matches=matching("PATCH", f"{path}{old}"), status=status, times=2)
@@ -174,12 +174,12 @@ class TestReplacement:
             assert stage.scene.cluster.frontend.faults.hits - hits == 2
             assert stage.decided("replace", "drifted", "") == (1, 1)
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_a_command_whose_node_cannot_be_marked_is_given_up_without_an_order(self, tmp_path):
         """It is tried again by the next pass."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
             (old,) = stage.first
             fault = RequestFault(matches=matching("PATCH", f"nodes/{old}"), status=403, times=None)
@@ -194,12 +194,12 @@ class TestReplacement:
             await stage.until(lambda: old not in stage.claims, seconds=120)
             assert stage.decided("replace", "drifted", "") == (1, 1)
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_the_old_node_is_kept_until_its_replacement_is_initialized(self, tmp_path):
         """Cases 254, 255 and 257: ten minutes; then everything is taken back."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
             stage.cloud_fails(NO_NODES)
             stage.change()
@@ -219,12 +219,12 @@ class TestReplacement:
             assert stage.running.metric(failures) == 1
             assert len(stage.scene.pods("Running")) == 1
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_a_replacement_that_vanishes_takes_the_command_with_it(self, tmp_path):
         """Cases 183 and 264."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
             stage.cloud_fails(NO_NODES)
             stage.change()
@@ -235,12 +235,12 @@ class TestReplacement:
             await stage.until(lambda: not stage.tainted and not stage.reasoned, seconds=10)
             assert stage.leaving == set()
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_all_replacements_of_a_command_are_waited_for(self, tmp_path):
         """Cases 182 and 259: three small nodes for one large one."""
 
-        async def story(stage):
+        async def scenario(stage):
             size = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In"}
             large = {"requirements": [{**size, "values": ["8"]}]}
             small = {"requirements": [{**size, "values": ["4"]}]}
@@ -257,12 +257,12 @@ class TestReplacement:
             await stage.until(lambda: len(stage.scene.pods("Running")) == 3)
             assert stage.decided("replace", "drifted", "") == (1, 1)
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_a_pod_created_during_a_command_uses_the_new_node(self, tmp_path):
         """Case 227: what is ordered for one is room for the other; two claims, not three."""
 
-        async def story(stage):
+        async def scenario(stage):
             size = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["8"]}
             pool = fixed(template={"requirements": [size]})
             await stage.begin(pool, deployment("web", 1, cpu="3"), pods=1)
@@ -276,12 +276,12 @@ class TestReplacement:
             assert most == 2
             assert (len(stage.scene.pods("Running")), len(stage.claims)) == (2, 1)
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_replacements_are_created_once_while_creation_hangs(self, tmp_path):
         """Case 267: until the replacement is there, its pods are at home."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
             creates = matching("POST", "/nodeclaims")
             stage.scene.cluster.frontend.faults.add(
@@ -297,14 +297,14 @@ class TestReplacement:
             assert stage.leaving == stage.first
             assert len(stage.claims) == 1
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
 
 class TestDeletion:
     def test_command_without_replacements_does_not_wait(self, tmp_path):
         """Cases 176 and 260: drift has no validation either."""
 
-        async def story(stage):
+        async def scenario(stage):
             pool = fixed(template={"requirements": [{**CPU, "values": ["8"]}]})
             await stage.begin(pool, deployment("web", 4, cpu="3"), pods=4)
             assert len(stage.first) == 2
@@ -315,12 +315,12 @@ class TestDeletion:
             assert stage.claims <= stage.first
             assert sum(stage.decided("delete", "drifted", "")) >= 2
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_load_balancer_label_is_set_with_the_taint(self, tmp_path):
         """One write, as nothing can take the command back; a replacement is waited for first."""
 
-        async def story(stage):
+        async def scenario(stage):
             pool = fixed(template={"requirements": [{**CPU, "values": ["4"]}]})
             await stage.begin(pool, deployment("web", 2, cpu="3"), pods=2)
             stage.scene.cluster.scale(DEPLOYMENTS, "web", 1)
@@ -341,14 +341,14 @@ class TestDeletion:
             marks = {(name == kept, regarding) for name, tainted, regarding in seen if tainted}
             assert marks == {(False, True), (True, False)}
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
 
 class TestSeveral:
     def test_commands_of_two_pools_end_each_by_itself(self, tmp_path):
         """Case 261: one waits for its node, the other is done."""
 
-        async def story(stage):
+        async def scenario(stage):
             on_pool = [
                 deployment(name, 1, affinity=ALONE, nodeSelector={"karpenter.sh/nodepool": name})
                 for name in ("general", "other")
@@ -367,12 +367,12 @@ class TestSeveral:
             assert of_pool[gone] == "other"
             assert {of_pool[name] for name in stage.tainted if name in of_pool} >= {"general"}
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_budgets_count_running_commands(self, tmp_path):
         """Cases 184 and 266: ten drifted nodes, three at a time, and never more."""
 
-        async def story(stage):
+        async def scenario(stage):
             web = deployment("web", 10, affinity=ALONE)
             await stage.begin(fixed(nodes="3"), web, pods=10)
             assert len(stage.first) == 10
@@ -389,12 +389,12 @@ class TestSeveral:
             budgets = 'karpenter_nodepools_allowed_disruptions{nodepool="general",reason="Drifted"}'
             assert stage.running.metric(budgets) == 3
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     def test_a_claim_with_a_foreign_finalizer_does_not_delay_the_next(self, tmp_path):
         """Neither budget nor node count includes it once its instance is gone."""
 
-        async def story(stage):
+        async def scenario(stage):
             pool = fixed(nodes="1")
             await stage.begin(pool, deployment("web", 2, affinity=ALONE), pods=2)
             for name in stage.first:
@@ -406,12 +406,12 @@ class TestSeveral:
             await stage.until(lambda: len(stage.scene.nodes()) == 2, seconds=120)
             assert stage.claims > stage.first
 
-        staged(tmp_path, story, arguments=("--max-nodes-total=3",))
+        staged(tmp_path, scenario, arguments=("--max-nodes-total=3",))
 
     def test_a_pool_whose_replacements_fail_does_not_hold_up_the_next(self, tmp_path):
         """Beyond the reference: it rests, longer each time; there it is tried first for ever."""
 
-        async def story(stage):
+        async def scenario(stage):
             on_pool = [
                 deployment(name, 2, affinity=ALONE, nodeSelector={"karpenter.sh/nodepool": name})
                 for name in ("general", "other")
@@ -431,14 +431,14 @@ class TestSeveral:
             assert {name for name in stage.first if name.startswith("other-")} == stage.leaving
             assert 2 <= len(tries) <= 8, "half a minute, one, two"
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
 
 class TestLeftOver:
     def test_stale_marks_are_removed(self, tmp_path):
         """Case 263."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
             (name,) = stage.first
             taint = {"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}}
@@ -447,13 +447,13 @@ class TestLeftOver:
             await stage.until(lambda: not stage.tainted, seconds=15)
             assert stage.claims == stage.first
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
     @pytest.mark.parametrize("seconds", [1.0, 6.0])
     def test_commands_of_a_dead_process_are_ended_or_rolled_back(self, tmp_path, seconds):
         """The next one finds taints, conditions and claims, and the cluster comes to rest."""
 
-        async def story(stage):
+        async def scenario(stage):
             await stage.begin(fixed(), deployment("web", 2, affinity=ALONE), pods=2)
             stage.change()
             await stage.until(lambda: bool(stage.tainted))
@@ -467,4 +467,4 @@ class TestLeftOver:
             )
             assert len(stage.scene.nodes()) == len(stage.claims) == 2
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)

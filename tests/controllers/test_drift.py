@@ -62,7 +62,7 @@ class Cloud:
         return provider
 
 
-def play(folder, story, *, cloud=None, nodes=3, pool=None):
+def play(folder, scenario, *, cloud=None, nodes=3, pool=None):
     """Run a scenario that begins with some nodes, one pod on each."""
     cloud = cloud or Cloud()
 
@@ -73,7 +73,7 @@ def play(folder, story, *, cloud=None, nodes=3, pool=None):
             scene.running = scene.start("--disable-leader-election")
             await scene.settle(lambda: len(scene.pods("Running")) == nodes, seconds=60)
             await scene.cluster.clock.sleep(5)
-            await story(scene, cloud)
+            await scenario(scene, cloud)
 
     run_virtual(run_scenario())
 
@@ -106,7 +106,7 @@ def relabel(scene, labels):
 def test_a_template_change_is_drift_until_reverted(tmp_path):
     """On every claim, with one patch of the status each."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         before = scene.running.process.kube_writer.counts["patch", "NodeClaim", "status"]
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=5)
@@ -118,7 +118,7 @@ def test_a_template_change_is_drift_until_reverted(tmp_path):
         relabel(scene, None)
         await scene.settle(lambda: drifted(scene) == [], seconds=5)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkeypatch):
@@ -130,7 +130,7 @@ def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkey
             raise ValueError("odd claim")
         return genuine(claim, *rest, **named)
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         odd.append(scene.claims()[0]["metadata"]["name"])
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=5)
@@ -143,13 +143,13 @@ def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkey
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=330)
 
     monkeypatch.setattr(controller, "local_drift", judging)
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_only_claims_that_new_requirements_exclude_drift(tmp_path):
     """Case 133."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         name = scene.claims()[0]["metadata"]["name"]
         labels = {"metadata": {"labels": {"kubernetes.io/os": "windows"}}}
         scene.cluster.server.registry.patch(NODE_CLAIMS, labels, name, "")
@@ -162,13 +162,13 @@ def test_only_claims_that_new_requirements_exclude_drift(tmp_path):
 
         await scene.settle(lambda: drifted(scene) == ["RequirementsDrifted"], seconds=5)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_the_provider_is_asked_about_all_claims_at_once(tmp_path):
     """Every five minutes; no longer drifted is removed (cases 126 and 131)."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         names = sorted(claim["metadata"]["name"] for claim in scene.claims())
         asked = len(cloud.asked)
         cloud.answer = lambda claim: (
@@ -183,20 +183,20 @@ def test_the_provider_is_asked_about_all_claims_at_once(tmp_path):
         assert drifted(scene) == []
         assert cloud.asked[asked:] == [names, names]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_change_of_the_nodeclass_is_asked_about_at_once(tmp_path):
     """But not a condition that is stamped on it."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         cloud.answer = lambda claim: DriftFinding(reason="ImageDrifted")
         delay = {"spec": {"nodeRegistrationDelay": "1s"}}
         scene.cluster.apply([{**NODE_CLASS, **delay}])
 
         await scene.settle(lambda: drifted(scene) == ["ImageDrifted"] * 3, seconds=5)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_nodeclass_that_changes_makes_its_claims_drift(tmp_path):
@@ -204,7 +204,7 @@ def test_a_nodeclass_that_changes_makes_its_claims_drift(tmp_path):
     cloud = Cloud()
     cloud.version = "v1"
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         hashes = {annotation(claim, "-hash") for claim in scene.claims()}
         assert len(hashes) == 1
         scene.cluster.apply([{**NODE_CLASS, "spec": {"nodeRegistrationDelay": "1s"}}])
@@ -223,7 +223,7 @@ def test_a_nodeclass_that_changes_makes_its_claims_drift(tmp_path):
         await scene.cluster.clock.sleep(310)
         assert drifted(scene) == []
 
-    play(tmp_path, story, cloud=cloud)
+    play(tmp_path, scenario, cloud=cloud)
 
 
 def annotation(claim, ending) -> str:
@@ -233,7 +233,7 @@ def annotation(claim, ending) -> str:
 def test_a_failed_drift_query_changes_nothing_and_is_repeated(tmp_path):
     """An instance that is gone is fine; the claims beside it are judged all the same."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         cloud.answer = lambda claim: DriftFinding(reason="ImageDrifted")
         await scene.cluster.clock.sleep(310)
         names = sorted(claim["metadata"]["name"] for claim in scene.claims())
@@ -254,13 +254,13 @@ def test_a_failed_drift_query_changes_nothing_and_is_repeated(tmp_path):
         await scene.cluster.clock.sleep(40)
         assert drifted(scene) == ["ImageDrifted"]  # of the one that is gone
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_instance_type_without_offerings_drifts_after_an_hour(tmp_path):
     """Once found, it is checked again after half an hour."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         (claim,) = scene.claims()
         kind = claim["metadata"]["labels"]["node.kubernetes.io/instance-type"]
         cloud.types = lambda sold: tuple(item for item in sold if item.name != kind)
@@ -278,13 +278,13 @@ def test_an_instance_type_without_offerings_drifts_after_an_hour(tmp_path):
         await scene.cluster.clock.sleep(30 * 60)
         assert drifted(scene) == ["InstanceTypeNotFound"]
 
-    play(tmp_path, story, nodes=1)
+    play(tmp_path, scenario, nodes=1)
 
 
 def test_drift_and_rest_are_shown_beside_each_other(tmp_path):
     """Case 137: both come and both go."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) != [] and consolidatable(scene) == 1, seconds=5)
 
@@ -293,13 +293,13 @@ def test_drift_and_rest_are_shown_beside_each_other(tmp_path):
         scene.cluster.server.registry.patch(NODE_POOLS, never, "general", "")
         await scene.settle(lambda: drifted(scene) == [] and consolidatable(scene) == 0, seconds=5)
 
-    play(tmp_path, story, nodes=1)
+    play(tmp_path, scenario, nodes=1)
 
 
 def test_claims_of_a_pool_that_is_gone_are_not_judged(tmp_path):
     """Case 130."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         cloud.answer = lambda claim: DriftFinding(reason="ImageDrifted")
         labels = {"metadata": {"labels": {"karpenter.sh/nodepool": "gone"}}}
         for claim in scene.claims():
@@ -307,13 +307,13 @@ def test_claims_of_a_pool_that_is_gone_are_not_judged(tmp_path):
         await scene.cluster.clock.sleep(320)
         assert drifted(scene) == []
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
     """Its finalizers were removed; claims are checked again once there is one of its name."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         registry = scene.cluster.server.registry
         registry.patch(NODE_CLASSES, {"metadata": {"finalizers": None}}, "default", "")
         scene.cluster.delete(NODE_CLASSES, "default")
@@ -327,13 +327,13 @@ def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=30)
         assert all(cloud.asked), "no query without claims"
 
-    play(tmp_path, story, nodes=2)
+    play(tmp_path, scenario, nodes=2)
 
 
 def test_another_hash_version_causes_no_drift(tmp_path):
     """Case 140: hashes of another version are rewritten; who had drifted before stays drifted."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: len(drifted(scene)) == 2, seconds=5)
         await scene.running.stop()
@@ -364,14 +364,14 @@ def test_another_hash_version_causes_no_drift(tmp_path):
         current = scene.pool("general")["metadata"]["annotations"]["karpenter.sh/nodepool-hash"]
         assert hashes == {"1", current}
 
-    play(tmp_path, story, nodes=2)
+    play(tmp_path, scenario, nodes=2)
 
 
 @pytest.mark.parametrize("statuses", [(409, 503), (403,), (403, 403, 403)])
 def test_a_write_that_fails_is_made_again(tmp_path, statuses):
     """After a conflict, an overload, or a refusal; the other claims have theirs meanwhile."""
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         patches = matching("PATCH", "nodeclaims/")
         faults = scene.cluster.frontend.faults
         for status in statuses:
@@ -380,7 +380,7 @@ def test_a_write_that_fails_is_made_again(tmp_path, statuses):
 
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=60)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_drift_may_be_shown_and_not_acted_on(tmp_path):
@@ -392,7 +392,7 @@ def test_drift_may_be_shown_and_not_acted_on(tmp_path):
     def names(scene):
         return {claim["metadata"]["name"] for claim in scene.claims()}
 
-    async def story(scene, cloud):
+    async def scenario(scene, cloud):
         before = names(scene)
         relabel(scene, {"team": "a"})
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=5)
@@ -412,4 +412,4 @@ def test_drift_may_be_shown_and_not_acted_on(tmp_path):
         )
         assert drifted(scene) == []
 
-    play(tmp_path, story, nodes=2, pool=pool)
+    play(tmp_path, scenario, nodes=2, pool=pool)

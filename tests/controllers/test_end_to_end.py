@@ -9,7 +9,7 @@ from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, p
 def test_fifty_pods_get_nodes_and_the_nodes_go_with_them(tmp_path):
     """0 -> 50 -> 0: every pod runs, then no object, finalizer or instance is left."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 50)])
         running = scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 50, seconds=30)
@@ -23,13 +23,13 @@ def test_fifty_pods_get_nodes_and_the_nodes_go_with_them(tmp_path):
         assert cloud(scene, tmp_path)["instances"] == []
         assert await running.stop() == 0
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_nodes_and_pods_may_live_in_another_cluster_than_claims(tmp_path):
     """Two kubeconfigs; a Node is not owned by an object that its cluster has never heard of."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         scene.workload.apply([deployment("web", 5)])
         scene.start()
@@ -46,7 +46,7 @@ def test_nodes_and_pods_may_live_in_another_cluster_than_claims(tmp_path):
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)
         assert cloud(scene, tmp_path)["instances"] == []
 
-    play(tmp_path, story, split=True)
+    play(tmp_path, scenario, split=True)
 
 
 def test_two_runs_of_one_scenario_take_the_same_steps(tmp_path):
@@ -56,7 +56,7 @@ def test_two_runs_of_one_scenario_take_the_same_steps(tmp_path):
         folder.mkdir()
         seen = []
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 20)])
             running = scene.start()
             await scene.settle(lambda: len(scene.pods("Running")) == 20, seconds=30)
@@ -64,7 +64,7 @@ def test_two_runs_of_one_scenario_take_the_same_steps(tmp_path):
             seen.append(dict(running.process.kube_writer.counts))
             seen.append(scene.cluster.clock.now())
 
-        play(folder, story)
+        play(folder, scenario)
         return seen
 
     assert once(tmp_path / "first") == once(tmp_path / "second")
@@ -73,7 +73,7 @@ def test_two_runs_of_one_scenario_take_the_same_steps(tmp_path):
 def test_a_claim_costs_few_writes(tmp_path):
     """Creation, launch (two), Node, registration with initialisation, and one pod event."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         running = scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -85,13 +85,13 @@ def test_a_claim_costs_few_writes(tmp_path):
         assert counts["patch", "NodeClaim", "status"] <= 3
         assert counts["patch", "Node", ""] == 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_idle_cluster_costs_no_writes(tmp_path):
     """Ten minutes in which nothing happens: nothing is written."""
 
-    async def story(scene):
+    async def scenario(scene):
         disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=disruption), deployment("web", 3)])
         running = scene.start()
@@ -103,13 +103,13 @@ def test_an_idle_cluster_costs_no_writes(tmp_path):
 
         assert before == dict(running.process.kube_writer.counts)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_untolerated_taint_is_named_in_the_event(tmp_path):
     """The pods stay pending, nothing is launched."""
 
-    async def story(scene):
+    async def scenario(scene):
         taint = {"key": "example.com/team", "value": "search", "effect": "NoSchedule"}
         scene.cluster.apply(
             [NODE_CLASS, node_pool(template={"taints": [taint]}), deployment("web", 3)]
@@ -120,13 +120,13 @@ def test_an_untolerated_taint_is_named_in_the_event(tmp_path):
         assert all("example.com/team" in e["message"] for e in scene.events("FailedScheduling"))
         assert scene.claims() == []
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_pod_that_never_fits_shows_one_event(tmp_path):
     """However long it waits within the event's window, and however often it is tried."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("giant", 1, cpu="100000")])
         scene.start()
         await scene.cluster.clock.sleep(120)
@@ -136,13 +136,13 @@ def test_a_pod_that_never_fits_shows_one_event(tmp_path):
         assert "cpu" in event["message"]
         assert scene.claims() == []
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_existing_capacity_is_used_first(tmp_path):
     """Pods that fit on what is there launch nothing."""
 
-    async def story(scene):
+    async def scenario(scene):
         disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
         scene.cluster.apply(
             [NODE_CLASS, node_pool(disruption=disruption), deployment("web", 1, cpu="3")]
@@ -158,13 +158,13 @@ def test_existing_capacity_is_used_first(tmp_path):
 
         assert before == {claim["metadata"]["name"] for claim in scene.claims()}
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_limits_hold(tmp_path):
     """A pool that may have two nodes gets two, and the event says that the limit is why."""
 
-    async def story(scene):
+    async def scenario(scene):
         one_core = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "Lt", "values": ["3"]}
         scene.cluster.apply(
             [
@@ -180,13 +180,13 @@ def test_limits_hold(tmp_path):
         assert len(scene.pods("Pending")) > 0
         assert all("limit" in event["message"] for event in scene.events("FailedScheduling"))
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_missing_node_class_shows_a_condition_and_an_event(tmp_path):
     """The pool is not Ready, and says why; nothing is launched for it."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([node_pool(), deployment("web", 1)])
         scene.start()
         await scene.settle(lambda: "status" in scene.pool("general"), seconds=30)
@@ -202,13 +202,13 @@ def test_a_missing_node_class_shows_a_condition_and_an_event(tmp_path):
         scene.cluster.apply([NODE_CLASS])
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_pools_status_counts_what_it_has(tmp_path):
     """Nodes and resources, zeros when the last node is gone."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 5)])
         scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 5, seconds=30)
@@ -224,13 +224,13 @@ def test_a_pools_status_counts_what_it_has(tmp_path):
         status = scene.pool("general")["status"]
         assert (status["nodes"], status["resources"]["cpu"]) == (0, "0")
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_empty_node_is_deleted_after_fifteen_seconds_and_not_before(tmp_path):
     """Case 171; a pod that comes meanwhile keeps it (case 174)."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -246,13 +246,13 @@ def test_an_empty_node_is_deleted_after_fifteen_seconds_and_not_before(tmp_path)
         assert len(scene.pods("Running")) == 1
         assert len(cloud(scene, tmp_path)["launches"]) == 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_deleted_node_drains_and_its_pods_move(tmp_path):
     """Taint, eviction, instance, finalizers; the pods run again elsewhere."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 2)])
         scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=30)
@@ -267,13 +267,13 @@ def test_a_deleted_node_drains_and_its_pods_move(tmp_path):
         assert len(scene.claims()) == len(cloud(scene, tmp_path)["instances"])
         assert scene.events("Evicted")
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_claims_carry_the_decision_they_come_from(tmp_path):
     """Its id, as in the logs, and its cause."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 2)])
         scene.start(name="first")
         await scene.settle(lambda: len(scene.claims()) > 0, seconds=30)
@@ -282,4 +282,4 @@ def test_claims_carry_the_decision_they_come_from(tmp_path):
         assert annotations["karpenter.sh/decision-id"].startswith("first-")
         assert annotations["karpenter.sh/decision-cause"] == "2 pod(s) without a placement"
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

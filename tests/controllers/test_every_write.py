@@ -1,4 +1,4 @@
-"""Every write of whole lives is failed in every way.
+"""Every write of whole runs is failed in every way.
 
 A life is played once and its writes are counted where they leave the process. Then it is played
 again for each of them, and that write fails: with a conflict, with 429, with 500, without an answer
@@ -217,7 +217,7 @@ def played(folder, life, faults, troubles=()):
     """Play a life, under such troubles of the cloud; return what was struck or taped."""
     kept = {}
 
-    async def story(scene):
+    async def scenario(scene):
         kept["faults"] = faults(scene.cluster.clock)
         claims = set()
         scene.cluster.server.registry.store.listen(
@@ -242,7 +242,7 @@ def played(folder, life, faults, troubles=()):
     faults_file = folder / "faults.json"
     stock_out = {"fault": "stock-out", "count": 1}
     faults_file.write_text(json.dumps([*troubles, *([stock_out] if life is unlucky else ())]))
-    play(folder, story, arguments=[f"--kwok-faults-file={faults_file}"])
+    play(folder, scenario, arguments=[f"--kwok-faults-file={faults_file}"])
     return kept["faults"]
 
 

@@ -1,4 +1,4 @@
-"""The eviction queue at work (acceptance cases 97-107, and 108-111 where it speaks of protection).
+"""The eviction queue evicts pods (acceptance cases 97-107, and the protection of 108-111).
 
 What one entry and one answer mean is tested in `tests/lifecycle/node/test_termination.py`
 (`TestEvictionQueue`), what annotations come to in `tests/state/test_pod_rules.py` and
@@ -116,14 +116,14 @@ class Scene:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-def play(story, *objects, refusal=None):
+def play(scenario, *objects, refusal=None):
     """Run a scenario with a queue, in simulated time."""
 
     async def run_scenario():
         scene = Scene(objects, refusal)
         task = asyncio.create_task(scene.queue.run())
         try:
-            await story(scene)
+            await scenario(scene)
         finally:
             task.cancel()
 
@@ -133,7 +133,7 @@ def play(story, *objects, refusal=None):
 def test_a_pod_that_is_not_there_is_forgotten():
     """Cases 97, 106: also one whose name another pod has now."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running()
         scene.cluster_state.fold(ObjectRemoved(item))
         scene.add(item)
@@ -148,13 +148,13 @@ def test_a_pod_that_is_not_there_is_forgotten():
         assert len(scene.queue) == 0
         assert (scene.server.asked, scene.notices) == (0, [])
 
-    play(story)
+    play(scenario)
 
 
 def test_a_pod_is_evicted_and_counted():
     """Case 98: the reason of an unknown node is empty."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running()
         scene.add(item)
         await scene.clock.sleep(1)
@@ -162,7 +162,7 @@ def test_a_pod_is_evicted_and_counted():
         assert scene.messages_of("Evicted") == ["Evicted pod: "]
         assert (scene.requests("200"), scene.drained(""), len(scene.queue)) == (1.0, 1.0, 0)
 
-    play(story)
+    play(scenario)
 
 
 def test_the_reason_is_the_claims():
@@ -172,13 +172,13 @@ def test_the_reason_is_the_claims():
         claim, "DisruptionReason", reason="SpotInterruption", now=claim.metadata.creation_timestamp
     )
 
-    async def story(scene):
+    async def scenario(scene):
         scene.add(scene.running())
         await scene.clock.sleep(1)
         assert scene.messages_of("Evicted") == ["Evicted pod: SpotInterruption"]
         assert scene.drained("SpotInterruption") == 1.0
 
-    play(story, interrupted, node("web", claim=interrupted))
+    play(scenario, interrupted, node("web", claim=interrupted))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_the_reason_is_the_claims():
 def test_refused_eviction_gets_an_event_and_backs_off(refusal, code, text):
     """Cases 100, 101: 100 ms, doubling to 10 s, until the budget allows it."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running()
         scene.add(item)
         await scene.clock.sleep(60)
@@ -204,13 +204,13 @@ def test_refused_eviction_gets_an_event_and_backs_off(refusal, code, text):
         await scene.clock.sleep(11)
         assert (scene.server.evicted, len(scene.queue)) == ([item.uid], 0)
 
-    play(story, node("web"), disruption_budget(), refusal=refusal)
+    play(scenario, node("web"), disruption_budget(), refusal=refusal)
 
 
 def test_an_overloaded_api_server_is_backed_off_without_naming_a_budget():
     """Priority and Fairness says 429 too, with the time to wait and without a cause."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running()
         scene.add(item)
         await scene.clock.sleep(40)
@@ -221,13 +221,13 @@ def test_an_overloaded_api_server_is_backed_off_without_naming_a_budget():
         await scene.clock.sleep(10)
         assert (scene.server.evicted, len(scene.queue)) == ([item.uid], 0)
 
-    play(story, node("web"), disruption_budget(), refusal=THROTTLED)
+    play(scenario, node("web"), disruption_budget(), refusal=THROTTLED)
 
 
 def test_a_pod_whose_time_ends_does_not_wait_for_an_api_server_with_too_much_to_do():
     """The deadline is the node's: the pod needs 30 s of the 35 that are left."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running(grace=30)
         scene.add(item, deadline=scene.after(seconds=35))
         started = scene.clock.now()
@@ -236,23 +236,23 @@ def test_a_pod_whose_time_ends_does_not_wait_for_an_api_server_with_too_much_to_
         assert (uid, (at - started).seconds) == (item.uid, 5)
         assert 29 <= grace <= 30
 
-    play(story, node("web"), refusal=THROTTLED)
+    play(scenario, node("web"), refusal=THROTTLED)
 
 
 @pytest.mark.parametrize(
     "gone", [NotFoundError("gone", status=404), ConflictError("x", status=409)]
 )
 def test_a_pod_that_went_by_itself_is_done_silently(gone):
-    async def story(scene):
+    async def scenario(scene):
         scene.add(scene.running())
         await scene.clock.sleep(1)
         assert (len(scene.queue), scene.notices) == (0, [])
 
-    play(story, refusal=gone)
+    play(scenario, refusal=gone)
 
 
 def test_one_refusal_does_not_hold_up_the_others():
-    async def story(scene):
+    async def scenario(scene):
         scene.add(scene.running("held"))
         await scene.clock.sleep(5)
         scene.server.refusal = None
@@ -261,13 +261,13 @@ def test_one_refusal_does_not_hold_up_the_others():
         await scene.clock.sleep(0.01)
         assert set(scene.server.evicted) >= {item.uid for item in others}
 
-    play(story, node("web"), refusal=REFUSAL)
+    play(scenario, node("web"), refusal=REFUSAL)
 
 
 def test_a_thousand_pods_added_while_the_queue_works_are_evicted_once_each():
     """Case 102: each by several drains at once."""
 
-    async def story(scene):
+    async def scenario(scene):
         items = [scene.running(f"web-{n:04}") for n in range(1000)]
 
         async def add(batch):
@@ -283,13 +283,13 @@ def test_a_thousand_pods_added_while_the_queue_works_are_evicted_once_each():
         assert len(scene.queue) == 0
         assert sorted(item.uid for item in items) == sorted(scene.server.evicted)
 
-    play(story)
+    play(scenario)
 
 
 def test_pod_is_evicted_once_while_the_watch_is_behind():
     """The drain runs again and again; a failed eviction is repeated in the end."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running()
         for _ in range(9):
             scene.add(item)
@@ -305,13 +305,13 @@ def test_pod_is_evicted_once_while_the_watch_is_behind():
         await scene.clock.sleep(0.1)
         assert scene.server.evicted[-1] == "next"
 
-    play(story)
+    play(scenario)
 
 
 def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
     """Case 103: a grace of 120 s, and a minute left."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running(grace=120, annotations={DO_NOT_DISRUPT: "true"})
         scene.add(item, deadline=scene.after(minutes=1))
         await scene.clock.sleep(0.1)
@@ -320,26 +320,26 @@ def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
         assert "granted 60 seconds of grace-period of its 120" in text
         assert (len(scene.queue), scene.server.asked) == (0, 0)
 
-    play(story, refusal=REFUSAL)
+    play(scenario, refusal=REFUSAL)
 
 
 def test_a_pod_that_went_before_it_could_be_deleted_is_done_silently():
     """No disruption event is sent, and it is not counted."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.server.deletion = NotFoundError("gone", status=404)
         scene.add(scene.running(), deadline=scene.after(seconds=20))
         await scene.clock.sleep(60)
         assert scene.server.deleted == []
         assert (len(scene.queue), scene.notices) == (0, [])
 
-    play(story)
+    play(scenario)
 
 
 def test_a_deadline_that_comes_later_counts():
     """Case 104: the pod was queued without one."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running(grace=120)
         scene.add(item)
         await scene.clock.sleep(5)
@@ -347,13 +347,13 @@ def test_a_deadline_that_comes_later_counts():
         await scene.clock.sleep(0.1)
         assert [found[:2] for found in scene.server.deleted] == [(item.uid, 60)]
 
-    play(story, refusal=REFUSAL)
+    play(scenario, refusal=REFUSAL)
 
 
 def test_the_tighter_of_two_deadlines_counts():
     """Case 105: whichever came first; no deadline never loosens one."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running(grace=60)
         tight = scene.after(minutes=2)
         scene.add(item, deadline=tight)
@@ -362,27 +362,27 @@ def test_the_tighter_of_two_deadlines_counts():
         await scene.clock.sleep(61)
         assert [found[0] for found in scene.server.deleted] == [item.uid]
 
-    play(story, refusal=REFUSAL)
+    play(scenario, refusal=REFUSAL)
 
 
 def test_a_deadline_long_past_still_leaves_a_second():
     """Case 107: a grace of zero would take the pod out of the cluster while it runs."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running(grace=30)
         scene.add(item, deadline=scene.after(hours=-1))
         await scene.clock.sleep(0.1)
         assert [found[:2] for found in scene.server.deleted] == [(item.uid, 1)]
         assert "granted 1 seconds" in scene.messages_of("Disrupted")[0]
 
-    play(story)
+    play(scenario)
 
 
 @pytest.mark.parametrize("annotations", [{}, {DO_NOT_DISRUPT: "true"}, {SAFE_TO_EVICT: "false"}])
 def test_a_pod_that_may_not_leave_has_all_of_its_grace_period_at_the_end(annotations):
     """Case 89: by then its back-off is ten seconds, which are not taken from the pod."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running(grace=60, annotations=annotations)
         due = scene.after(seconds=240)
         scene.add(item, deadline=scene.after(seconds=300))
@@ -391,13 +391,13 @@ def test_a_pod_that_may_not_leave_has_all_of_its_grace_period_at_the_end(annotat
         assert (uid, grace) == (item.uid, 59)
         assert due < at < due + timedelta(seconds=0.1)
 
-    play(story, node("web"), refusal=REFUSAL)
+    play(scenario, node("web"), refusal=REFUSAL)
 
 
 def test_temporary_protection_is_reported_until_it_expires():
     """Cases 108, 110: the pod is evicted once it has run for so long."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running(annotations={DO_NOT_DISRUPT: "5m"})
         scene.add(item)
         await scene.clock.sleep(240)
@@ -409,7 +409,7 @@ def test_temporary_protection_is_reported_until_it_expires():
         assert scene.server.evicted == [item.uid]
         assert scene.messages_of("DoNotDisruptGracePeriodElapsed")
 
-    play(story)
+    play(scenario)
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ def test_temporary_protection_is_reported_until_it_expires():
 def test_an_unreadable_protection_is_reported_and_has_no_effect(value, why):
     """Case 109."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running(annotations={DO_NOT_DISRUPT: value})
         scene.add(item)
         await scene.clock.sleep(1)
@@ -438,25 +438,25 @@ def test_an_unreadable_protection_is_reported_and_has_no_effect(value, why):
             f"Invalid {DO_NOT_DISRUPT} annotation: {why}, ignoring annotation"
         ]
 
-    play(story)
+    play(scenario)
 
 
 def test_a_pod_that_has_not_started_is_protected():
     """Case 111."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running(start=False, annotations={DO_NOT_DISRUPT: "5m"})
         scene.add(item)
         await scene.clock.sleep(600)
         assert (scene.server.evicted, item.uid in scene.queue) == ([], True)
 
-    play(story)
+    play(scenario)
 
 
 def test_nothing_is_evicted_while_the_pods_are_not_shown():
     """Queued pods wait, and are evicted later without a new request."""
 
-    async def story(scene):
+    async def scenario(scene):
         item = scene.running()
         scene.contacts.lose(PODS)
         scene.add(item)
@@ -466,4 +466,4 @@ def test_nothing_is_evicted_while_the_pods_are_not_shown():
         await scene.clock.sleep(1)
         assert scene.server.evicted == [item.uid]
 
-    play(story)
+    play(scenario)

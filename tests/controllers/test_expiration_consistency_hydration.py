@@ -24,7 +24,7 @@ def test_an_expired_node_is_replaced_regardless_of_budgets(tmp_path):
     """Counted once, with its two pods."""
     pool = node_pool(disruption=KEPT, template={"expireAfter": "5m"})
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, pool, deployment("web", 2, cpu="100m")])
         running = scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
@@ -43,13 +43,13 @@ def test_an_expired_node_is_replaced_regardless_of_budgets(tmp_path):
         assert expired(running) == 1
         assert expired(running, "pods_disruption_initiated") == 2
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_labels_and_conditions_are_restored_with_few_writes(tmp_path):
     """The NodeClass label is restored on claim and node; a shrunk node gets an event."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
         running = scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -79,7 +79,7 @@ def test_labels_and_conditions_are_restored_with_few_writes(tmp_path):
         (event,) = scene.events("FailedConsistencyCheck")
         assert event["message"] == "expected 2 of resource cpu, but found 1 (50.0% of expected)"
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def consistency(scene) -> str:
@@ -91,7 +91,7 @@ def consistency(scene) -> str:
 def test_a_claim_notes_when_pods_come_and_go_every_ten_seconds_at_most(tmp_path):
     """Case 124: pods of DaemonSets do not count, and neither do the first pods of a node."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption={**KEPT, "consolidateAfter": "1h"})])
         scene.cluster.apply([deployment("web", 1, cpu="100m", memory="10Mi")])
         scene.start(WITHOUT_ELECTION)
@@ -119,11 +119,11 @@ def test_a_claim_notes_when_pods_come_and_go_every_ten_seconds_at_most(tmp_path)
         await scene.cluster.clock.sleep(20)
         assert scene.claims()[0]["status"]["lastPodEventTime"] == third
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_pod_created_during_a_claim_write_is_recorded(tmp_path):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption={**KEPT, "consolidateAfter": "1h"})])
         scene.cluster.apply([deployment("web", 1, cpu="100m", memory="10Mi")])
         scene.start(WITHOUT_ELECTION)
@@ -143,7 +143,7 @@ def test_a_pod_created_during_a_claim_write_is_recorded(tmp_path):
         assert len(scene.pods("Running")) == 2
         assert "lastPodEventTime" in scene.claims()[0]["status"]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def daemon_set():

@@ -29,7 +29,7 @@ def test_failing_launch_backs_off(tmp_path):
     """Changes by our own reconciling do not shorten the back-off."""
     option = cloud_faults(tmp_path, {"fault": "lost-reply", "operation": "launch"})
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.cluster.clock.sleep(120)
@@ -37,14 +37,14 @@ def test_failing_launch_backs_off(tmp_path):
         launches = [c for c in cloud(scene, tmp_path)["calls"] if c["operation"] == "launch"]
         assert 5 <= len(launches) <= 12
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 def test_a_claim_that_never_launches_is_given_up(tmp_path):
     """Five minutes after it was created, although every launch fails with an error."""
     option = cloud_faults(tmp_path, {"fault": "throttle", "operation": "launch"})
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.claims()) == 1, seconds=30)
@@ -55,7 +55,7 @@ def test_a_claim_that_never_launches_is_given_up(tmp_path):
             seconds=400,
         )
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatch):
@@ -71,7 +71,7 @@ def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatc
 
     monkeypatch.setattr(KwokCloud, "launch", garbled)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -79,13 +79,13 @@ def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatc
         assert len(replies) == 2
         assert list(cloud(scene, tmp_path)["launches"].values()) == [1]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_recreated_pool_has_a_catalogue(tmp_path):
     """Its predecessor's went with it."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         scene.start(WITHOUT_ELECTION)
         await scene.cluster.clock.sleep(10)
@@ -96,13 +96,13 @@ def test_a_recreated_pool_has_a_catalogue(tmp_path):
 
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_claim_that_could_not_be_created_is_tried_again(tmp_path):
     """Although nothing else changes meanwhile."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
         scene.cluster.frontend.faults.add(
             RequestFault(matches=matching("POST", "/nodeclaims"), times=1, status=409)
@@ -111,13 +111,13 @@ def test_a_claim_that_could_not_be_created_is_tried_again(tmp_path):
 
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_lost_answer_makes_one_claim_although_the_watch_is_behind(tmp_path):
     """The server is asked for what it has; the watch need not show it in time."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
         running = scene.start(WITHOUT_ELECTION)
         await scene.cluster.clock.sleep(10)
@@ -133,13 +133,13 @@ def test_a_lost_answer_makes_one_claim_although_the_watch_is_behind(tmp_path):
         assert len(scene.claims()) == 1
         assert len(cloud(scene, tmp_path)["launches"]) == 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pods_do_not_wait_for_a_claim_that_lost_its_node(tmp_path):
     """Its Node was torn out of the cluster; it is no capacity, and another one is bought."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -150,13 +150,13 @@ def test_pods_do_not_wait_for_a_claim_that_lost_its_node(tmp_path):
         await scene.settle(lambda: not scene.pods("Running"), seconds=180)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_node_without_the_label_of_its_class_ends_through_its_claim(tmp_path):
     """The label was removed; the claim still names the node."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -172,13 +172,13 @@ def test_a_node_without_the_label_of_its_class_ends_through_its_claim(tmp_path):
             lambda: name not in {node["metadata"]["name"] for node in scene.nodes()}, seconds=120
         )
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_stale_watch_terminates_no_instance(tmp_path):
     """The claims are read from the server before an instance is taken for an orphan."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
         old = scene.start(name="old")
         await scene.settle(lambda: old.process.is_leading, seconds=10)
@@ -195,7 +195,7 @@ def test_a_stale_watch_terminates_no_instance(tmp_path):
         (after,) = cloud(scene, tmp_path)["instances"]
         assert before["token"] == after["token"]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeypatch):
@@ -210,7 +210,7 @@ def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeyp
 
     monkeypatch.setattr(KwokCloud, "list", listing)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -228,7 +228,7 @@ def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeyp
         faults["down"] = False
         await scene.settle(lambda: cloud(scene, tmp_path)["instances"] == [], seconds=900)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_node_is_deleted_with_its_claim_for_any_cloud_answer(tmp_path, monkeypatch):
@@ -239,7 +239,7 @@ def test_a_node_is_deleted_with_its_claim_for_any_cloud_answer(tmp_path, monkeyp
 
     monkeypatch.setattr(NodeRegistrar, "_delete", later)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -254,13 +254,13 @@ def test_a_node_is_deleted_with_its_claim_for_any_cloud_answer(tmp_path, monkeyp
             lambda: node not in {each["metadata"]["name"] for each in scene.nodes()}, seconds=60
         )
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):
     """A stale mark that a webhook protects is left for the next pass; empty nodes go."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -276,7 +276,7 @@ def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):
 
         await scene.settle(lambda: len(scene.nodes()) == 1, seconds=180)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_instance_is_searched_although_a_later_try_was_refused(tmp_path):
@@ -286,7 +286,7 @@ def test_an_instance_is_searched_although_a_later_try_was_refused(tmp_path):
     def launches(scene):
         return [c for c in cloud(scene, tmp_path)["calls"] if c["operation"] == "launch"]
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.claims()) == 1, seconds=30)
@@ -303,7 +303,7 @@ def test_an_instance_is_searched_although_a_later_try_was_refused(tmp_path):
         assert list(account["launches"].values()) == [1]
         assert not account["instances"]
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeypatch):
@@ -327,7 +327,7 @@ def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeyp
         ids = [f"kwok://{name}-{each:02}" for each in range(number)]
         there.update((each, Instance(provider_id=each, launched_for=uids)) for each in ids)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
@@ -360,4 +360,4 @@ def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeyp
         assert len(surplus_events) == 10
         assert len(scene.claims()) == len(scene.pods("Running")) == 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

@@ -71,7 +71,7 @@ def lived(folder, controller: str, strike: WriteFailure) -> None:
     faults = folder / "faults.json"
     faults.write_text("[]")
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(
             [NODE_CLASS, node_pool(disruption=KEEP, template=SPOT), deployment("web", 1)]
         )
@@ -102,7 +102,7 @@ def lived(folder, controller: str, strike: WriteFailure) -> None:
         counted = running.metric(f"karpenter_nodeclaims_disrupted_total{series}")
         assert counted == 1 or (counted == 0 and strike.hits)  # an answer may be lost for good
 
-    play(folder, story, arguments=[f"--kwok-faults-file={faults}"])
+    play(folder, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
 
 @pytest.mark.parametrize("controller", LIVES)

@@ -80,7 +80,7 @@ def test_nodes_whose_pods_are_not_shown_are_not_ended_as_empty(tmp_path, trouble
     """They were empty when pods were last heard of; pods have been bound to them since."""
     fault = TROUBLES[trouble]
 
-    async def story(scene):
+    async def scenario(scene):
         running = await two_nodes(scene, node_pool(disruption=disruption("3m")))
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.pods(), seconds=60)
@@ -107,7 +107,7 @@ def test_nodes_whose_pods_are_not_shown_are_not_ended_as_empty(tmp_path, trouble
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=400)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -115,7 +115,7 @@ def test_nodes_do_not_expire_while_their_pods_are_not_shown(tmp_path, trouble):
     """Their time is over in the middle of it; afterwards they are drained like any other."""
     fault = TROUBLES[trouble]
 
-    async def story(scene):
+    async def scenario(scene):
         pool = node_pool(disruption=disruption("Never"), template={"expireAfter": "8m"})
         running = await two_nodes(scene, pool)
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
@@ -138,14 +138,14 @@ def test_nodes_do_not_expire_while_their_pods_are_not_shown(tmp_path, trouble):
         assert scene.events("Evicted")
         assert running.metric('karpenter_core_waiting_for_freshness{consumer="expiration"}') == 0
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
     """It is deleted by hand: the taint goes on, and its Event says what it waits for."""
     fault = TROUBLES["list and watch of pods are forbidden"]
 
-    async def story(scene):
+    async def scenario(scene):
         running = await two_nodes(scene, node_pool(disruption=disruption("Never")))
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.pods(), seconds=60)
@@ -171,14 +171,14 @@ def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
         assert scene.events("Evicted")
         assert not running.process.servers.failures()
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
     """The watch is a few seconds behind; the node was empty when its end was decided."""
     fault = RequestFault(matches=pod_watches, is_silent=True, times=None)
 
-    async def story(scene):
+    async def scenario(scene):
         await two_nodes(scene, node_pool(disruption=disruption("10s")))
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.pods(), seconds=60)
@@ -189,14 +189,14 @@ def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
         bound, before = uids(scene.pods()), uids(scene.nodes())
         evicted = set()
 
-        def look():
+        def observe():
             evicted.update(event["involvedObject"]["uid"] for event in scene.events("Evicted"))
             return not uids(scene.nodes()) & before
 
-        await scene.settle(look, seconds=150)
+        await scene.settle(observe, seconds=150)
         assert bound <= evicted
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_node_that_was_to_end_when_its_pods_were_shown_no_more_is_drained_late
     """Its termination began while the last contact still counted."""
     fault = TROUBLES[trouble]
 
-    async def story(scene):
+    async def scenario(scene):
         await two_nodes(scene, node_pool(disruption=disruption("30s")))
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.pods(), seconds=60)
@@ -226,14 +226,14 @@ def test_a_node_that_was_to_end_when_its_pods_were_shown_no_more_is_drained_late
         scene.cluster.frontend.faults.clear()
         evicted = set()
 
-        def look():
+        def observe():
             evicted.update(event["involvedObject"]["uid"] for event in scene.events("Evicted"))
             return not uids(scene.nodes()) & before and len(scene.pods("Running")) == 2
 
-        await scene.settle(look, seconds=300)
+        await scene.settle(observe, seconds=300)
         assert bound <= evicted
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
@@ -244,7 +244,7 @@ def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
         times=None,
     )
 
-    async def story(scene):
+    async def scenario(scene):
         await two_nodes(scene, node_pool(disruption=disruption("10s")))
         scene.cluster.frontend.faults.add(refused)
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
@@ -254,7 +254,7 @@ def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
         scene.cluster.frontend.faults.clear()
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_one_live_list_is_sufficient_for_a_node(tmp_path):
@@ -263,21 +263,21 @@ def test_one_live_list_is_sufficient_for_a_node(tmp_path):
     def lists(request):
         return "spec.nodeName" in request.query.get("fieldSelector", "")
 
-    async def story(scene):
+    async def scenario(scene):
         await two_nodes(scene, node_pool(disruption=disruption("10s")))
         scene.cluster.frontend.faults.add(RequestFault(matches=lists, times=None))
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=120)
         assert scene.cluster.frontend.faults.hits == 2
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_no_replica_leads_with_a_stale_state(tmp_path):
     """The lease stays free; it is taken when the watches have caught up."""
     fault = TROUBLES["list and watch of pods are forbidden"]
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         scene.cluster.frontend.faults.add(fault)
         running = scene.start()
@@ -288,14 +288,14 @@ def test_no_replica_leads_with_a_stale_state(tmp_path):
         scene.cluster.frontend.faults.clear()
         await scene.settle(lambda: running.process.is_leading, seconds=60)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_leader_keeps_its_lease_while_it_waits(tmp_path):
     """Another one would see no more than it does."""
     fault = TROUBLES["list and watch of pods are forbidden"]
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         running = scene.start()
         await scene.settle(lambda: running.process.is_leading, seconds=30)
@@ -304,7 +304,7 @@ def test_a_leader_keeps_its_lease_while_it_waits(tmp_path):
             await scene.cluster.clock.sleep(10)
             assert running.process.is_leading
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pods_get_nodes_while_other_kinds_are_stale(tmp_path):
@@ -315,7 +315,7 @@ def test_pods_get_nodes_while_other_kinds_are_stale(tmp_path):
         times=None,
     )
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         running = scene.start()
         await scene.settle(lambda: running.process.is_leading, seconds=30)
@@ -325,7 +325,7 @@ def test_pods_get_nodes_while_other_kinds_are_stale(tmp_path):
         scene.cluster.apply([deployment("web", 3)])
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_an_instance_without_a_claim_is_not_ended_under_the_pods_of_its_node(tmp_path):
@@ -337,7 +337,7 @@ def test_an_instance_without_a_claim_is_not_ended_under_the_pods_of_its_node(tmp
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
     }
 
-    async def story(scene):
+    async def scenario(scene):
         await two_nodes(scene, node_pool(disruption=disruption("Never")))
         scene.cluster.apply([budget])
         claim = scene.claims()[0]
@@ -358,14 +358,14 @@ def test_an_instance_without_a_claim_is_not_ended_under_the_pods_of_its_node(tmp
         await scene.settle(lambda: len(cloud(scene, tmp_path)["instances"]) == 2, seconds=300)
         assert scene.events("Evicted")
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_command_is_not_started_when_its_kinds_grow_stale_while_it_is_validated(tmp_path):
     """It was planned on a state that was fresh; the wait before validation made it old."""
     fault = TROUBLES["list and watch of pods are forbidden"]
 
-    async def story(scene):
+    async def scenario(scene):
         running = await two_nodes(scene, node_pool(disruption=disruption("82s")))
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.pods(), seconds=60)
@@ -377,7 +377,7 @@ def test_a_command_is_not_started_when_its_kinds_grow_stale_while_it_is_validate
         assert len(scene.nodes()) == 2
         assert not [each for each in scene.claims() if "deletionTimestamp" in each["metadata"]]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_no_instance_is_collected_while_pods_are_not_shown(tmp_path):
@@ -385,7 +385,7 @@ def test_no_instance_is_collected_while_pods_are_not_shown(tmp_path):
     fault = TROUBLES["list and watch of pods are forbidden"]
     waiting = 'karpenter_core_waiting_for_freshness{consumer="garbage-collection"}'
 
-    async def story(scene):
+    async def scenario(scene):
         running = await two_nodes(scene, node_pool(disruption=disruption("Never")))
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.pods(), seconds=60)
@@ -402,4 +402,4 @@ def test_no_instance_is_collected_while_pods_are_not_shown(tmp_path):
         await scene.settle(lambda: len(cloud(scene, tmp_path)["instances"]) == 1, seconds=400)
         assert running.metric(waiting) == 0
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

@@ -111,7 +111,7 @@ class Scene:
             pods=self.server,
         )
 
-    async def look(self, *, after=timedelta()):
+    async def run_pass(self, *, after=timedelta()):
         self.clock.passes(after.total_seconds())
         return await self.controller.step()
 
@@ -141,16 +141,16 @@ class TestPodsOfAnInstanceWithoutAClaim:
     async def test_pods_of_an_unregistered_node_keep_no_instance(self, owner):
         """They tolerate the taint of a Node that has not registered, which is not drained."""
         scene = Scene(orphan(), on_it(tolerations=[STAYING], owner_kind=owner))
-        await scene.look()
-        await scene.look(after=ORPHAN_GRACE)
+        await scene.run_pass()
+        await scene.run_pass(after=ORPHAN_GRACE)
         assert scene.cloud.ended == [ORPHAN]
         assert scene.server.deleted == []
 
     @pytest.mark.parametrize("let_in", LET_IN.values(), ids=LET_IN)
     async def test_daemons_keep_no_instance(self, let_in):
         scene = Scene(orphan(**let_in), on_it(owner_kind="DaemonSet"))
-        await scene.look()
-        await scene.look(after=ORPHAN_GRACE)
+        await scene.run_pass()
+        await scene.run_pass(after=ORPHAN_GRACE)
         assert scene.cloud.ended == [ORPHAN]
 
     @pytest.mark.parametrize("let_in", LET_IN.values(), ids=LET_IN)
@@ -158,14 +158,14 @@ class TestPodsOfAnInstanceWithoutAClaim:
     async def test_other_pods_keep_an_instance_for_an_hour_at_most(self, let_in, hours):
         """A budget or an annotation may hold them for ever; the wall clock shortens nothing."""
         scene = Scene(orphan(**let_in), on_it())
-        await scene.look()
-        await scene.look(after=ORPHAN_GRACE)
+        await scene.run_pass()
+        await scene.run_pass(after=ORPHAN_GRACE)
         scene.clock.is_set(hours=hours)
-        await scene.look(after=DRAIN_LIMIT - timedelta(seconds=1))
+        await scene.run_pass(after=DRAIN_LIMIT - timedelta(seconds=1))
         assert scene.cloud.ended == []
 
         with structlog.testing.capture_logs() as logs:
-            await scene.look(after=timedelta(seconds=1))
+            await scene.run_pass(after=timedelta(seconds=1))
 
         assert scene.cloud.ended == [ORPHAN]
         (reported,) = [line for line in logs if line["log_level"] == "warning"]
@@ -175,16 +175,16 @@ class TestPodsOfAnInstanceWithoutAClaim:
 
     async def test_the_node_is_deleted_to_be_drained(self):
         scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
-        await scene.look()
-        await scene.look(after=ORPHAN_GRACE)
+        await scene.run_pass()
+        await scene.run_pass(after=ORPHAN_GRACE)
         assert scene.server.deleted == [("Node", "orphan")]
 
     async def test_a_node_without_a_drain_is_not_reported_as_drained(self):
         """Without the finalizer it would be gone at once, and its pods cut off."""
         scene = Scene(orphan(labels={REGISTERED: "true"}), on_it())
-        await scene.look()
+        await scene.run_pass()
         with structlog.testing.capture_logs() as logs:
-            await scene.look(after=ORPHAN_GRACE)
+            await scene.run_pass(after=ORPHAN_GRACE)
         assert scene.server.deleted == []
         assert not [line for line in logs if "drained" in line["event"]]
 
@@ -196,26 +196,26 @@ class TestPodsOfAnInstanceWithoutAClaim:
             on_it(),
             instances=[Instance(provider_id=ORPHAN), *others],
         )
-        await scene.look()
-        await scene.look(after=timedelta(days=1))
+        await scene.run_pass()
+        await scene.run_pass(after=timedelta(days=1))
         assert scene.server.deleted == []
         for each in others:
             del scene.cloud.there[each.provider_id]
 
-        await scene.look(after=ORPHAN_GRACE)
+        await scene.run_pass(after=ORPHAN_GRACE)
 
         assert scene.server.deleted == [("Node", "orphan")]
         assert scene.cloud.ended == []
 
     async def test_the_hour_restarts_for_an_instance_that_had_a_claim(self):
         scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
-        await scene.look()
-        await scene.look(after=ORPHAN_GRACE)
+        await scene.run_pass()
+        await scene.run_pass(after=ORPHAN_GRACE)
         found = scene.cloud.there.pop(ORPHAN)
-        await scene.look(after=ORPHAN_GRACE)
+        await scene.run_pass(after=ORPHAN_GRACE)
         scene.cloud.there[ORPHAN] = found
-        await scene.look(after=DRAIN_LIMIT)
-        await scene.look(after=ORPHAN_GRACE)
+        await scene.run_pass(after=DRAIN_LIMIT)
+        await scene.run_pass(after=ORPHAN_GRACE)
         assert scene.cloud.ended == []
 
 
@@ -223,11 +223,11 @@ class TestClocks:
     @pytest.mark.parametrize("hours", [6, -6])
     async def test_an_orphan_goes_after_its_grace_though_the_wall_clock_jumps(self, hours):
         scene = Scene()
-        await scene.look()
+        await scene.run_pass()
         scene.clock.is_set(hours=hours)
-        await scene.look(after=ORPHAN_GRACE - timedelta(seconds=1))
+        await scene.run_pass(after=ORPHAN_GRACE - timedelta(seconds=1))
         assert scene.cloud.ended == []
-        await scene.look(after=timedelta(seconds=1))
+        await scene.run_pass(after=timedelta(seconds=1))
         assert scene.cloud.ended == [ORPHAN]
 
     @pytest.mark.parametrize("hours", [6, -6])
@@ -237,11 +237,11 @@ class TestClocks:
             Instance(provider_id=f"kwok://{n:02}", launched_for=(claim.uid,)) for n in range(20)
         ]
         scene = Scene(claim, instances=many)
-        await scene.look()
+        await scene.run_pass()
         scene.clock.is_set(hours=hours)
-        await scene.look(after=SURPLUS_GRACE - timedelta(seconds=1))
+        await scene.run_pass(after=SURPLUS_GRACE - timedelta(seconds=1))
         assert scene.cloud.ended == []
-        await scene.look(after=timedelta(seconds=1))
+        await scene.run_pass(after=timedelta(seconds=1))
         assert len(scene.cloud.ended) == SURPLUS_PER_PASS
 
 
@@ -250,16 +250,16 @@ class TestFreshness:
         """A listing may take minutes; what was asked before it says nothing of the time after."""
         silent = node_and_claim("web", ready="False")
         scene = Scene(*silent)
-        await scene.look()
+        await scene.run_pass()
         scene.server.deleted.clear()
         scene.cloud.while_listing = lambda: scene.contacts.lose(PODS)
 
-        await scene.look(after=ORPHAN_GRACE)
+        await scene.run_pass(after=ORPHAN_GRACE)
 
         assert (scene.server.deleted, scene.cloud.ended) == ([], [])
         scene.cloud.while_listing = lambda: None
         scene.contacts.regain(PODS)
-        await scene.look()
+        await scene.run_pass()
         assert scene.server.deleted == [("NodeClaim", "web")]
         assert scene.cloud.ended == [ORPHAN]
 
@@ -267,7 +267,7 @@ class TestFreshness:
         scene, woken = Scene(), []
         monkeypatch.setattr(scene.controller._loop, "wake", lambda: woken.append("again"))
         scene.cloud.while_listing = lambda: scene.contacts.lose(PODS)
-        await scene.look()
+        await scene.run_pass()
         scene.contacts.regain(PODS)
         assert woken == ["again"]
 
@@ -286,7 +286,7 @@ class TestClaimsWithoutInstance:
     async def test_they_are_deleted_and_counted(self):
         scene = self.scene("a", "b")
         with structlog.testing.capture_logs() as lines:
-            await scene.look()
+            await scene.run_pass()
         assert scene.server.deleted == [("NodeClaim", "a"), ("NodeClaim", "b")]
         assert self.counted(scene) == 2
         (first, *_) = [line for line in lines if "NodeClaim" in line]
@@ -305,11 +305,11 @@ class TestClaimsWithoutInstance:
         scene = self.scene("a", "b")
         scene.server.refusal = refusal
         with structlog.testing.capture_logs() as lines:
-            await scene.look()
+            await scene.run_pass()
         assert self.counted(scene) == 0
         assert [line["error"] for line in lines if "error" in line] == reported
         scene.server.refusal = None
-        await scene.look(after=timedelta(minutes=5))
+        await scene.run_pass(after=timedelta(minutes=5))
         assert {name for _, name in scene.server.deleted} == {"a", "b"}
         assert self.counted(scene) == 2
 

@@ -36,14 +36,14 @@ class Cloud:
         return provider
 
 
-def play(folder, story, cloud):
+def play(folder, scenario, cloud):
     async def run_scenario():
         async with ControllerHarness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
             scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
             scene.running = scene.start("--disable-leader-election")
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
             await scene.cluster.clock.sleep(30)
-            await story(scene)
+            await scenario(scene)
 
     run_virtual(run_scenario())
 
@@ -52,7 +52,7 @@ def test_an_instance_is_synced_once_and_again_when_something_changes(tmp_path):
     """A label of its claim, or what the NodeClass asks for; a new process cannot know."""
     cloud = Cloud()
 
-    async def story(scene):
+    async def scenario(scene):
         (name,) = [claim["metadata"]["name"] for claim in scene.claims()]
         assert cloud.calls == {name: 1}
 
@@ -70,7 +70,7 @@ def test_an_instance_is_synced_once_and_again_when_something_changes(tmp_path):
         await scene.cluster.clock.sleep(700)
         assert cloud.calls == {name: 4}
 
-    play(tmp_path, story, cloud)
+    play(tmp_path, scenario, cloud)
 
 
 def test_a_sync_that_fails_is_tried_again(tmp_path):
@@ -78,8 +78,8 @@ def test_a_sync_that_fails_is_tried_again(tmp_path):
     cloud = Cloud()
     cloud.failures = 3
 
-    async def story(scene):
+    async def scenario(scene):
         await scene.cluster.clock.sleep(60)
         assert list(cloud.calls.values()) == [4]
 
-    play(tmp_path, story, cloud)
+    play(tmp_path, scenario, cloud)

@@ -80,7 +80,7 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
     """Drained, replaced elsewhere and acknowledged within the two minutes that the cloud gives."""
     faults = Cloud(tmp_path)
 
-    async def story(scene):
+    async def scenario(scene):
         running, (old,) = await grown(scene)
         first_offering = offering_of(scene.nodes()[0])
         faults.suffer(*RECLAIM)
@@ -112,14 +112,14 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
         assert [(item.node, item.pods) for item in entry.candidates] == [(old, 1)]
         assert entry.price_per_hour_before.amount > 0
 
-    play(tmp_path, story, arguments=[faults.option])
+    play(tmp_path, scenario, arguments=[faults.option])
 
 
 def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
     """The disruption loop runs in between, and must not take it for a command's mark."""
     faults = Cloud(tmp_path)
 
-    async def story(scene):
+    async def scenario(scene):
         _, (old,) = await grown(scene)
         scene.cluster.frontend.faults.add(
             RequestFault(matches=matching("DELETE", f"/nodeclaims/{old}"), times=None, status=500)
@@ -135,7 +135,7 @@ def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
 
         assert reasons == {"SpotInterruption"}
 
-    play(tmp_path, story, arguments=[faults.option])
+    play(tmp_path, scenario, arguments=[faults.option])
 
 
 def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
@@ -148,7 +148,7 @@ def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
     }
 
-    async def story(scene):
+    async def scenario(scene):
         _, (old,) = await grown(scene, terminationGracePeriodSeconds=20)
         scene.cluster.apply([budget])
         faults.suffer(*RECLAIM)
@@ -160,7 +160,7 @@ def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=5)
         assert len(scene.claims()) == 1
 
-    play(tmp_path, story, arguments=[faults.option])
+    play(tmp_path, scenario, arguments=[faults.option])
 
 
 def test_a_handled_message_without_acknowledgement_has_no_second_effect(tmp_path, monkeypatch):
@@ -175,7 +175,7 @@ def test_a_handled_message_without_acknowledgement_has_no_second_effect(tmp_path
 
     monkeypatch.setattr(KwokCloud, "acknowledge_interruptions", failing)
 
-    async def story(scene):
+    async def scenario(scene):
         running, (old,) = await grown(scene)
         faults.suffer(*RECLAIM)
         await scene.settle(lambda: bool(calls), seconds=30)
@@ -188,14 +188,14 @@ def test_a_handled_message_without_acknowledgement_has_no_second_effect(tmp_path
         assert len(set(calls)) == 1
         assert sorted(cloud(scene, tmp_path)["launches"].values()) == [1, 1]
 
-    play(tmp_path, story, arguments=[faults.option])
+    play(tmp_path, scenario, arguments=[faults.option])
 
 
 def test_failing_provider_is_polled_with_back_off(tmp_path, monkeypatch):
     """And what was announced meanwhile is heard then."""
     faults, poll, failures = Cloud(tmp_path), KwokCloud.poll_interruptions, []
 
-    async def story(scene):
+    async def scenario(scene):
         def failing(self):
             if len(failures) < 4:
                 failures.append(scene.cluster.clock.monotonic())
@@ -211,7 +211,7 @@ def test_failing_provider_is_polled_with_back_off(tmp_path, monkeypatch):
         assert waits == sorted(waits)
         assert waits[-1] >= 2 * waits[0]
 
-    play(tmp_path, story, arguments=[faults.option])
+    play(tmp_path, scenario, arguments=[faults.option])
 
 
 def announcing(monkeypatch, *messages):
@@ -238,7 +238,7 @@ def test_messages_that_mean_nothing_are_acknowledged_and_counted(tmp_path, monke
         Interruption(id="lost", kind=InterruptionKind.SPOT_RECLAIM, provider_id="kwok://nobody"),
     )
 
-    async def story(scene):
+    async def scenario(scene):
         running = scene.start(WITHOUT_ELECTION)
         await scene.cluster.clock.sleep(20)
         assert acknowledged == ["odd", "idle"]
@@ -249,7 +249,7 @@ def test_messages_that_mean_nothing_are_acknowledged_and_counted(tmp_path, monke
         await scene.cluster.clock.sleep(60)
         assert acknowledged == ["odd", "idle", "lost"]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_recommendation_is_noted_unless_it_is_to_be_acted_on(tmp_path, monkeypatch):
@@ -259,7 +259,7 @@ def test_a_recommendation_is_noted_unless_it_is_to_be_acted_on(tmp_path, monkeyp
     def recommended(*arguments):
         queue, _ = announcing(monkeypatch)
 
-        async def story(scene):
+        async def scenario(scene):
             _, (old,) = await grown(scene, *arguments)
             kind = InterruptionKind.REBALANCE
             queue["r"] = Interruption(id="r", kind=kind, provider_id=f"kwok://{old}")
@@ -268,7 +268,7 @@ def test_a_recommendation_is_noted_unless_it_is_to_be_acted_on(tmp_path, monkeyp
             assert scene.events("SpotRebalanceRecommendation")
             assert len(scene.pods("Running")) == 1
 
-        return story
+        return scenario
 
     for number, arguments in enumerate(((), ("--act-on-rebalance",))):
         folder = tmp_path / str(number)
@@ -282,7 +282,7 @@ def test_one_failed_message_delays_no_other(tmp_path, monkeypatch):
     queue, acknowledged = announcing(monkeypatch)
     refused = []
 
-    async def story(scene):
+    async def scenario(scene):
         running, (first, second) = await grown(scene, replicas=2)
         now = scene.cluster.clock.now()
         for name in (first, second):
@@ -311,14 +311,14 @@ def test_one_failed_message_delays_no_other(tmp_path, monkeypatch):
         waited = "karpenter_interruption_message_queue_duration_seconds_count"
         assert running.metric(f'{waited}{{provider="kwok"}}') == 2
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_reclaim_of_a_node_that_is_draining_already_hastens_it(tmp_path):
     """A pod that would have been waited for gets the deadline of the cloud."""
     faults = Cloud(tmp_path)
 
-    async def story(scene):
+    async def scenario(scene):
         protected = deployment("web", 1, cpu="3", terminationGracePeriodSeconds=10)
         protected["spec"]["template"]["metadata"]["annotations"] = {
             "karpenter.sh/do-not-disrupt": "true"
@@ -335,7 +335,7 @@ def test_a_reclaim_of_a_node_that_is_draining_already_hastens_it(tmp_path):
         await scene.settle(lambda: old not in names(scene.nodes()), seconds=140)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-    play(tmp_path, story, arguments=[faults.option])
+    play(tmp_path, scenario, arguments=[faults.option])
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -354,7 +354,7 @@ def test_announcement_in_node_conditions_is_handled(tmp_path, monkeypatch, resta
     hook = "karpenter_read_interruptions"
     monkeypatch.setattr(KwokProvider, hook, hookimpl(read), raising=False)
 
-    async def story(scene):
+    async def scenario(scene):
         running, (old,) = await grown(scene)
         going = scene.cluster.clock.now() + timedelta(seconds=30)
         (node,) = scene.nodes()
@@ -375,4 +375,4 @@ def test_announcement_in_node_conditions_is_handled(tmp_path, monkeypatch, resta
         kind = 'message_type="spot_interrupted",provider="kwok"'
         assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

@@ -59,7 +59,7 @@ def test_cluster_never_exceeds_its_node_limit(tmp_path):
         "status": {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "8"}},
     }
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), foreign, one_to_a_node(3)])
         running = scene.start(WITHOUT_ELECTION, "--max-nodes-total=4")
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
@@ -75,7 +75,7 @@ def test_cluster_never_exceeds_its_node_limit(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 4, seconds=60)
         assert len(scene.nodes()) == 4
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_one_wave_does_not_overshoot_the_limit(tmp_path):
@@ -85,7 +85,7 @@ def test_one_wave_does_not_overshoot_the_limit(tmp_path):
     second["spec"]["template"]["metadata"]["labels"] = {"app": "web", "which": "urgent"}
     second["spec"]["selector"]["matchLabels"] = {"which": "urgent"}
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), first, second])
         scene.start(WITHOUT_ELECTION, "--max-nodes-total=3")
         assert await most(scene, 60) == 3
@@ -93,26 +93,26 @@ def test_one_wave_does_not_overshoot_the_limit(tmp_path):
         assert len(running) == 3
         assert sum(name.startswith("urgent") for name in running) == 2
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pods_that_fit_one_larger_node_are_placed_there(tmp_path):
     """No further nodes may be launched; the cheapest plan would have several."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
         scene.start(WITHOUT_ELECTION, "--max-nodes-total=1")
         scene.cluster.apply([deployment("web", 150, cpu="1700m", memory="3Gi")])
         assert await most(scene, 60) == 1
         assert len(scene.pods("Running")) > 40
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_replacement_beyond_the_limit_is_not_created(tmp_path):
     """Drift replaces first and removes then, so it needs a node to spare; without one it waits."""
 
-    async def story(scene):
+    async def scenario(scene):
         pool = node_pool(disruption={**KEEP, "budgets": [{"nodes": "100%"}]})
         scene.cluster.apply([NODE_CLASS, pool, one_to_a_node(2)])
         scene.start(WITHOUT_ELECTION, "--max-nodes-total=2")
@@ -128,13 +128,13 @@ def test_replacement_beyond_the_limit_is_not_created(tmp_path):
             for taint in node["spec"].get("taints") or []
         )
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pool_launches_at_its_rate_and_loses_no_claim(tmp_path):
     """In no minute there are more; each has its turn."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), one_to_a_node(5)])
         scene.start(WITHOUT_ELECTION, "--launches-per-minute=2")
         await scene.settle(lambda: len(scene.pods("Running")) == 5, seconds=200)
@@ -151,7 +151,7 @@ def test_pool_launches_at_its_rate_and_loses_no_claim(tmp_path):
             "has reached its limit of 2 launch(es) per minute" in message for message in messages
         )
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def broken(folder, *faults):
@@ -169,7 +169,7 @@ def test_pool_whose_nodes_never_register_backs_off(tmp_path):
     """Ten nodes at first, then one at a time; a success opens the pool again."""
     option = broken(tmp_path, {"fault": "failed-node"})
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), one_to_a_node(10)])
         running = scene.start(WITHOUT_ELECTION)
         await scene.cluster.clock.sleep(14 * 60)
@@ -196,7 +196,7 @@ def test_pool_whose_nodes_never_register_backs_off(tmp_path):
             lambda: condition(scene.pool("general"), "LaunchesHeldBack") is None, seconds=60
         )
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 def test_pods_of_a_pool_on_hold_go_to_another_one(tmp_path):
@@ -204,7 +204,7 @@ def test_pods_of_a_pool_on_hold_go_to_another_one(tmp_path):
     broken_claims = {"fault": "failed-node", "nodeClaims": ["preferred-*"]}
     option = broken(tmp_path, broken_claims)
 
-    async def story(scene):
+    async def scenario(scene):
         pools = [
             node_pool("preferred", disruption=KEEP, weight=50),
             node_pool("spare", disruption=KEEP),
@@ -215,14 +215,14 @@ def test_pods_of_a_pool_on_hold_go_to_another_one(tmp_path):
         assert scene.pods("Running") == []
         await scene.settle(lambda: len(scene.pods("Running")) >= 2, seconds=10 * 60)
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 def test_a_changed_pool_is_tried_at_once(tmp_path):
     """The change may have corrected the fault."""
     option = broken(tmp_path, {"fault": "failed-node"})
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), one_to_a_node(4)])
         scene.start(WITHOUT_ELECTION)
         await scene.cluster.clock.sleep(15 * 60 + 30)
@@ -232,7 +232,7 @@ def test_a_changed_pool_is_tried_at_once(tmp_path):
         scene.cluster.server.registry.patch(NODE_POOLS, labels, "general", "")
         await scene.settle(lambda: len(scene.pods("Running")) == 4, seconds=30)
 
-    play(tmp_path, story, arguments=[option])
+    play(tmp_path, scenario, arguments=[option])
 
 
 @pytest.mark.parametrize("switch", ["setting", "annotation"])
@@ -241,7 +241,7 @@ def test_paused_disruption_deletes_nothing(tmp_path, switch):
     arguments = ("--pause-disruption",) if switch == "setting" else ()
     eager = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
 
-    async def story(scene):
+    async def scenario(scene):
         pool = node_pool(disruption=eager, template={"expireAfter": "10m"})
         if switch == "annotation":
             pool["metadata"]["annotations"] = {"karpenter.sh/pause-disruption": "true"}
@@ -261,4 +261,4 @@ def test_paused_disruption_deletes_nothing(tmp_path, switch):
             scene.cluster.server.registry.patch(NODE_POOLS, off, "general", "")
         await scene.settle(lambda: not names(scene.claims()) & before, seconds=180)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

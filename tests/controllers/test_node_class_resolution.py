@@ -121,7 +121,7 @@ async def test_a_provider_may_ask_to_be_asked_again_sooner(asked, kept):
 
 
 async def test_a_changed_node_class_is_resolved_at_once():
-    """Whatever its provider asked for when it was another."""
+    """An earlier request of its provider does not count."""
     clock = HandClock()
     subject, cluster_state, providers = controller(timedelta(minutes=5), clock)
     await subject.reconcile(KEY)

@@ -18,7 +18,7 @@ def hash_of(scene) -> str:
 def test_the_hash_follows_the_template_and_nothing_else(tmp_path):
     """Case 139, as written: labels move it; limits, weight, requirements and policy do not."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: HASH in scene.pool("general")["metadata"].get("annotations", {}))
@@ -39,7 +39,7 @@ def test_the_hash_follows_the_template_and_nothing_else(tmp_path):
         scene.cluster.server.registry.patch(NODE_POOLS, {"spec": labels}, "general", "")
         await scene.settle(lambda: hash_of(scene) != before, seconds=5)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_pool_of_a_foreign_kind_is_ignored(tmp_path):
@@ -48,7 +48,7 @@ def test_a_pool_of_a_foreign_kind_is_ignored(tmp_path):
     ref = {"group": "other.example.com", "kind": "OtherNodeClass", "name": "default"}
     foreign["spec"]["template"]["spec"]["nodeClassRef"] = ref
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), foreign])
         scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: scene.pool("general").get("status", {}).get("conditions"))
@@ -59,13 +59,13 @@ def test_a_pool_of_a_foreign_kind_is_ignored(tmp_path):
         assert not pool.get("status", {}).get("conditions")
         assert "resources" not in pool.get("status", {})
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_the_status_counts_nodes_as_they_come_and_go(tmp_path):
     """Case 142: zeros, two nodes, zeros."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         scene.start(WITHOUT_ELECTION)
 
@@ -84,4 +84,4 @@ def test_the_status_counts_nodes_as_they_come_and_go(tmp_path):
             lambda: (status()["nodes"], status()["resources"]) == (0, ZEROS), seconds=10
         )
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

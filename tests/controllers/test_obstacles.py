@@ -35,7 +35,7 @@ class Scripted(random.Random):
 def staged(tmp_path):
     """Return a function that plays with obstacles and a controller whose pods all run."""
 
-    def stage(story, *wanted, pool=None):
+    def stage(scenario, *wanted, pool=None):
         async def observed_scenario(scene):
             (tmp_path / "faults.json").write_text("[]")
             clock = ControllerClock(scene.cluster.clock)
@@ -45,7 +45,7 @@ def staged(tmp_path):
                 scene.cluster.apply([NODE_CLASS, pool or node_pool(), deployment("web", 2)])
                 running = scene.start(clock=clock)
                 await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
-                await story(scene, obstacles, running)
+                await scenario(scene, obstacles, running)
 
         play(
             tmp_path,
@@ -69,7 +69,7 @@ async def passes(scene, obstacles, seconds):
 def test_a_kind_is_frozen_for_a_time(staged, how, stale):
     """Answered lists show that an idle watch has missed nothing."""
 
-    async def story(scene, obstacles, running):
+    async def scenario(scene, obstacles, running):
         faults = scene.cluster.frontend.faults
         obstacles.rng.random = lambda: 0.5  # eleven minutes
         assert obstacles.freeze() == f"poddisruptionbudgets: {how} for 657 s"
@@ -85,13 +85,13 @@ def test_a_kind_is_frozen_for_a_time(staged, how, stale):
         assert not obstacles.is_blind
         assert "freshness" not in running.process.servers.failures()
 
-    staged(story, "poddisruptionbudgets", how)
+    staged(scenario, "poddisruptionbudgets", how)
 
 
 def test_the_clock_of_the_controller_jumps_and_is_put_right(staged):
     """The API server and the cloud keep their time."""
 
-    async def story(scene, obstacles, running):
+    async def scenario(scene, obstacles, running):
         assert obstacles.set_clock() == "3 min"
         ahead = running.process.runtime.clock.now() - scene.cluster.clock.now()
         assert ahead == timedelta(minutes=3)
@@ -103,11 +103,11 @@ def test_the_clock_of_the_controller_jumps_and_is_put_right(staged):
         await passes(scene, obstacles, 2400)
         assert running.process.runtime.clock.now() == scene.cluster.clock.now()
 
-    staged(story, 3, 1)
+    staged(scenario, 3, 1)
 
 
 def test_replies_are_lost_until_obstacles_are_taken_away(staged):
-    async def story(scene, obstacles, running):
+    async def scenario(scene, obstacles, running):
         obstacles.rng.random = lambda: 0.0
         obstacles.begin()
         faults = scene.cluster.frontend.faults
@@ -120,7 +120,7 @@ def test_replies_are_lost_until_obstacles_are_taken_away(staged):
         await scene.settle(lambda: not scene.claims(), seconds=600)
         assert faults.hits == hits
 
-    staged(story)
+    staged(scenario)
 
 
 def test_startup_taints_are_kept_until_others_remove_them(staged):
@@ -129,7 +129,7 @@ def test_startup_taints_are_kept_until_others_remove_them(staged):
     def tainted(scene):
         return [each for each in scene.nodes() if taint in (each["spec"].get("taints") or ())]
 
-    async def story(scene, obstacles, running):
+    async def scenario(scene, obstacles, running):
         name = scene.nodes()[0]["metadata"]["name"]
         obstacles.send_agent_away()
         scene.cluster.patch(NODES, name, {"spec": {"taints": [taint]}})
@@ -139,24 +139,24 @@ def test_startup_taints_are_kept_until_others_remove_them(staged):
         obstacles.advance()
         assert not tainted(scene)
 
-    staged(story)
+    staged(scenario)
 
 
 def test_a_quota_is_lifted_in_time(staged):
-    async def story(scene, obstacles, running):
+    async def scenario(scene, obstacles, running):
         obstacles.cut_quota()
         (fault,) = json.loads((obstacles.folder / "faults.json").read_text())
         assert fault["fault"] == "quota"
         await passes(scene, obstacles, 3660)
         assert json.loads((obstacles.folder / "faults.json").read_text()) == []
 
-    staged(story)
+    staged(scenario)
 
 
 def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
     """The instance exists without a reply, and it ends all the same."""
 
-    async def story(scene):
+    async def scenario(scene):
         (tmp_path / "faults.json").write_text("[]")
         clock = ControllerClock(scene.cluster.clock)
         history = History(scene, tmp_path, 1, clock=clock, watch=Invariants(scene))
@@ -182,14 +182,14 @@ def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
             assert launched
             assert not history.watch.breaches
 
-    play(tmp_path, story, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+    play(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
 
 
 @pytest.mark.parametrize("by_whom", ["nobody", "a user", "the controller"])
 def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom):
     """A Node is admitted before its claim shows that: its deletion then ends the claim too."""
 
-    async def story(scene, obstacles, _running):
+    async def scenario(scene, obstacles, _running):
         watch, cluster = obstacles.watch, scene.cluster
         old = {claim["metadata"]["name"] for claim in scene.claims()}
         cluster.apply([deployment("more", 1, cpu="3")])
@@ -218,4 +218,4 @@ def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom):
         record_rejected = [each for each in watch.breaches if f"claim {name} given up" in each]
         assert len(record_rejected) == len(watch.breaches) == (by_whom != "a user")
 
-    staged(story)
+    staged(scenario)

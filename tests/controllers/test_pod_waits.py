@@ -1,4 +1,4 @@
-"""Every series about the waits of pods, from the state alone."""
+"""Series of pod waits are computed from the state alone."""
 
 from __future__ import annotations
 

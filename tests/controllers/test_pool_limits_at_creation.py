@@ -43,7 +43,7 @@ def between_plan_and_creation(monkeypatch, act):
 def test_capacity_created_since_the_plan_counts_against_limits(tmp_path, monkeypatch):
     """Two claims of four cores came in between, where five were allowed."""
 
-    async def story(scene):
+    async def scenario(scene):
         pool = node_pool(disruption=KEEP, template={"requirements": [FOUR]}, limits={"cpu": "5"})
         scene.cluster.apply([NODE_CLASS, pool])
         creations = between_plan_and_creation(
@@ -58,13 +58,13 @@ def test_capacity_created_since_the_plan_counts_against_limits(tmp_path, monkeyp
         assert "exceeds limit (cpu)" in creations[0].refused[0]
         assert {claim["metadata"]["name"] for claim in scene.claims()} == {"one", "two"}
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_limits_that_were_raised_since_let_the_pods_be_placed(tmp_path, monkeypatch):
     """Refused pods are planned again, with the nodes created meanwhile."""
 
-    async def story(scene):
+    async def scenario(scene):
         pool = node_pool(disruption=KEEP, template={"requirements": [FOUR]}, limits={"cpu": "5"})
         scene.cluster.apply([NODE_CLASS, pool])
         creations = between_plan_and_creation(
@@ -81,4 +81,4 @@ def test_limits_that_were_raised_since_let_the_pods_be_placed(tmp_path, monkeypa
 
         assert len(scene.cluster.list(NODE_CLAIMS)) == 3
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

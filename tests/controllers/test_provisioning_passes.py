@@ -25,7 +25,7 @@ def test_a_pass_says_in_numbers_what_it_decided(tmp_path):
     """Cases 270, 299 and 300; gauges are reset once no pod waits."""
     missing = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(
             [
                 NODE_CLASS,
@@ -54,14 +54,14 @@ def test_a_pass_says_in_numbers_what_it_decided(tmp_path):
         assert value(f"{PREFIX}_unschedulable_pods_count{BY}") == 0
         assert value(f"{PREFIX}_ignored_pods_count") == 0
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pending_pods_are_counted_by_the_zone_they_can_go_to(tmp_path):
     """Case 300: of the last pass, for pods that no node can be had for."""
     zone = f"{PREFIX}_pending_pods_by_effective_zone_count"
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(
             [
                 NODE_CLASS,
@@ -84,13 +84,13 @@ def test_pending_pods_are_counted_by_the_zone_they_can_go_to(tmp_path):
         await scene.cluster.clock.sleep(15)
         assert (count("test-zone-b"), count("flexible")) == (0, 0)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pods_get_the_default_spread_of_the_clusters_scheduler(tmp_path):
     """Cases 343 and 346: counted through their ReplicaSet, whose objects are followed for it."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
         running = scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=30)
@@ -98,13 +98,13 @@ def test_pods_get_the_default_spread_of_the_clusters_scheduler(tmp_path):
         followed = running.process.cluster_state.snapshot()
         assert len(followed.workloads) == len(scene.cluster.list(REPLICA_SETS)) == 1
 
-    play(tmp_path, story, arguments=[f"--scheduler-config={zonal_defaults()}"])
+    play(tmp_path, scenario, arguments=[f"--scheduler-config={zonal_defaults()}"])
 
 
 def test_without_a_configuration_nothing_spreads_and_nothing_more_is_followed(tmp_path):
     """Case 345."""
 
-    async def story(scene):
+    async def scenario(scene):
         service = {
             "apiVersion": "v1",
             "kind": "Service",
@@ -119,4 +119,4 @@ def test_without_a_configuration_nothing_spreads_and_nothing_more_is_followed(tm
         assert (dict(snapshot.services), dict(snapshot.workloads)) == ({}, {})
         assert len(scene.cluster.list(SERVICES)) == 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

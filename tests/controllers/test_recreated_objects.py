@@ -43,7 +43,7 @@ class ObjectSwap:
 
 
 def test_a_claim_with_the_name_of_a_deleted_one_stays(tmp_path):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -57,11 +57,11 @@ def test_a_claim_with_the_name_of_a_deleted_one_stays(tmp_path):
 
         assert swap.is_alive(scene.claims())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_node_with_the_name_of_a_deleted_one_stays(tmp_path):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -74,4 +74,4 @@ def test_a_node_with_the_name_of_a_deleted_one_stays(tmp_path):
 
         assert swap.is_alive(scene.nodes())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

@@ -56,7 +56,7 @@ def names(objects):
 def test_a_dead_node_is_replaced_after_ten_minutes_whatever_protects_it(tmp_path):
     """Cases 114, 117 and 120: budgets and annotations do not keep an unhealthy node."""
 
-    async def story(scene):
+    async def scenario(scene):
         running, (first, *_) = await grown(scene, 1, REPAIR)
         scene.cluster.kubelets.fail(first)
         await scene.cluster.clock.sleep(9 * 60)
@@ -74,27 +74,27 @@ def test_a_dead_node_is_replaced_after_ten_minutes_whatever_protects_it(tmp_path
         assert (entry.method, entry.reason) == ("repair", "Unhealthy")
         assert [item.node for item in entry.candidates] == [first]
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_without_the_gate_nothing_is_repaired(tmp_path):
     """As in the reference, it is off unless asked for."""
 
-    async def story(scene):
+    async def scenario(scene):
         _, (first, *_) = await grown(scene, 1)
         scene.cluster.kubelets.fail(first)
         await scene.cluster.clock.sleep(1800)
 
         assert first in names(scene.claims())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_users_say_what_is_broken_and_for_how_long_it_is_borne(tmp_path):
     """A detector of their own, a shorter patience, and a condition they can live with."""
     rules = "--repair-conditions=GPUFault=True:3m,Ready=Unknown:2m,Ready=False:never"
 
-    async def story(scene):
+    async def scenario(scene):
         _, (sick, dead, unready) = await grown(scene, 3, REPAIR, rules)
         stored = scene.cluster.find(NODES, sick)
         fault = {
@@ -116,13 +116,13 @@ def test_users_say_what_is_broken_and_for_how_long_it_is_borne(tmp_path):
         await scene.cluster.clock.sleep(60 * 60)
         assert unready in names(scene.claims())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_many_broken_nodes_are_ignored_and_say_so(tmp_path):
     """Case 118: three of ten; the Events are on Nodes, claims and the pool."""
 
-    async def story(scene):
+    async def scenario(scene):
         _, nodes = await grown(scene, 10, REPAIR)
         for name in nodes[:3]:
             scene.cluster.kubelets.fail(name)
@@ -136,13 +136,13 @@ def test_many_broken_nodes_are_ignored_and_say_so(tmp_path):
         await scene.settle(lambda: not names(scene.claims()) & set(nodes[1:3]), seconds=900)
         assert nodes[0] in names(scene.claims())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_small_mostly_unhealthy_pool_is_repaired(tmp_path):
     """One node after the other: never are two of them on their way out."""
 
-    async def story(scene):
+    async def scenario(scene):
         _, nodes = await grown(scene, 3, REPAIR)
         for name in nodes[:2]:
             scene.cluster.kubelets.fail(name)
@@ -156,13 +156,13 @@ def test_a_small_mostly_unhealthy_pool_is_repaired(tmp_path):
         assert len(scene.pods("Running")) == 3
         assert going <= 1
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_small_pool_that_is_all_dead_is_ignored_and_says_so(tmp_path):
     """Until one of its nodes is healthy again: what broke all of them would break stand-ins."""
 
-    async def story(scene):
+    async def scenario(scene):
         _, nodes = await grown(scene, 3, REPAIR)
         for name in nodes:
             scene.cluster.kubelets.fail(name)
@@ -177,13 +177,13 @@ def test_a_small_pool_that_is_all_dead_is_ignored_and_says_so(tmp_path):
         await scene.settle(lambda: not names(scene.nodes()) & set(nodes[1:]), seconds=1800)
         assert nodes[0] in names(scene.claims())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_paused_pool_is_repaired_when_the_pause_ends(tmp_path):
     """The annotation is read at once, without a restart."""
 
-    async def story(scene):
+    async def scenario(scene):
         _, (first, *_) = await grown(scene, 1, REPAIR)
         pause = {"metadata": {"annotations": {"karpenter.sh/pause-disruption": "true"}}}
         scene.cluster.server.registry.patch(NODE_POOLS, pause, "general", "")
@@ -195,4 +195,4 @@ def test_a_paused_pool_is_repaired_when_the_pause_ends(tmp_path):
         scene.cluster.server.registry.patch(NODE_POOLS, pause, "general", "")
         await scene.settle(lambda: first not in names(scene.nodes()), seconds=300)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

@@ -36,7 +36,7 @@ async def wait_registered(stage):
 def test_a_replacement_that_is_registered_and_not_initialized_is_waited_for(tmp_path):
     """Its startup taint stays: the old node serves, until the taint goes."""
 
-    async def story(stage):
+    async def scenario(stage):
         await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
         boot_slowly(stage)
         new = await wait_registered(stage)
@@ -50,13 +50,13 @@ def test_a_replacement_that_is_registered_and_not_initialized_is_waited_for(tmp_
         stage.scene.cluster.server.registry.patch(NODES, {"spec": {"taints": None}}, new, "")
         await stage.until(lambda: stage.claims == {new}, seconds=120)
 
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)
 
 
 def test_a_command_is_taken_back_while_its_replacement_is_still_ending(tmp_path):
     """A foreign finalizer holds the claim: it exists, and cannot be used."""
 
-    async def story(stage):
+    async def scenario(stage):
         await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
         boot_slowly(stage)
         new = await wait_registered(stage)
@@ -69,7 +69,7 @@ def test_a_command_is_taken_back_while_its_replacement_is_still_ending(tmp_path)
         assert new in stage.claims
         assert stage.leaving == set()
 
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)
 
 
 def bulky(**affinity):
@@ -108,20 +108,20 @@ async def seen_for(stage, seconds):
 def test_two_nodes_are_replaced_by_one(tmp_path):
     """The move that the next test forbids happens without an obstacle."""
 
-    async def story(stage):
+    async def scenario(stage):
         await begin_two_for_one(stage)
         stage.scene.cluster.scale(DEPLOYMENTS, "bulk", 0)
         await stage.until(lambda: stage.tainted >= stage.first, seconds=60)
         await stage.until(lambda: stage.leaving == stage.first, seconds=120)
         assert len(stage.claims - stage.first) == 1
 
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)
 
 
 def test_nothing_is_ordered_for_candidates_of_which_one_cannot_be_marked(tmp_path):
     """Pods would still be bound to it, and the replacement is not made for those."""
 
-    async def story(stage):
+    async def scenario(stage):
         await begin_two_for_one(stage)
         stuck = max(stage.first)
         stage.scene.cluster.frontend.faults.add(
@@ -131,7 +131,7 @@ def test_nothing_is_ordered_for_candidates_of_which_one_cannot_be_marked(tmp_pat
 
         assert await seen_for(stage, 120) <= stage.first
 
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)
 
 
 def test_a_candidate_is_in_one_command_at_a_time(tmp_path, monkeypatch):
@@ -147,14 +147,14 @@ def test_a_candidate_is_in_one_command_at_a_time(tmp_path, monkeypatch):
 
     monkeypatch.setattr(CommandQueue, "start", several)
 
-    async def story(stage):
+    async def scenario(stage):
         await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
         stage.change()
         await stage.until(lambda: stage.leaving == stage.first, seconds=120)
         assert results == [(True, False, False)]
         assert len(stage.claims - stage.first) == 1
 
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)
 
 
 def put_namesake(cluster, name):
@@ -179,7 +179,7 @@ def test_a_claim_recreated_under_the_name_of_a_candidate_is_not_marked(tmp_path,
     """The command was decided for another claim; the namesake may be a launch under way."""
     start, results = CommandQueue.start, []
 
-    async def story(stage):
+    async def scenario(stage):
         async def late(queue, command, found, **options):
             if not results:
                 put_namesake(stage.scene.cluster, command.candidates[0].name)
@@ -195,4 +195,4 @@ def test_a_claim_recreated_under_the_name_of_a_candidate_is_not_marked(tmp_path,
 
         assert results[0] == (False, set())
 
-    staged(tmp_path, story)
+    staged(tmp_path, scenario)

@@ -1,4 +1,4 @@
-"""A leader whose renewals are answered late: two never write at the same time.
+"""With late answers to renewals two leaders never write at the same time.
 
 To the other candidates a lease is as old as the request that renewed it, not as its answer.
 """
@@ -59,7 +59,7 @@ def is_renewal_of_old(request):
     return json.loads(request.body)["spec"].get("holderIdentity") == "old"
 
 
-def two_candidates(folder, story):
+def two_candidates(folder, scenario):
     """Run a scenario of two candidates, with constant writes."""
 
     async def told(harness):
@@ -68,7 +68,7 @@ def two_candidates(folder, story):
             harness.cluster.apply([NODE_CLASS, pool(), budget(), deployment("web", 2)])
             await writers.begin()
             await scene.settle(lambda: scene.is_whole(1))
-            await story(writers, scene)
+            await scenario(writers, scene)
             await scene.settle(lambda: scene.is_whole(1))
         assert watch.breaches == []
         assert writers.sent["new"]
@@ -87,7 +87,7 @@ async def keep_busy(writers, *, seconds):
 def test_an_answer_later_than_the_deadline_does_not_open_the_fence(tmp_path):
     """Each renewal arrives, so that the lease never expires; yet its answer comes too late."""
 
-    async def story(writers, _scene):
+    async def scenario(writers, _scene):
         writers.disturb(reply_latency_seconds=DEADLINE_SECONDS + 2)
         began = writers.clock.monotonic()
         await keep_busy(writers, seconds=60)
@@ -96,7 +96,7 @@ def test_an_answer_later_than_the_deadline_does_not_open_the_fence(tmp_path):
         closed = began + DEADLINE_SECONDS
         assert closed - 3 < max(writers.sent["old"]) < closed
 
-    two_candidates(tmp_path, story)
+    two_candidates(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(("seconds", "lasts"), [(6.0, DEADLINE_SECONDS), (9.0, 8.0)])
@@ -107,7 +107,7 @@ def test_a_slow_answer_and_then_none_ends_the_writes_in_time(tmp_path, seconds, 
     count any more comes too late.
     """
 
-    async def story(writers, scene):
+    async def scenario(writers, scene):
         writers.disturb(reply_latency_seconds=seconds)
         before = writers.renewed
         await scene.settle(lambda: writers.renewed != before)
@@ -119,4 +119,4 @@ def test_a_slow_answer_and_then_none_ends_the_writes_in_time(tmp_path, seconds, 
         assert closed - 2 < max(writers.sent["old"]) <= closed
         assert min(writers.sent["new"]) >= sent + LEASE_SECONDS - 0.5
 
-    two_candidates(tmp_path, story)
+    two_candidates(tmp_path, scenario)

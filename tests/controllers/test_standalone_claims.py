@@ -35,7 +35,7 @@ def conditions(scene):
 def test_a_claim_of_no_pool_becomes_a_node_of_its_requirements(tmp_path):
     """Its labels and annotations are the node's."""
 
-    async def story(scene):
+    async def scenario(scene):
         labels, annotations = {"team": "search"}, {"ticket": "17"}
         scene.cluster.apply([NODE_CLASS, claim(labels=labels, annotations=annotations)])
         scene.start()
@@ -49,13 +49,13 @@ def test_a_claim_of_no_pool_becomes_a_node_of_its_requirements(tmp_path):
         scene.cluster.delete(NODE_CLAIMS, "mine")
         await scene.settle(lambda: not scene.claims() and not scene.nodes(), seconds=60)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_claim_of_no_pool_gets_the_cheapest_type_that_holds_its_requests(tmp_path):
     """More is asked for than the cheapest type has."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(
             [
                 NODE_CLASS,
@@ -69,7 +69,7 @@ def test_a_claim_of_no_pool_gets_the_cheapest_type_that_holds_its_requests(tmp_p
         small, large = (by_name[name]["status"]["allocatable"] for name in ("small", "large"))
         assert cores(large["cpu"]) >= 3 > cores(small["cpu"])
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_a_claim_of_no_pool_gets_the_cheapest_type_that_holds_its_requests(tmp_p
 def test_a_failed_claim_without_a_pool_is_deleted(tmp_path, objects):
     """As a planned one would."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply(objects)
         scene.start()
         await scene.settle(lambda: not scene.claims(), seconds=60)
         assert scene.nodes() == []
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def cores(quantity):

@@ -55,18 +55,18 @@ def claim_names(scene):
 
 @STATIC_OR_NOT
 def test_claims_of_a_static_pool_do_not_expire(tmp_path, spec):
-    async def story(scene):
+    async def scenario(scene):
         await grown(scene, spec, expire_after="10m")
         await scene.cluster.clock.sleep(30 * 60)
 
         assert claim_names(scene) == (["kept"] if spec else [])
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @STATIC_OR_NOT
 def test_nodes_of_a_static_pool_are_not_repaired(tmp_path, spec):
-    async def story(scene):
+    async def scenario(scene):
         await grown(scene, spec)
         (node,) = scene.nodes()
         scene.cluster.kubelets.fail(node["metadata"]["name"])
@@ -74,24 +74,24 @@ def test_nodes_of_a_static_pool_are_not_repaired(tmp_path, spec):
 
         assert claim_names(scene) == (["kept"] if spec else [])
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 @STATIC_OR_NOT
 def test_empty_nodes_of_a_static_pool_are_not_consolidated(tmp_path, spec):
-    async def story(scene):
+    async def scenario(scene):
         await grown(scene, spec, disruption=CONSOLIDATING)
         await scene.cluster.clock.sleep(10 * 60)
 
         assert claim_names(scene) == (["kept"] if spec else [])
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_static_pool_says_that_its_replicas_are_ignored(tmp_path):
     """By a condition and an Event; nothing is launched for it as if it were dynamic."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(replicas=2), deployment("web", 1)])
         scene.start(*ARGUMENTS)
         await scene.settle(lambda: condition(scene.pool("general"), "ReplicasIgnored"), seconds=60)
@@ -105,11 +105,11 @@ def test_a_static_pool_says_that_its_replicas_are_ignored(tmp_path):
         assert "spec.replicas is ignored" in told["message"]
         assert not scene.claims()
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_dynamic_pool_says_nothing_of_replicas(tmp_path):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         scene.start(*ARGUMENTS)
         await scene.settle(lambda: condition(scene.pool("general"), "Ready"), seconds=60)
@@ -117,4 +117,4 @@ def test_a_dynamic_pool_says_nothing_of_replicas(tmp_path):
         assert condition(scene.pool("general"), "ReplicasIgnored") is None
         assert not scene.events("StaticCapacityNotBuilt")
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

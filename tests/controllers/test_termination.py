@@ -1,4 +1,4 @@
-"""The end of claims and nodes, by whole controllers (acceptance cases 61-68, 72-76, 82-86, 88-96).
+"""Claims and nodes are terminated by whole controllers (acceptance cases 61-68, 72-76, 82-86, 88-96).
 
 The decision of each pass is tested with the pure steps, in `tests/lifecycle/nodeclaim/test_termination.py`
 (61-70), `node/test_termination.py` (72-107) and `test_out_of_service.py`; every write on the way is
@@ -91,7 +91,7 @@ class TestClaims:
     def test_a_deleted_claim_takes_node_and_instance_with_it(self, tmp_path):
         """Cases 61, 62, 64, 75, 84, 92, 96: the instance ends slowly, and each number is one."""
 
-        async def story(scene):
+        async def scenario(scene):
             running, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             await scene.settle(lambda: not scene.pods(), seconds=30)
@@ -123,14 +123,14 @@ class TestClaims:
             ):
                 assert running.metric(f"karpenter_{metric}{pool_label}") == 1.0, metric
 
-        play(tmp_path, story, arguments=["--kwok-termination-delay=20s"])
+        play(tmp_path, scenario, arguments=["--kwok-termination-delay=20s"])
 
     def test_a_cloud_that_refuses_is_asked_again(self, tmp_path):
         """Case 63."""
         faults = tmp_path / "faults.json"
         faults.write_text(json.dumps([{"fault": "throttle", "operation": "terminate", "count": 3}]))
 
-        async def story(scene):
+        async def scenario(scene):
             _, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             scene.cluster.delete(NODE_CLAIMS, name)
@@ -140,12 +140,12 @@ class TestClaims:
             assert asked[-1]["result"] == "gone"
             assert cloud(scene, tmp_path)["instances"] == []
 
-        play(tmp_path, story, arguments=[f"--kwok-faults-file={faults}"])
+        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
     def test_every_node_of_an_instance_goes_before_it(self, tmp_path):
         """Cases 65, 66: three Nodes show its id, and a pod on one of them may not leave."""
 
-        async def story(scene):
+        async def scenario(scene):
             _, name = await one_node(scene, pool(), deployment("web", 1))
             (node,) = scene.nodes()
             for twin in ("twin-1", "twin-2"):
@@ -176,7 +176,7 @@ class TestClaims:
             calls = cloud(scene, tmp_path)["calls"]
             assert [call["subject"] for call in calls if call["operation"] == "terminate"]
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_claim_that_was_never_launched_touches_nothing(self, tmp_path):
         """Cases 67, 68: no call, and a Node without a provider id has no claim."""
@@ -184,7 +184,7 @@ class TestClaims:
         faults.write_text(json.dumps([{"fault": "throttle", "operation": "launch"}]))
         stranger = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "stranger"}}
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), stranger, deployment("web", 1)])
             scene.start(WITHOUT_ELECTION)
             await scene.settle(lambda: len(scene.claims()) == 1, seconds=30)
@@ -197,7 +197,7 @@ class TestClaims:
             calls = {call["operation"] for call in cloud(scene, tmp_path)["calls"]}
             assert "terminate" not in calls
 
-        play(tmp_path, story, arguments=[f"--kwok-faults-file={faults}"])
+        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
     def test_a_failed_deletion_counts_a_failed_launch_once(self, tmp_path):
         """Metrics and the health of the pool follow what was done, not what was tried."""
@@ -210,7 +210,7 @@ class TestClaims:
             if is_deletion and next(refusals, False):
                 raise ApiError("webhook says no", status=500)
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), deployment("web", 1)])
             running = scene.start(WITHOUT_ELECTION, faults=refuse)
             await scene.settle(lambda: len(scene.claims()) == 1, seconds=30)
@@ -224,14 +224,14 @@ class TestClaims:
             )
             assert running.metric(series) == 1.0
 
-        play(tmp_path, story, arguments=[f"--kwok-faults-file={faults}"])
+        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
 
 class TestNodes:
     def test_a_deleted_node_takes_its_claim_with_it(self, tmp_path):
         """Cases 74, 76: ten at once, and nothing of them is left."""
 
-        async def story(scene):
+        async def scenario(scene):
             big = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]}
             scene.cluster.apply(
                 [NODE_CLASS, pool(template={"requirements": [big]}), deployment("web", 10, cpu="3")]
@@ -250,7 +250,7 @@ class TestNodes:
             account = cloud(scene, tmp_path)
             assert len(account["instances"]) == len(scene.nodes()) == len(scene.claims())
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_node_that_is_not_ours_is_ignored(self, tmp_path):
         """Case 73."""
@@ -261,7 +261,7 @@ class TestNodes:
             "spec": {"providerID": "other://1"},
         }
 
-        async def story(scene):
+        async def scenario(scene):
             scene.cluster.apply([NODE_CLASS, pool(), theirs])
             scene.start(WITHOUT_ELECTION)
             await scene.cluster.clock.sleep(5)
@@ -272,12 +272,12 @@ class TestNodes:
             assert node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
             assert not any("karpenter" in t["key"] for t in node["spec"].get("taints") or ())
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_budget_holds_the_node_and_is_named(self, tmp_path):
         """Cases 82, 100: until the pod may be evicted."""
 
-        async def story(scene):
+        async def scenario(scene):
             running, name = await one_node(
                 scene, pool(), budget("keep", "web", minAvailable=1), deployment("web", 1)
             )
@@ -296,12 +296,12 @@ class TestNodes:
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_two_budgets_are_both_named(self, tmp_path):
         """Case 101."""
 
-        async def story(scene):
+        async def scenario(scene):
             budgets = [budget(name, "web", maxUnavailable=1) for name in ("one", "two")]
             running, name = await one_node(scene, pool(), *budgets, deployment("web", 1))
             scene.cluster.delete(NODES, name)
@@ -315,12 +315,12 @@ class TestNodes:
                 for message in messages(scene, "FailedDraining")
             )
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_an_unresponsive_node_without_an_instance_is_released_undrained(self, tmp_path):
         """Case 85: while its kubelet spoke it was believed."""
 
-        async def story(scene):
+        async def scenario(scene):
             _, name = await one_node(
                 scene, pool(), budget("keep", "web", minAvailable=1), deployment("web", 1)
             )
@@ -333,12 +333,12 @@ class TestNodes:
             scene.cluster.kubelets.fail(name)
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_a_pod_that_never_ends_is_given_up_after_a_minute(self, tmp_path):
         """Case 86: a foreign finalizer keeps it."""
 
-        async def story(scene):
+        async def scenario(scene):
             _, name = await one_node(scene, pool(), deployment("web", 1))
             (pod,) = names(scene.pods())
             patch = {"metadata": {"finalizers": [FOREIGN]}}
@@ -349,12 +349,12 @@ class TestNodes:
 
             assert 60 <= scene.cluster.clock.monotonic() - begun <= 120
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_an_attached_volume_holds_the_node(self, tmp_path):
         """Case 93: its event names it; only the cluster detaches."""
 
-        async def story(scene):
+        async def scenario(scene):
             _, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.apply([attachment("va-1", name)])
             scene.cluster.delete(NODES, name)
@@ -369,14 +369,14 @@ class TestNodes:
             scene.cluster.delete(VOLUME_ATTACHMENTS, "va-1")
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
 
 class TestDeadline:
     def test_a_grace_period_outweighs_budgets_and_annotations(self, tmp_path):
         """Cases 70, 88, 89, 95, 103: pods have their own grace period before the deadline."""
 
-        async def story(scene):
+        async def scenario(scene):
             protected = deployment("web", 1, terminationGracePeriodSeconds=30)
             metadata = protected["spec"]["template"]["metadata"]
             metadata["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
@@ -405,14 +405,14 @@ class TestDeadline:
             }
             assert told == {"Node", "NodeClaim"}
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
 
 class TestForeignFinalizers:
     def test_foreign_finalizer_on_a_node_keeps_only_the_node(self, tmp_path):
         """Claim and instance end; pods have moved; our own finalizer is off."""
 
-        async def story(scene):
+        async def scenario(scene):
             _, name = await one_node(scene, pool(), deployment("web", 1))
             (node,) = scene.nodes()
             finalizers = [FOREIGN, *node["metadata"]["finalizers"]]
@@ -427,12 +427,12 @@ class TestForeignFinalizers:
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
             assert len(cloud(scene, tmp_path)["instances"]) == 1
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
     def test_foreign_finalizer_on_a_claim_keeps_only_the_claim(self, tmp_path):
         """The next claim launches, and goes, as if nothing were."""
 
-        async def story(scene):
+        async def scenario(scene):
             _, name = await one_node(scene, pool(), deployment("web", 1))
             (claim,) = scene.claims()
             finalizers = [FOREIGN, *claim["metadata"]["finalizers"]]
@@ -451,7 +451,7 @@ class TestForeignFinalizers:
             assert held["metadata"]["finalizers"] == [FOREIGN]
             assert cloud(scene, tmp_path)["instances"] == []
 
-        play(tmp_path, story)
+        play(tmp_path, scenario)
 
 
 class TestOutOfService:
@@ -459,7 +459,7 @@ class TestOutOfService:
     def test_a_failed_node_is_tainted_out_of_service_when_configured(self, tmp_path, asked_for):
         """It then stays until its volumes are let go of; without the setting it just goes."""
 
-        async def story(scene):
+        async def scenario(scene):
             _, name = await one_node(scene, pool(), deployment("web", 1))
             scene.cluster.apply([attachment("va-1", name)])
             scene.cluster.kubelets.fail(name)
@@ -479,7 +479,7 @@ class TestOutOfService:
             scene.cluster.delete(VOLUME_ATTACHMENTS, "va-1")
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, story, arguments=[f"--out-of-service-taint={str(asked_for).lower()}"])
+        play(tmp_path, scenario, arguments=[f"--out-of-service-taint={str(asked_for).lower()}"])
 
 
 class TestInstancesThatMayNotBeTerminated:
@@ -488,7 +488,7 @@ class TestInstancesThatMayNotBeTerminated:
         faults = tmp_path / "faults.json"
         faults.write_text("[]")
 
-        async def story(scene):
+        async def scenario(scene):
             apart = {
                 "podAntiAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -521,4 +521,4 @@ class TestInstancesThatMayNotBeTerminated:
             faults.write_text("[]")
             await scene.settle(lambda: gone(scene, kept), seconds=60)
 
-        play(tmp_path, story, arguments=[f"--kwok-faults-file={faults}"])
+        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])

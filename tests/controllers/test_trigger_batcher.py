@@ -14,7 +14,7 @@ from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 def closes(*triggers, idle=5, maximum=10):
     """Trigger at these times and return when the first window closed, with what in it."""
 
-    async def story():
+    async def scenario():
         clock = LoopClock()
         batcher = TriggerBatcher(
             clock, idle=timedelta(seconds=idle), maximum=timedelta(seconds=maximum)
@@ -31,7 +31,7 @@ def closes(*triggers, idle=5, maximum=10):
         await task
         return pytest.approx(closed), elements
 
-    return run_virtual(story())
+    return run_virtual(scenario())
 
 
 def test_a_single_pod_is_planned_after_the_idle_time():
@@ -62,7 +62,7 @@ def test_a_stream_of_pods_does_not_keep_the_window_open_for_ever():
 def test_pods_that_came_during_a_pass_have_waited_already():
     """No pass ran for four seconds: the window closes at once."""
 
-    async def story():
+    async def scenario():
         clock = LoopClock()
         batcher = TriggerBatcher(clock, idle=timedelta(seconds=1), maximum=timedelta(seconds=10))
         batcher.trigger("a")
@@ -72,4 +72,4 @@ def test_pods_that_came_during_a_pass_have_waited_already():
         assert clock.monotonic() == pytest.approx(4)
         assert not batcher.is_open
 
-    run_virtual(story())
+    run_virtual(scenario())

@@ -68,12 +68,12 @@ class Stage:
         return name
 
 
-def staged(folder, story, *faults, arguments=(), plugins=None):
+def staged(folder, scenario, *faults, arguments=(), plugins=None):
     path = folder / "faults.json"
     path.write_text(json.dumps(list(faults)))
     play(
         folder,
-        lambda scene: story(Stage(scene, folder)),
+        lambda scene: scenario(Stage(scene, folder)),
         arguments=(f"--kwok-faults-file={path}", *arguments),
         plugins=plugins,
     )
@@ -88,7 +88,7 @@ class TestALaunchOfWhichNothingWasHeard:
     def test_unknown_instance_ends_before_its_claim(self, tmp_path):
         """An error of an unknown sort is not the answer that nothing was launched."""
 
-        async def story(stage):
+        async def scenario(stage):
             stage.begin(deployment("web", 1))
             await stage.until(lambda: len(stage.instances()) == 1)
             await stage.end_claim()
@@ -99,7 +99,7 @@ class TestALaunchOfWhichNothingWasHeard:
             assert stage.instances() == []
             assert stage.outlived == []
 
-        staged(tmp_path, story, LOST)
+        staged(tmp_path, scenario, LOST)
 
     @pytest.mark.parametrize(
         "trouble",
@@ -114,7 +114,7 @@ class TestALaunchOfWhichNothingWasHeard:
     def test_a_claim_is_kept_while_instances_cannot_be_listed(self, tmp_path, trouble):
         """A listing that lacks the instance proves nothing unless it is complete."""
 
-        async def story(stage):
+        async def scenario(stage):
             stage.begin(deployment("web", 1))
             await stage.until(lambda: len(stage.instances()) == 1)
             name = await stage.end_claim()
@@ -128,14 +128,14 @@ class TestALaunchOfWhichNothingWasHeard:
             assert stage.instances() == []
             assert stage.outlived == []
 
-        staged(tmp_path, story, LOST, trouble)
+        staged(tmp_path, scenario, LOST, trouble)
 
     def test_a_refused_launch_needs_no_listing(self, tmp_path):
         """A refusal is an answer: such claims go although nothing can be listed."""
         throttle = {"fault": "throttle", "operation": "launch"}
         unlisted = {"fault": "throttle", "operation": "list"}
 
-        async def story(stage):
+        async def scenario(stage):
             stage.begin(deployment("web", 1))
             await stage.until(
                 lambda: stage.scene.events("FailedScheduling") or stage.scene.claims()
@@ -144,13 +144,13 @@ class TestALaunchOfWhichNothingWasHeard:
             await stage.end_claim()
             await stage.until(lambda: not stage.scene.claims(), seconds=90)
 
-        staged(tmp_path, story, throttle, unlisted)
+        staged(tmp_path, scenario, throttle, unlisted)
 
     def test_claim_waits_for_an_open_launch_call(self, tmp_path):
         """Past its time limit too: the cloud may carry it out at any moment."""
         slow = {"fault": "slow-call", "operation": "launch", "delay": "10m", "count": 1}
 
-        async def story(stage):
+        async def scenario(stage):
             stage.begin(deployment("web", 1))
             await stage.until(lambda: len(stage.scene.claims()) == 1)
             await stage.clock.sleep(280)
@@ -165,7 +165,7 @@ class TestALaunchOfWhichNothingWasHeard:
             assert stage.instances() == []
             assert stage.outlived == []
 
-        staged(tmp_path, story, slow)
+        staged(tmp_path, scenario, slow)
 
 
 class TestALaunchThatCouldNotBeWrittenDown:
@@ -175,7 +175,7 @@ class TestALaunchThatCouldNotBeWrittenDown:
     def test_its_node_is_drained_first(self, tmp_path, is_killed):
         """Whether the process that launched it goes on, or the next one finds the instance."""
 
-        async def story(stage):
+        async def scenario(stage):
             scene, server = stage.scene, stage.scene.cluster
             unwritable = RequestFault(matches=is_status_of_claim, status=500, times=None)
             server.frontend.faults.add(unwritable)
@@ -197,7 +197,7 @@ class TestALaunchThatCouldNotBeWrittenDown:
             assert watch.breaches == []
             assert stage.outlived == []
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
 
 def is_status_of_claim(request):
@@ -208,7 +208,7 @@ class TestAnInstanceThatEndsSlowly:
     """The cloud has started a termination, but the instance is not gone."""
 
     def test_a_claim_without_a_node_is_kept_until_its_instance_is_gone(self, tmp_path):
-        async def story(stage):
+        async def scenario(stage):
             stage.begin(deployment("web", 1))
             await stage.until(lambda: len(stage.instances()) == 1)
             await stage.clock.sleep(5)
@@ -225,13 +225,13 @@ class TestAnInstanceThatEndsSlowly:
 
         staged(
             tmp_path,
-            story,
+            scenario,
             arguments=("--kwok-termination-delay=90s", "--kwok-registration-delay=10m"),
         )
 
     @pytest.mark.parametrize("kind", [NODES, NODE_CLAIMS], ids=lambda kind: kind.kind)
     def test_node_and_claim_are_kept_until_the_instance_is_gone(self, tmp_path, kind):
-        async def story(stage):
+        async def scenario(stage):
             stage.begin(deployment("web", 1))
             await stage.until(lambda: len(stage.scene.pods("Running")) == 1)
             (name,) = names(stage.scene.nodes())
@@ -246,7 +246,7 @@ class TestAnInstanceThatEndsSlowly:
 
             assert stage.outlived == []
 
-        staged(tmp_path, story, arguments=("--kwok-termination-delay=90s",))
+        staged(tmp_path, scenario, arguments=("--kwok-termination-delay=90s",))
 
 
 class DataProvider(FakeProvider):
@@ -291,7 +291,7 @@ class TestGarbageCollection:
             },
         }
 
-        async def story(stage):
+        async def scenario(stage):
             stage.begin(*objects)
             await stage.until(lambda: data.launches == [["mine"]])
             stage.scene.cluster.apply([node])
@@ -305,12 +305,12 @@ class TestGarbageCollection:
             data.launches.clear()
             await stage.until(lambda: not stage.scene.claims(), seconds=300)
 
-        staged(tmp_path, story, plugins={"data": data})
+        staged(tmp_path, scenario, plugins={"data": data})
 
     def test_a_claim_that_cannot_be_read_keeps_its_instance(self, tmp_path):
         """A new process never had it in memory; the API server says that it is there."""
 
-        async def story(stage):
+        async def scenario(stage):
             old = stage.begin(deployment("web", 1))
             await stage.until(lambda: len(stage.scene.pods("Running")) == 1)
             (before,) = stage.instances()
@@ -323,7 +323,7 @@ class TestGarbageCollection:
             assert stage.instances()[0]["token"] == before["token"]
             assert stage.calls("terminate") == []
 
-        staged(tmp_path, story)
+        staged(tmp_path, scenario)
 
 
 def registered(claims):

@@ -1,4 +1,4 @@
-"""Random clusters with something to save: for property tests."""
+"""Random clusters with possible savings, for property tests."""
 
 from __future__ import annotations
 

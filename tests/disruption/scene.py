@@ -155,7 +155,7 @@ def _flat(items):
             yield item
 
 
-def look(builder, *, now=NOW, **options):
+def pass_over(builder, *, now=NOW, **options):
     """Return one pass over a cluster."""
     return DisruptionPass(
         snapshot=builder.snapshot(), now=now, command_id="command-1", cause="test", **options
@@ -164,7 +164,7 @@ def look(builder, *, now=NOW, **options):
 
 def found(builder, *methods, **options):
     """Return the plan of a pass, with these methods or all."""
-    return plan(look(builder, **options), methods=methods or METHODS)
+    return plan(pass_over(builder, **options), methods=methods or METHODS)
 
 
 def single(builder, **options):
@@ -222,4 +222,4 @@ def report(outcome, method=None):
 
 def validated(builder, outcome, **options):
     """The verdict on the one command of a plan, after the wait."""
-    return run_steps(outcome.method.validate_steps(only(outcome), look(builder, **options)))
+    return run_steps(outcome.method.validate_steps(only(outcome), pass_over(builder, **options)))

@@ -1,4 +1,4 @@
-"""The policy Balanced: what a move must save for what it disturbs (cases 237-253)."""
+"""The policy Balanced compares savings with disruption (cases 237-253)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from tests.disruption.scene import (
     found,
     gone,
     kind,
-    look,
     multi,
     only,
+    pass_over,
     pool,
     report,
     runs,
@@ -57,7 +57,7 @@ def balanced(name="default", **options):
 
 def judged(builder):
     """The candidates of a cluster, the totals of its pools, and the prices."""
-    one = look(builder)
+    one = pass_over(builder)
     candidates = one.candidates(DisruptionClass.GRACEFUL).candidates
     return candidates, pool_totals(one.snapshot, candidates, one.prices), one.prices
 
@@ -384,7 +384,7 @@ class TestMoves:
 
     def test_a_candidate_below_the_threshold_is_not_simulated(self):
         """The pre-filter of one node at a time: ended for nothing it would still score too low."""
-        one = look(self.crowd(pods=90))
+        one = pass_over(self.crowd(pods=90))
         outcome = plan(one, methods=(SingleNodeConsolidation(),))
         assert gone(outcome) == []
         (score,) = report(outcome).scores

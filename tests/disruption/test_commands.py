@@ -104,5 +104,7 @@ def test_a_command_carries_its_evidence():
 
 
 def test_nothing_is_judged_before_everything_is_seen():
-    look = DisruptionPass(snapshot=StateBuilder(MANAGED_KINDS).snapshot(), now=NOW, command_id="c")
-    assert plan(look).reports == ()
+    disruption_pass = DisruptionPass(
+        snapshot=StateBuilder(MANAGED_KINDS).snapshot(), now=NOW, command_id="c"
+    )
+    assert plan(disruption_pass).reports == ()

@@ -36,10 +36,10 @@ from tests.disruption.scene import (
     found,
     gone,
     kind,
-    look,
     messages,
     multi,
     only,
+    pass_over,
     pool,
     report,
     runs,
@@ -421,5 +421,5 @@ class TestOthersOnTheWay:
         assert gone(single(cluster(*two(), pod("waits", cpu="1")))) == ["a"]
 
     def test_a_pass_keeps_its_simulation(self):
-        one = look(cluster(two()))
+        one = pass_over(cluster(two()))
         assert one.simulation is one.simulation

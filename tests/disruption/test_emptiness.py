@@ -59,7 +59,7 @@ def pool(name="default", *, nodes="100%", window="0s", policy="WhenEmpty", **opt
     return ready_node_pool(node_pool(name, disruption=disruption, **options))
 
 
-def look(builder, *, now=NOW, **options):
+def pass_over(builder, *, now=NOW, **options):
     return DisruptionPass(
         snapshot=builder.snapshot(), now=now, command_id="command-1", cause="test", **options
     )
@@ -72,7 +72,7 @@ def only(found):
 
 def empty(builder, **options):
     """Return the names of the claims that would go."""
-    command = only(plan(look(builder, **options)))
+    command = only(plan(pass_over(builder, **options)))
     return [] if command is None else sorted(item.name for item in command.candidates)
 
 
@@ -97,7 +97,7 @@ class TestWhatGoes:
         """Case 164: it is emptiness that takes it."""
         its_node, claim = node_and_claim("web")
         drifted = with_claim_conditions(claim, DRIFTED, now=EPOCH)
-        found = plan(look(synced_state(pool(), its_node, drifted)))
+        found = plan(pass_over(synced_state(pool(), its_node, drifted)))
         assert found.commands
         assert (found.commands[0].method, found.commands[0].reason) == ("emptiness", "Empty")
         assert found.reports[0].eligible == 1
@@ -140,7 +140,7 @@ class TestWhatGoes:
         assert empty(synced_state(pool(replicas=1), *node_and_claim("web"))) == []
 
     def test_a_pool_may_forbid_it_and_says_so(self):
-        found = plan(look(synced_state(pool(window="Never"), *node_and_claim("web"))))
+        found = plan(pass_over(synced_state(pool(window="Never"), *node_and_claim("web"))))
         assert not found.commands
         assert [(n.reason, n.regarding.kind, n.message) for n in found.notices] == [
             ("Unconsolidatable", kind, 'NodePool "default" has consolidation disabled')
@@ -161,7 +161,7 @@ class TestWhatGoes:
         builder = StateBuilder(MANAGED_KINDS)
         for obj in (pool(), *node_and_claim("web")):
             builder.apply_event(ObjectObserved(obj))
-        assert plan(look(builder)).reports == ()
+        assert plan(pass_over(builder)).reports == ()
 
     def test_nodes_of_a_command_are_not_chosen_twice(self):
         builder = synced_state(pool(), *node_and_claim("web"))
@@ -192,7 +192,7 @@ class TestBudgets:
             *node_and_claim("cheap", instance_type="c-1x"),
             *node_and_claim("dear", instance_type="r-32x"),
         )
-        found = plan(look(builder))
+        found = plan(pass_over(builder))
         assert found.commands
         assert [item.name for item in found.commands[0].candidates] == ["dear"]
         assert found.commands[0].evidence.spared_by_budget == ("cheap",)
@@ -204,7 +204,7 @@ class TestBudgets:
         assert empty(builder) == []
 
     def test_a_blocking_budget_is_reported(self):
-        found = plan(look(synced_state(pool(nodes="0"), *node_and_claim("web"))))
+        found = plan(pass_over(synced_state(pool(nodes="0"), *node_and_claim("web"))))
         assert "NodePool" in {notice.regarding.kind for notice in found.notices}
         assert found.reports[0].budgets["default"].allowed == 0
 
@@ -230,7 +230,7 @@ class TestBudgets:
             ]
             objects += [bound(f"{name}-{n}", on=f"{name}-{n}") for n in busy if n < count]
         builder = synced_state(*objects, catalogues={name: standard_catalogue() for name in pools})
-        found = plan(look(builder))
+        found = plan(pass_over(builder))
         gone = [] if not found.commands else [item.name for item in found.commands[0].candidates]
         for name, (count, nodes) in pools.items():
             allowed = -(-count * int(nodes[:-1]) // 100) if nodes.endswith("%") else int(nodes)
@@ -242,7 +242,7 @@ class TestCommand:
     def test_the_command_names_its_action_and_reason(self):
         """Case 270: the text of a command."""
         builder = synced_state(pool(), *claims_with_nodes(2))
-        command = only(plan(look(builder)))
+        command = only(plan(pass_over(builder)))
         assert command is not None
         assert (command.id, command.cause, command.decision) == (
             "command-1", "test", CommandDecision.DELETE,
@@ -258,7 +258,7 @@ class TestCommand:
 
     def test_the_same_snapshot_gives_the_same_command(self):
         builder = synced_state(pool(nodes="3"), *claims_with_nodes(9))
-        assert str(only(plan(look(builder)))) == str(only(plan(look(builder))))
+        assert str(only(plan(pass_over(builder)))) == str(only(plan(pass_over(builder))))
 
     def test_the_timeout_grows_with_the_queue(self):
         """Case 262."""
@@ -271,12 +271,12 @@ class TestCommand:
 
 class TestValidation:
     def command(self, builder):
-        command = only(plan(look(builder)))
+        command = only(plan(pass_over(builder)))
         assert command is not None
         return command
 
     def validate(self, builder, command, *, seconds=15.0, **options):
-        again = look(builder, now=NOW + timedelta(seconds=seconds), **options)
+        again = pass_over(builder, now=NOW + timedelta(seconds=seconds), **options)
         return run_steps(EmptinessMethod().validate_steps(command, again))
 
     def test_a_still_valid_command_is_executed(self):

@@ -21,7 +21,7 @@ from tests.disruption.scene import (
     box,
     cluster,
     kind,
-    look,
+    pass_over,
     pool,
     runs,
 )
@@ -34,7 +34,7 @@ KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 
 def answers(builder, name, **options):
     """Return each method's verdict on a node, by the method's name."""
-    one = look(builder, **options)
+    one = pass_over(builder, **options)
     found = explain_state_node(one, one.snapshot.state_node(name))
     return found, {item.method.name: item for item in found.methods}
 
@@ -45,12 +45,12 @@ def test_chosen_are_those_that_the_plan_takes(case):
     """By the method that wins, with the very command; the others are not."""
     objects, market = case
     builder = cluster(*objects, market=market)
-    done = plan(look(builder, options=GATE))
+    done = plan(pass_over(builder, options=GATE))
     commands = {
         candidate.name: command for command in done.commands for candidate in command.candidates
     }
     for state_node in builder.snapshot().state_nodes:
-        one = look(builder, options=GATE)
+        one = pass_over(builder, options=GATE)
         found = explain_state_node(one, one.snapshot.state_node(state_node.name))
         assert (found.winner and found.winner.name) == (done.method and done.method.name)
         taken = [
@@ -74,7 +74,7 @@ def test_every_answer_is_complete(case):
     objects, market = case
     builder = cluster(*objects, market=market)
     for state_node in builder.snapshot().state_nodes:
-        one = look(builder, options=GATE)
+        one = pass_over(builder, options=GATE)
         for item in explain_state_node(one, one.snapshot.state_node(state_node.name)).methods:
             match item.verdict:
                 case MethodVerdict.BLOCKED:
@@ -210,11 +210,11 @@ def test_explaining_changes_nothing():
     builder = cluster(
         box("a", EIGHT), runs("one", "a", cpu="3"), box("b", EIGHT), runs("two", "b", cpu="3")
     )
-    one = look(builder, now=NOW)
+    one = pass_over(builder, now=NOW)
     for state_node in one.snapshot.state_nodes:
         explain_state_node(one, state_node)
 
-    after, before = plan(one), plan(look(builder, now=NOW))
+    after, before = plan(one), plan(pass_over(builder, now=NOW))
     assert [str(command) for command in after.commands] == [
         str(command) for command in before.commands
     ]

@@ -24,7 +24,18 @@ from karpenter_core.state import disruption_problem, state_nodes
 from karpenter_core.state.events import DeletionMarked, ObjectObserved, PodsDecided
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.state_builders import with_claim_conditions
-from tests.disruption.scene import EPOCH, NOW, box, cluster, found, gone, look, only, pool, runs
+from tests.disruption.scene import (
+    EPOCH,
+    NOW,
+    box,
+    cluster,
+    found,
+    gone,
+    only,
+    pass_over,
+    pool,
+    runs,
+)
 
 
 def is_odd(pods):
@@ -166,7 +177,7 @@ def test_the_journal_and_the_explanation_name_what_was_set_aside(fails):
     told = [item for item in entry.obstacles if item.reason == "JudgementFailed"]
     assert [(item.kind, item.names) for item in told] == [("Node", ("a",))]
 
-    one = look(builder)
+    one = pass_over(builder)
     answer = explain_state_node(
         one, one.snapshot.state_nodes_by_claim["a"], methods=(SingleNodeConsolidation(),)
     )
@@ -176,7 +187,7 @@ def test_the_journal_and_the_explanation_name_what_was_set_aside(fails):
 def test_a_method_that_always_fails_leaves_the_others_their_turn(monkeypatch):
     """Its pools get an event."""
 
-    def failing(self, look, candidates, budgets):
+    def failing(self, pass_over, candidates, budgets):
         raise RuntimeError("broken method")
 
     monkeypatch.setattr(DriftMethod, "plan_steps", failing)
@@ -190,10 +201,10 @@ def test_a_method_that_fails_with_several_candidates_alone_is_left_out(monkeypat
     """No single node is the cause, so its pool gets the event."""
     plan_steps = DriftMethod.plan_steps
 
-    def failing(self, look, candidates, budgets):
+    def failing(self, pass_over, candidates, budgets):
         if len(candidates) > 1:
             raise RuntimeError("two are too many")
-        return plan_steps(self, look, candidates, budgets)
+        return plan_steps(self, pass_over, candidates, budgets)
 
     monkeypatch.setattr(DriftMethod, "plan_steps", failing)
     outcome = found(cluster(drifted("a"), drifted("b")), DriftMethod(), EmptinessMethod())
@@ -206,10 +217,10 @@ def test_a_candidate_that_a_method_cannot_accept_is_set_aside(monkeypatch):
     """The others are taken."""
     accept = EmptinessMethod.accept
 
-    def failing(self, candidate, look):
+    def failing(self, candidate, pass_over):
         if candidate.name == "a":
             raise KeyError("zone")
-        return accept(self, candidate, look)
+        return accept(self, candidate, pass_over)
 
     monkeypatch.setattr(EmptinessMethod, "accept", failing)
     outcome = found(cluster(box("a"), box("b")), EmptinessMethod())
@@ -232,7 +243,7 @@ def test_a_node_that_cannot_be_evaluated_is_blocked(monkeypatch):
     outcome = found(builder, EmptinessMethod())
 
     assert gone(outcome) == ["b"]
-    blocked = look(builder).candidates(EmptinessMethod().disruption_class).blocked
+    blocked = pass_over(builder).candidates(EmptinessMethod().disruption_class).blocked
     assert [(item.state_node.name, item.obstacle) for item in blocked] == [
         ("a", DisruptionObstacle.FAILURE)
     ]
@@ -255,7 +266,7 @@ def test_a_pool_with_an_unevaluable_budget_allows_nothing_and_others_are_unaffec
 
     assert gone(outcome) == ["b"]
     assert set_aside(outcome) == {("NodePool", "odd")}
-    assert "odd" not in look(builder).budgets(DisruptionReason.EMPTY)
+    assert "odd" not in pass_over(builder).budgets(DisruptionReason.EMPTY)
 
 
 def test_a_command_that_cannot_be_judged_again_is_given_up(monkeypatch):
@@ -263,11 +274,11 @@ def test_a_command_that_cannot_be_judged_again_is_given_up(monkeypatch):
     builder = cluster(box("a"))
     outcome = found(builder, EmptinessMethod())
 
-    def failing(self, command, look):
+    def failing(self, command, pass_over):
         raise RuntimeError("broken method")
 
     monkeypatch.setattr(EmptinessMethod, "validate_steps", failing)
-    again = look(builder)
+    again = pass_over(builder)
     verdict = run_steps(isolated_validation_steps(outcome.method, only(outcome), again))
 
     assert (verdict.command, verdict.rejection) == (None, CommandRejection.SCHEDULING)
@@ -313,7 +324,7 @@ def test_a_node_that_cannot_be_joined_counts_in_the_budgets_of_its_pool(monkeypa
     if marked:
         builder.apply_event(DeletionMarked(names=("b",), cause="x"))
 
-    budget = look(builder).budgets(DisruptionReason.EMPTY)["default"]
+    budget = pass_over(builder).budgets(DisruptionReason.EMPTY)["default"]
     assert (budget.total, budget.consuming) == (2, int(marked))
     assert gone(found(builder, EmptinessMethod())) == ["a"]
 

@@ -12,7 +12,7 @@ from karpenter_core.disruption.emptiness import EmptinessMethod
 from karpenter_core.disruption.fingerprint import consolidation_fingerprint, digest_fingerprint
 from karpenter_core.disruption.journal import command_decision
 from karpenter_core.scheduling.whatif.solver_run import run_steps
-from tests.disruption.scene import EIGHT, NOW, box, cluster, found, look, pool, runs
+from tests.disruption.scene import EIGHT, NOW, box, cluster, found, pass_over, pool, runs
 
 KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 
@@ -113,7 +113,7 @@ def test_blocked_nodes_are_recorded_after_validation_too():
     """The record is made of the command that is carried out."""
     builder = cluster(pool(nodes="1"), box("a"), box("b"))
     (command,) = found(builder).commands
-    verdict = run_steps(EmptinessMethod().validate_steps(command, look(builder)))
+    verdict = run_steps(EmptinessMethod().validate_steps(command, pass_over(builder)))
 
     assert verdict.command.evidence.spared_by_budget == command.evidence.spared_by_budget != ()
 

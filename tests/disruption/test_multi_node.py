@@ -25,9 +25,9 @@ from tests.disruption.scene import (
     found,
     gone,
     kind,
-    look,
     multi,
     only,
+    pass_over,
     pool,
     report,
     runs,
@@ -215,7 +215,7 @@ def with_large_ones(count):
 
 def cut_after(builder, steps):
     """Return the result of a search with a time limit of so many steps."""
-    one = look(builder)
+    one = pass_over(builder)
     work = plan_steps(one, methods=(MultiNodeConsolidation(),))
     try:
         for _ in range(steps):

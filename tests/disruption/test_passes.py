@@ -21,7 +21,7 @@ from tests.disruption.scene import (
     cluster,
     found,
     gone,
-    look,
+    pass_over,
     pool,
     report,
     runs,
@@ -54,13 +54,13 @@ def some(nodes="100%"):
 @METHODS
 def test_without_a_budget_nothing_is_simulated(method):
     """To compile a large cluster takes seconds."""
-    one = look(some(nodes="0"))
+    one = pass_over(some(nodes="0"))
     outcome = plan(one, methods=(method,))
     assert gone(outcome) == []
     assert report(outcome).constrained
     assert one.simulation._whatif is None
 
-    free = look(some())
+    free = pass_over(some())
     plan(free, methods=(method,))
     assert free.simulation._whatif is not None
 
@@ -84,7 +84,7 @@ def test_a_method_that_fails_when_time_is_up_is_not_asked_again(monkeypatch):
         yield
 
     monkeypatch.setattr(DriftMethod, "plan_steps", failing)
-    one = look(some(), time_limit=effort)
+    one = pass_over(some(), time_limit=effort)
     accepted = one.candidates(DriftMethod().disruption_class).candidates
     outcome = run_steps(
         isolated_plan_steps(one, DriftMethod(), accepted, one.budgets(DriftMethod().reason))
@@ -95,7 +95,7 @@ def test_a_method_that_fails_when_time_is_up_is_not_asked_again(monkeypatch):
 
 
 def test_nodes_of_both_method_classes_are_evaluated_once():
-    one = look(some())
+    one = pass_over(some())
     graceful = one.candidates(DisruptionClass.GRACEFUL)
     eventual = one.candidates(DisruptionClass.EVENTUAL)
     assert [each.name for each in eventual.candidates] == ["a", "b"]

@@ -32,7 +32,7 @@ from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.state.disruption_problem import build_disruption_problem
 from karpenter_core.testing.builders import EPOCH
 from tests.disruption.random_clusters import clusters, drawn
-from tests.disruption.scene import GATE, NOW, box, cluster, look
+from tests.disruption.scene import GATE, NOW, box, cluster, pass_over
 from tests.properties import with_examples
 from tests.scheduling.whatif_cases import plan_of
 from tests.verifier import violations
@@ -43,7 +43,7 @@ ASKED = st.sampled_from(METHODS)
 
 def asked(objects, market, method, **options):
     builder = cluster(*objects, market=market)
-    one = look(builder, options=GATE, **options)
+    one = pass_over(builder, options=GATE, **options)
     return builder, one, plan(one, methods=(method,))
 
 
@@ -215,7 +215,7 @@ def test_the_order_of_objects_does_not_matter(case, method, random):
 def test_a_second_pass_over_an_unchanged_cluster_gives_the_same_command(case, method):
     builder, _, outcome = asked(*case, method)
     for command in outcome.commands:
-        again = run_steps(method.validate_steps(command, look(builder, options=GATE)))
+        again = run_steps(method.validate_steps(command, pass_over(builder, options=GATE)))
         assert again.rejection is None
         assert again.failed_candidates == 0
         assert told(replace(outcome, commands=(again.command,))) == told(outcome)
@@ -308,7 +308,7 @@ def test_a_cluster_converges(case):
     """Command by command it costs less, until nothing is left to do."""
     world = World(*case)
     for _ in range(60):
-        outcome = plan(look(world.builder(), options=GATE), methods=METHODS)
+        outcome = plan(pass_over(world.builder(), options=GATE), methods=METHODS)
         if not outcome.commands:
             break
         for command in outcome.commands:

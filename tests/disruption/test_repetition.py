@@ -19,7 +19,7 @@ from karpenter_core.state.events import NodesNominated
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.state_builders import with_claim_conditions
 from tests.disruption.random_clusters import clusters
-from tests.disruption.scene import NOW, box, cluster, look, pool, runs
+from tests.disruption.scene import NOW, box, cluster, pass_over, pool, runs
 from tests.properties import with_examples
 
 SCHEDULED = Budget(nodes="1", schedule="0 9 * * *", duration=Duration("8h"))
@@ -45,7 +45,7 @@ def remembered(builder):
 
 def passed(builder, now=NOW):
     """One pass whose methods have answers that they remember."""
-    one = look(builder, now=now, idle_methods=remembered(builder))
+    one = pass_over(builder, now=now, idle_methods=remembered(builder))
     return one, plan(one)
 
 
@@ -68,7 +68,7 @@ def test_a_cluster_at_rest_needs_no_second_pass():
 
 def test_unrecorded_results_are_evaluated_again():
     builder = cluster(pool(), box("a"), runs("web", "a"))
-    one = look(builder)
+    one = pass_over(builder)
     assert not is_repeatable(one, plan(one))
 
 

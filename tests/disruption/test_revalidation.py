@@ -198,7 +198,7 @@ class TestLargeCommands:
         )
 
     def test_the_policy_of_the_pool_judges_what_is_left(self):
-        """Six nodes are worth it; without the one that disturbs least for its price it is not."""
+        """Six nodes reach the threshold; without the least disruptive one they do not."""
         market = (FOUR, SIXTEEN, kind("gem", 4, 8.0))
         builder = cluster(
             pool(policy="Balanced"),

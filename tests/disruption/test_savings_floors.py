@@ -1,4 +1,4 @@
-"""Savings floors: the least that a consolidation must save."""
+"""Savings floors set the least saving of a consolidation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TCP proxy before the API server that goes silent, as one before a dead back end does.
+"""A TCP proxy before the API server that hangs, as one before a dead back end does.
 
 Connections stay open: neither side learns that nothing will come any more. The proxy reads plain HTTP, so
 it can choose which requests to be silent about; TLS begins behind it.

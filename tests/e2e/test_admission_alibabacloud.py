@@ -1,4 +1,4 @@
-"""API servers judge ECSNodeClasses by the rendered CRD as our own validator does."""
+"""API servers validate ECSNodeClasses by the rendered CRD as our own validator does."""
 
 from __future__ import annotations
 

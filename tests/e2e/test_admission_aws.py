@@ -1,4 +1,4 @@
-"""API servers judge EC2NodeClasses by the rendered CRD as our own validator does."""
+"""API servers validate EC2NodeClasses by the rendered CRD as our own validator does."""
 
 from __future__ import annotations
 

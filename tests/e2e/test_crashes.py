@@ -164,13 +164,13 @@ async def test_killed_at_any_step_of_launch_and_termination(
                 target = open_steps[0] if open_steps else None
                 if target is not None:
                     tried[phase, target] += 1
-                assassin = ControllerKiller(controller, target, moment, steps[phase])
-                gateway.watch_writes(assassin)
+                killer = ControllerKiller(controller, target, moment, steps[phase])
+                gateway.watch_writes(killer)
                 await act(world)
-                await world.expect_or(result, lambda: assassin.has_struck)  # noqa: B023 - done here
+                await world.expect_or(result, lambda: killer.has_struck)  # noqa: B023 - done here
                 gateway.watch_writes(None)
-                await assassin.leave()
-                if assassin.has_struck and target is not None:
+                await killer.leave()
+                if killer.has_struck and target is not None:
                     struck[phase].append(target)
                     await controller.start()
                 await world.expect(result, where=f"{phase}, killed {moment} {target}")

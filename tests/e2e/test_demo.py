@@ -1,4 +1,4 @@
-"""The demo as a user starts it: it plays to its end, and an interrupted one cleans up."""
+"""The demo as a user starts it: it runs to its end, and an interrupted one cleans up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of a cloud, as a user plays it: `karpenter demo --provider NAME`.
+"""The demo of a cloud, as a user runs it: `karpenter demo --provider NAME`.
 
 The demo itself fails, with exit code 1, when what it shows is not as promised: pods spread over zones,
 a sold-out offering and the next one bought in one call, an interrupted node drained before its

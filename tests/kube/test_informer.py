@@ -288,7 +288,7 @@ def test_a_version_from_the_future_lists_again():
 
 
 def test_a_garbled_line_lists_again():
-    """Whatever stood in between must not be missed."""
+    """Changes in between must not be missed."""
 
     async def script(follower):
         await asyncio.sleep(10)

@@ -79,15 +79,15 @@ def test_the_first_candidate_leads_and_keeps_renewing():
     """The second waits."""
 
     async def scenario():
-        town = LeaseCandidates()
-        first, second = town.candidate("first"), town.candidate("second")
-        tasks = town.lead(first, "first"), town.lead(second, "second")
+        candidates = LeaseCandidates()
+        first, second = candidates.candidate("first"), candidates.candidate("second")
+        tasks = candidates.lead(first, "first"), candidates.lead(second, "second")
         await asyncio.sleep(300)
-        assert town.history == [("first", "leads", 0)]
-        spec = town.lease["spec"]
+        assert candidates.history == [("first", "leads", 0)]
+        spec = candidates.lease["spec"]
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("first", 15)
         assert spec["leaseTransitions"] == 0
-        assert town.lease["metadata"]["labels"] == {"app": "karpenter"}
+        assert candidates.lease["metadata"]["labels"] == {"app": "karpenter"}
         assert second.holder == "first"
         with pytest.raises(FencedError, match="not held"):
             second.fence.check()
@@ -100,23 +100,23 @@ def test_a_clean_stop_releases_the_lease_within_one_retry():
     """Work is stopped first, then the lease is released, then the next one takes it."""
 
     async def scenario():
-        town = LeaseCandidates()
-        first, second = town.candidate("first"), town.candidate("second")
-        tasks = town.lead(first, "first"), town.lead(second, "second")
+        candidates = LeaseCandidates()
+        first, second = candidates.candidate("first"), candidates.candidate("second")
+        tasks = candidates.lead(first, "first"), candidates.lead(second, "second")
         await asyncio.sleep(60)
         tasks[0].cancel()
         await asyncio.wait({tasks[0]})
-        spec = town.lease["spec"]
+        spec = candidates.lease["spec"]
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
         with pytest.raises(FencedError):
             first.fence.check()
         await asyncio.sleep(4)
-        assert [(who, what) for who, what, _ in town.history] == [
+        assert [(who, what) for who, what, _ in candidates.history] == [
             ("first", "leads"),
             ("first", "stopped"),
             ("second", "leads"),
         ]
-        assert town.lease["spec"]["leaseTransitions"] == 1
+        assert candidates.lease["spec"]["leaseTransitions"] == 1
         await end(tasks[1])
 
     run_virtual(scenario())
@@ -126,14 +126,14 @@ def test_a_dead_leader_is_replaced_when_its_lease_runs_out():
     """And not before: the wait counts from what the others saw last."""
 
     async def scenario():
-        town = LeaseCandidates()
-        frontend = ServerFrontend(town.server)
-        first, second = town.candidate("first", frontend), town.candidate("second")
-        tasks = town.lead(first, "first"), town.lead(second, "second")
+        candidates = LeaseCandidates()
+        frontend = ServerFrontend(candidates.server)
+        first, second = candidates.candidate("first", frontend), candidates.candidate("second")
+        tasks = candidates.lead(first, "first"), candidates.lead(second, "second")
         await asyncio.sleep(60)
         frontend.stop()
         await asyncio.sleep(40)
-        (_, _, stopped), (_, _, took_over) = town.history[1:]
+        (_, _, stopped), (_, _, took_over) = candidates.history[1:]
         assert 68 <= stopped <= 70
         assert 73 <= took_over <= 80
         with pytest.raises(FencedError, match=r"not held|not renewed"):
@@ -147,16 +147,16 @@ def test_a_short_outage_loses_nothing():
     """Renewals are tried until the deadline."""
 
     async def scenario():
-        town = LeaseCandidates()
-        frontend = ServerFrontend(town.server)
-        elector = town.candidate("first", frontend)
-        task = town.lead(elector, "first")
+        candidates = LeaseCandidates()
+        frontend = ServerFrontend(candidates.server)
+        elector = candidates.candidate("first", frontend)
+        task = candidates.lead(elector, "first")
         await asyncio.sleep(60)
         frontend.stop()
         await asyncio.sleep(7)
         frontend.start()
         await asyncio.sleep(60)
-        assert town.history == [("first", "leads", 0)]
+        assert candidates.history == [("first", "leads", 0)]
         elector.fence.check()
         await end(task)
 
@@ -168,16 +168,16 @@ def test_a_lost_answer_does_not_cost_the_lease(drop):
     """The write was done, its version is unknown: it is read and written again."""
 
     async def scenario():
-        town = LeaseCandidates()
-        frontend = ServerFrontend(town.server)
-        elector = town.candidate("first", frontend)
-        task = town.lead(elector, "first")
+        candidates = LeaseCandidates()
+        frontend = ServerFrontend(candidates.server)
+        elector = candidates.candidate("first", frontend)
+        task = candidates.lead(elector, "first")
         await asyncio.sleep(60)
         frontend.faults.add(
             RequestFault(matches=matching("PATCH", "leases"), times=2, **{drop: True})
         )
         await asyncio.sleep(60)
-        assert town.history == [("first", "leads", 0)]
+        assert candidates.history == [("first", "leads", 0)]
         await end(task)
 
     run_virtual(scenario())
@@ -187,16 +187,16 @@ def test_a_hanging_server_is_not_waited_for_beyond_the_deadline():
     """One renewal that never ends stops the work in time."""
 
     async def scenario():
-        town = LeaseCandidates()
-        frontend = ServerFrontend(town.server)
-        task = town.lead(town.candidate("first", frontend), "first")
+        candidates = LeaseCandidates()
+        frontend = ServerFrontend(candidates.server)
+        task = candidates.lead(candidates.candidate("first", frontend), "first")
         await asyncio.sleep(60)
         frontend.faults.add(
             RequestFault(matches=matching(path="leases"), times=None, latency_seconds=3600)
         )
         await asyncio.sleep(11)
-        assert town.history[-1][:2] == ("first", "stopped")
-        assert town.history[-1][2] <= 70
+        assert candidates.history[-1][:2] == ("first", "stopped")
+        assert candidates.history[-1][2] <= 70
         await asyncio.wait({task})
 
     run_virtual(scenario())
@@ -207,12 +207,12 @@ def test_the_fence_counts_from_the_sending_of_a_renewal(seconds):
     """However long the answer took: to the others the lease is as old as the request."""
 
     async def scenario():
-        town = LeaseCandidates()
-        slow = SlowAnswers(DirectTransport(ServerFrontend(town.server)))
+        candidates = LeaseCandidates()
+        slow = SlowAnswers(DirectTransport(ServerFrontend(candidates.server)))
         slow.seconds = seconds
-        elector = town.candidate("first", transport=slow)
+        elector = candidates.candidate("first", transport=slow)
         await elector.acquire()
-        assert town.clock.monotonic() == pytest.approx(seconds)
+        assert candidates.clock.monotonic() == pytest.approx(seconds)
         assert elector.fence.seconds_left == pytest.approx(10 - seconds)
 
     run_virtual(scenario())
@@ -222,17 +222,17 @@ def test_the_fence_counts_from_the_second_sending_after_a_conflict():
     """Another client wrote the lease meanwhile: the refused write renewed nothing."""
 
     async def scenario():
-        town = LeaseCandidates()
-        slow = SlowAnswers(DirectTransport(ServerFrontend(town.server)))
-        elector = town.candidate("first", transport=slow)
+        candidates = LeaseCandidates()
+        slow = SlowAnswers(DirectTransport(ServerFrontend(candidates.server)))
+        elector = candidates.candidate("first", transport=slow)
         await elector.acquire()
         labels = {"metadata": {"labels": {"touched": "yes"}}}
-        town.server.registry.patch(
+        candidates.server.registry.patch(
             resources.LEASES, labels, "karpenter-leader-election", "kube-system"
         )
         slow.seconds = 4.0
         await elector.acquire()
-        assert town.clock.monotonic() == pytest.approx(8), "two writes, one refused"
+        assert candidates.clock.monotonic() == pytest.approx(8), "two writes, one refused"
         assert elector.fence.seconds_left == pytest.approx(6)
 
     run_virtual(scenario())
@@ -243,21 +243,26 @@ def test_a_leader_with_slow_answers_stops_before_the_next_one_leads(seconds):
     """Its last renewal arrives, its answer comes late, and then nothing more is heard of it."""
 
     async def scenario():
-        town = LeaseCandidates()
-        frontend = ServerFrontend(town.server)
+        candidates = LeaseCandidates()
+        frontend = ServerFrontend(candidates.server)
         slow = SlowAnswers(DirectTransport(frontend))
-        first, second = town.candidate("first", transport=slow), town.candidate("second")
-        tasks = town.lead(first, "first"), town.lead(second, "second")
+        first, second = (
+            candidates.candidate("first", transport=slow),
+            candidates.candidate("second"),
+        )
+        tasks = candidates.lead(first, "first"), candidates.lead(second, "second")
         await asyncio.sleep(60.5)
         slow.seconds = seconds
-        before = town.lease["spec"]["renewTime"]
+        before = candidates.lease["spec"]["renewTime"]
         assert await until(
-            lambda: town.lease["spec"]["renewTime"] != before, every_seconds=0.1, within_seconds=10
+            lambda: candidates.lease["spec"]["renewTime"] != before,
+            every_seconds=0.1,
+            within_seconds=10,
         )
-        sent = town.clock.monotonic()
+        sent = candidates.clock.monotonic()
         frontend.stop()
         await asyncio.sleep(40)
-        (who, what, stopped), (other, leads, took_over) = town.history[1:]
+        (who, what, stopped), (other, leads, took_over) = candidates.history[1:]
         assert (who, what, other, leads) == ("first", "stopped", "second", "leads")
         assert stopped <= sent + 10 < sent + 15 - 0.1 <= took_over
         await end(*tasks)
@@ -269,35 +274,37 @@ def test_a_deleted_lease_is_created_again():
     """By the one who holds it."""
 
     async def scenario():
-        town = LeaseCandidates()
-        task = town.lead(town.candidate("first"), "first")
+        candidates = LeaseCandidates()
+        task = candidates.lead(candidates.candidate("first"), "first")
         await asyncio.sleep(60)
-        town.server.registry.delete(resources.LEASES, "karpenter-leader-election", "kube-system")
+        candidates.server.registry.delete(
+            resources.LEASES, "karpenter-leader-election", "kube-system"
+        )
         await asyncio.sleep(30)
-        assert town.lease["spec"]["holderIdentity"] == "first"
-        assert town.history == [("first", "leads", 0)]
+        assert candidates.lease["spec"]["holderIdentity"] == "first"
+        assert candidates.history == [("first", "leads", 0)]
         await end(task)
 
     run_virtual(scenario())
 
 
 def test_a_lease_taken_by_another_ends_the_work():
-    """Whatever the reason: two must not lead."""
+    """For every reason: two must not lead."""
 
     async def scenario():
-        town = LeaseCandidates()
-        elector = town.candidate("first")
-        task = town.lead(elector, "first")
+        candidates = LeaseCandidates()
+        elector = candidates.candidate("first")
+        task = candidates.lead(elector, "first")
         await asyncio.sleep(60)
         usurp = {"spec": {"holderIdentity": "usurper"}}
-        town.server.registry.patch(
+        candidates.server.registry.patch(
             resources.LEASES, usurp, "karpenter-leader-election", "kube-system"
         )
         await asyncio.sleep(3)
-        assert town.history[-1][:2] == ("first", "stopped")
+        assert candidates.history[-1][:2] == ("first", "stopped")
         with pytest.raises(FencedError, match='taken over by "usurper"'):
             await task
-        assert town.lease["spec"]["holderIdentity"] == "usurper"
+        assert candidates.lease["spec"]["holderIdentity"] == "usurper"
 
     run_virtual(scenario())
 
@@ -306,14 +313,14 @@ def test_work_that_ends_releases_the_lease():
     """And its own error is what the caller sees."""
 
     async def scenario():
-        town = LeaseCandidates()
+        candidates = LeaseCandidates()
 
         async def broken():
             raise RuntimeError("boom")
 
         with pytest.raises(RuntimeError, match="boom"):
-            await town.candidate("first").lead(broken)
-        assert town.lease["spec"]["holderIdentity"] == ""
+            await candidates.candidate("first").lead(broken)
+        assert candidates.lease["spec"]["holderIdentity"] == ""
 
     run_virtual(scenario())
 

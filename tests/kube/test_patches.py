@@ -109,5 +109,5 @@ def test_status_is_a_patch_of_its_own():
 
 
 def test_equal_objects_need_no_patch():
-    """Whatever their version."""
+    """For every version."""
     assert patch_for(claim(), claim(metadata={"resourceVersion": "8"})) is None

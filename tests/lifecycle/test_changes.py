@@ -52,7 +52,7 @@ def views(draw):
     return node("web", labels=draw(WORDS), taints=texts, finalizers=draw(FINALIZERS))
 
 
-def looks(view):
+def visible_fields(view):
     return (
         view.labels,
         view.annotations,
@@ -81,7 +81,7 @@ def test_applied_patch_changes_nothing_more(view, patch):
 @with_examples(100)
 def test_two_patches_merged_are_one_after_the_other(view, first, later):
     together = first.merged(later).applied_to(view)
-    assert looks(together) == looks(later.applied_to(first.applied_to(view)))
+    assert visible_fields(together) == visible_fields(later.applied_to(first.applied_to(view)))
 
 
 def test_a_taint_that_is_both_for_good_and_for_the_start_is_put_on_once():

@@ -8,7 +8,7 @@ from tests.mutants.draw import Mutant
 
 EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     (
-        "karpenter_core/controllers/observability/machine_series.py",
+        "karpenter_core/controllers/observability/node_series.py",
         "if (snapshot is not None or snapshot is not self._rendered):",
     ): "texts of state nodes that did not change are taken over: rendered again they are the same",
     (

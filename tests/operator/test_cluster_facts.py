@@ -155,7 +155,7 @@ def test_a_missing_permission_is_named():
 def test_an_ipv6_cluster_is_recognised_once_it_answers(status):
     """The object that providers hold changes; nothing is restarted, and one warning is enough."""
 
-    async def story():
+    async def scenario():
         reader = reader_of(dict.fromkeys(ANSWERS, ApiResponse(status=status, body=b"no")))
         facts = reader.facts
         assert facts.unknown["ip_family"] == "not requested yet"
@@ -171,11 +171,11 @@ def test_an_ipv6_cluster_is_recognised_once_it_answers(status):
         warnings = [line["path"] for line in lines if line["log_level"] == "warning"]
         assert sorted(warnings) == sorted(ANSWERS)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_known_facts_outlive_an_outage_and_follow_an_upgrade():
-    async def story():
+    async def scenario():
         reader = reader_of(ANSWERS)
         transport, facts = reader._transport, reader.facts
         await reader.read()
@@ -190,4 +190,4 @@ def test_known_facts_outlive_an_outage_and_follow_an_upgrade():
         assert (facts.version, transport.asked) == ("v1.37.0", asked + 3)
         running.cancel()
 
-    run_virtual(story())
+    run_virtual(scenario())

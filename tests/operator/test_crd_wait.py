@@ -45,7 +45,7 @@ class WithoutDefinitions:
 def test_the_definitions_of_loaded_providers_alone_are_waited_for(tmp_path, chosen, expected):
     """One image holds all clouds, and a cluster the kinds of one."""
 
-    async def story():
+    async def scenario():
         environment = {"PROVIDERS": chosen} if chosen else {}
         selected = selected_plugins((), environment)
         plugins = load_plugins(selected=selected, entry_points=INSTALLED)
@@ -72,4 +72,4 @@ def test_the_definitions_of_loaded_providers_alone_are_waited_for(tmp_path, chos
         names = line["event"].partition("not installed: ")[2].partition(";")[0].split(", ")
         assert set(names) == {"nodepools.karpenter.sh", "nodeclaims.karpenter.sh", *expected}
 
-    run_virtual(story())
+    run_virtual(scenario())

@@ -89,7 +89,7 @@ def test_the_file_is_bounded(opened, tmp_path):
 
 
 def test_unwritable_file_is_counted_and_logged_once(opened, metrics, tmp_path):
-    """Whatever the number of decisions."""
+    """For any number of decisions."""
     (tmp_path / "file").write_text("")
     with capture_logs() as logs:
         opened(1, 2, 3, path=tmp_path / "file" / "journal.jsonl")

@@ -42,7 +42,7 @@ def test_invalid_label_stops_the_start(text, message):
 def test_the_lease_has_the_labels_and_keeps_those_of_others(tmp_path):
     """A Lease that is there already gets them as well."""
 
-    async def story(scene):
+    async def scenario(scene):
         mine = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         metadata = {"name": NAME, "namespace": "kube-system", "labels": {"team": "platform"}}
         scene.cluster.apply([{**mine, "metadata": metadata, "spec": {}}])
@@ -51,7 +51,7 @@ def test_the_lease_has_the_labels_and_keeps_those_of_others(tmp_path):
         [lease] = scene.cluster.list(LEASES)
         assert lease["metadata"]["labels"] == {"team": "platform", "app": "karpenter"}
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def kubeconfig(path, server):

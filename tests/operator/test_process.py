@@ -99,7 +99,7 @@ class Refusing:
 def test_plugins_see_cluster_facts_that_are_found_later(tmp_path):
     """A refusal at the start is not the last word, and nothing is restarted."""
 
-    async def story():
+    async def scenario():
         transport, facts, clock = Refusing(), ClusterFacts(), LoopClock()
         reader = ClusterFactsReader(transport, facts, clock=clock)
         await reader.read()
@@ -128,7 +128,7 @@ def test_plugins_see_cluster_facts_that_are_found_later(tmp_path):
         stop.set()
         await running
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 async def test_plugins_get_the_feature_gates(tmp_path):

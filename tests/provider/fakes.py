@@ -1,4 +1,4 @@
-"""A provider whose every answer a test decides."""
+"""A provider with scripted answers."""
 
 from __future__ import annotations
 

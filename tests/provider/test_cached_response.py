@@ -1,4 +1,4 @@
-"""One large answer of a cloud: who waits for it, what the disk stands in for, and when it is another one."""
+"""A cached response is fetched once, survives on disk and has revisions."""
 
 from __future__ import annotations
 

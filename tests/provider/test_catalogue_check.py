@@ -1,4 +1,4 @@
-"""The host checks what a catalogue holds: one bad value is refused by name, before it is used."""
+"""The host checks catalogues: a bad value is refused by name, before its use."""
 
 from __future__ import annotations
 

@@ -188,13 +188,13 @@ def test_known_owners_count_in_every_call_and_are_read_once():
     """A cluster has nearly as many calls as instances, and as many claims that name theirs."""
 
     class Known(dict):
-        looks = 0
+        reads = 0
 
         def values(self):
-            self.looks += 1
+            self.reads += 1
             return super().values()
 
     known = Known(i2=A, elsewhere=C)
     shown = {"i1": tagged(A, B), "i2": tagged(A, B), "i3": tagged(C, B)}
     assert TAGS.owners_of(shown, known) == {"i1": B, "i2": A, "i3": B}
-    assert known.looks == 1
+    assert known.reads == 1

@@ -1,4 +1,4 @@
-"""The kit finds what is wrong: one faulty provider for each family of rules.
+"""The conformance kit finds faults: one faulty provider for each family of rules.
 
 Each is the scaffold's provider with one mistake that authors make. The rule that the mistake breaks
 must fail, in a message that names what to correct; the provider without it keeps every rule

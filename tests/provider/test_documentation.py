@@ -1,4 +1,4 @@
-"""The contract's page says what the code says."""
+"""The contract's page agrees with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The typed door: who is called, with what, and what becomes of errors."""
+"""The facade calls the right provider with typed arguments and converts errors."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def test_the_lease_is_checked_when_a_batch_is_sent(virtual):
 
 @pytest.mark.parametrize("chunk", ["resolve", "finalize", "sync", "acknowledge", "task"])
 def test_nothing_that_may_change_a_cloud_runs_without_the_lease(virtual, chunk):
-    """Whatever waited for its thread when the lease was lost; with the lease all of it runs."""
+    """Calls that waited for a thread when the lease was lost; with the lease all of them run."""
     web, calls = FakeProvider(), []
 
     @hookimpl

@@ -1,4 +1,4 @@
-"""The table of typed hooks says what the hookspecs and the contract's page say."""
+"""The table of typed hooks agrees with the hookspecs and the contract's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that nodes really had: acceptance case 46 of AWS, 47 of Alibaba Cloud."""
+"""Memory of real nodes is learned: acceptance case 46 of AWS, 47 of Alibaba Cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a NodeClass's resolution: what stands when the cloud is silent, and what Ready says."""
+"""Parts of a NodeClass's resolution are kept while the cloud is down, and decide Ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks written for one item: the host calls them side by side, and releases each outcome."""
+"""Hooks written for one item are called concurrently, and each outcome is returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether anything may be launched from a NodeClass."""
+"""A NodeClass is ready for launches, or an error says why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the shipped providers in one process: what they share, and what each makes of it."""
+"""Shipped providers in one process share settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses that launches under way will take (acceptance cases 106-108 of AWS)."""
+"""Addresses are reserved for open launches (acceptance cases 106-108 of AWS)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans made by hand, to judge the judge: a catalogue of one type, and claims in a line each."""
+"""Handmade plans for tests of the verifier: a catalogue of one type, and claims in a line each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corners of placing that random problems have found: each was a plan that could not be had."""
+"""Corner cases of placement found by random problems: each was an invalid plan."""
 
 from __future__ import annotations
 

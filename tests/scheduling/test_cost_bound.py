@@ -1,4 +1,4 @@
-"""No plan is cheaper than its bound, and what a content can be worth is never judged too low."""
+"""No plan is cheaper than its bound, and the value of a content is never underestimated."""
 
 from __future__ import annotations
 

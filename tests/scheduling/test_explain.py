@@ -103,7 +103,7 @@ def test_spread_over_too_few_domains_says_so(options):
 
 
 def test_spread_over_a_label_that_the_pool_cannot_give_says_so():
-    """Whatever is counted."""
+    """For every counted set of pods."""
     reason = why(pod("web-0", topology_spread=spread("example.com/rack")))
 
     assert reason.constraint is PoolConstraint.TOPOLOGY
@@ -237,7 +237,7 @@ def test_a_limit_says_how_far_it_would_have_to_be_raised():
 
 
 def test_the_number_of_nodes_may_be_the_limit():
-    """Whatever else is left."""
+    """For any other pending pods."""
     reason = why(
         make_pod("web-0"), pools=[node_pool(limits={"nodes": "3", "cpu": "1000"})],
         pool_usage={"default": {"nodes": 3}},

@@ -1,4 +1,4 @@
-"""Every reason that a pod is given is from the closed list, and true.
+"""Every reason of a pending pod is from the closed list, and true.
 
 Judged twice: by code that knows nothing of the scheduler, and by lifting what is named.
 """

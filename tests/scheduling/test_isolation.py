@@ -100,7 +100,7 @@ def test_several_kinds_of_invalid_pods_are_all_found(fails):
 
 
 def test_isolation_is_deterministic(fails):
-    """Whatever the order of the pods."""
+    """In every order of the pods."""
     fails(has_odd_pod)
     pods = [pod(f"web-{n}", cpu=str(n)) for n in (1, 2, 3)] + [odd_pod("odd")]
 

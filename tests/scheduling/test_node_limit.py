@@ -172,7 +172,7 @@ def planner(*plans):
     packing=st.sampled_from(list(PackingPolicy)),
 )  # fmt: skip
 def test_no_plan_exceeds_the_bound(kinds, most, limited, packing):
-    """Whatever is asked; the plan is valid, and says something of every pod."""
+    """For every problem; the plan is valid, and covers every pod."""
     everyone = [
         each
         for number, (count, cpu, priority) in enumerate(kinds)

@@ -179,7 +179,7 @@ def test_value_packing_uses_cheap_capacity():
 
 
 def test_a_fee_per_node_buys_fewer_nodes():
-    """A cent an hour more for each node makes larger ones worth it."""
+    """A cent an hour more for each node favours larger ones."""
     types = [
         instance_type(name, cpu=cpu, memory="64Gi", price=price, capacity_types=(ON_DEMAND,))
         for name, cpu, price in (("large", "16", 1.04), ("small", "2", 0.06))

@@ -1,4 +1,4 @@
-"""The plans that are made, and the choice among them."""
+"""Plans of the portfolio, and the choice among them."""
 
 from __future__ import annotations
 

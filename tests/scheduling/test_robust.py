@@ -1,4 +1,4 @@
-"""Shapes of a market, prices that survive a stock-out, and room for other types to stand in."""
+"""Shapes of a catalogue, and prices that include substitutes after a stock-out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels: amounts are shared out over domains by how full these are."""
+"""Amounts are spread over domains by their levels."""
 
 from __future__ import annotations
 

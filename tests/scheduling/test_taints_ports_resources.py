@@ -1,4 +1,4 @@
-"""Tolerations, host ports and sums: the small rules everything else stands on."""
+"""Tolerations, host ports and sums of resources."""
 
 from __future__ import annotations
 

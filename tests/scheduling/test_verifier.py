@@ -1,4 +1,4 @@
-"""The verifier rejects every plan that is spoilt on purpose."""
+"""The verifier rejects every corrupted plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge of what pods want of other pods: each rule broken is reported, each kept is not."""
+"""The verifier of topology rules: each broken rule is reported, each kept one is not."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_terms_of_the_pods_affinity_decide_which_zones_count():
 
 
 def test_zones_where_a_pod_may_not_go_never_hold_it_back():
-    """Whatever the policy: an empty one counts no pods, and is no minimum."""
+    """For every policy: an empty domain counts no pods, and is no minimum."""
     there = existing_node("there", labels={ZONE: "zone-b"})
     for policy in ("Honor", "Ignore"):
         pods = [

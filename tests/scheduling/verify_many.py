@@ -1,4 +1,4 @@
-"""Solve very many random problems and have everything judged.
+"""Solve very many random problems and verify every plan.
 
     .venv/bin/python tests/scheduling/verify_many.py --problems 10000 --seed 0 --jobs 2
 

@@ -1,4 +1,4 @@
-"""Clusters to ask what-ifs of: the plans of random problems come true, then some pods end."""
+"""Clusters for what-ifs: the plans of random problems are executed, then some pods end."""
 
 from __future__ import annotations
 

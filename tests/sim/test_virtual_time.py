@@ -55,7 +55,7 @@ def test_a_timer_that_is_due_a_rounding_error_from_now_rings_late_rather_than_ea
 def test_a_timer_does_not_ring_early_while_others_are_at_work():
     """It did within asyncio's resolution, and who waited for that time never saw it come."""
 
-    async def story():
+    async def scenario():
         loop = asyncio.get_running_loop()
         await asyncio.sleep(8000.1)
         due, rung = math.nextafter(loop.time(), math.inf), []
@@ -66,7 +66,7 @@ def test_a_timer_does_not_ring_early_while_others_are_at_work():
         await asyncio.sleep(1)
         return due, *rung
 
-    due, rung = run_virtual(story())
+    due, rung = run_virtual(scenario())
     assert rung >= due
 
 
@@ -120,24 +120,24 @@ class TestUntil:
     def test_condition_is_noticed_at_the_next_check(self, after):
         """As by a loop of checks and sleeps; also at the very time of a check, as the last thing."""
 
-        async def story():
+        async def scenario():
             loop, done = asyncio.get_running_loop(), []
             loop.call_later(after, loop.call_soon, done.append, True)
             assert await until(lambda: bool(done), every_seconds=0.1, within_seconds=100)
             return loop.time()
 
         looks = math.ceil(round(after / 0.1, 6))
-        assert run_virtual(story()) == pytest.approx(max(looks, 1) / 10)
+        assert run_virtual(scenario()) == pytest.approx(max(looks, 1) / 10)
 
     def test_condition_that_holds_already_takes_no_time(self):
-        async def story():
+        async def scenario():
             assert await until(lambda: True, every_seconds=1, within_seconds=0)
             return asyncio.get_running_loop().time()
 
-        assert run_virtual(story()) == 0
+        assert run_virtual(scenario()) == 0
 
     def test_condition_that_never_holds_times_out_with_and_without_other_tasks(self):
-        async def story(*others):
+        async def scenario(*others):
             loop = asyncio.get_running_loop()
             tasks = [loop.create_task(asyncio.sleep(other)) for other in others]
             assert not await until(lambda: False, every_seconds=0.3, within_seconds=10)
@@ -145,19 +145,19 @@ class TestUntil:
                 task.cancel()
             return loop.time()
 
-        assert run_virtual(story()) == pytest.approx(10, abs=0.3)
-        assert run_virtual(story(0.2, 9.95, 60)) == pytest.approx(10, abs=0.3)
+        assert run_virtual(scenario()) == pytest.approx(10, abs=0.3)
+        assert run_virtual(scenario(0.2, 9.95, 60)) == pytest.approx(10, abs=0.3)
 
     def test_condition_on_the_clock_is_noticed_within_a_second(self):
-        async def story():
+        async def scenario():
             loop = asyncio.get_running_loop()
             assert await until(lambda: loop.time() >= 5.3, every_seconds=0.1, within_seconds=60)
             return loop.time()
 
-        assert 5.3 <= run_virtual(story()) < 6.4
+        assert 5.3 <= run_virtual(scenario()) < 6.4
 
     def test_effects_of_a_check_finish_before_the_next_check(self):
-        async def story():
+        async def scenario():
             loop, start_times, done = asyncio.get_running_loop(), [], []
 
             def poked():
@@ -168,19 +168,19 @@ class TestUntil:
             assert await until(poked, every_seconds=0.1, within_seconds=60)
             return start_times
 
-        assert run_virtual(story()) == pytest.approx([0, 0.1, 0.2])
+        assert run_virtual(scenario()) == pytest.approx([0, 0.1, 0.2])
 
     def test_an_error_ends_the_waiting(self):
-        async def story():
+        async def scenario():
             answers = iter([False])
             with pytest.raises(RuntimeError, match="StopIteration"):
                 await until(lambda: next(answers), every_seconds=1, within_seconds=60)
             return asyncio.get_running_loop().time()
 
-        assert run_virtual(story()) == 1
+        assert run_virtual(scenario()) == 1
 
     def test_several_waits_run_and_a_cancelled_one_stops_checking(self):
-        async def story():
+        async def scenario():
             loop, looked = asyncio.get_running_loop(), []
             first = asyncio.create_task(
                 until(lambda: loop.time() >= 2, every_seconds=0.5, within_seconds=60)
@@ -193,17 +193,17 @@ class TestUntil:
             await asyncio.sleep(10)
             return looked
 
-        looked = run_virtual(story())
+        looked = run_virtual(scenario())
         assert looked == pytest.approx([0, 0.4, 0.8, 1.2, 1.6, 2.0][: len(looked)])
         assert len(looked) >= 5
 
     def test_a_real_loop_is_waited_for_too(self):
-        async def story():
+        async def scenario():
             answers = [False, False, True]
             assert await until(lambda: answers.pop(0), every_seconds=0.001, within_seconds=60)
             assert not await until(lambda: False, every_seconds=0.001, within_seconds=0.01)
 
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 def test_the_clock_also_follows_a_real_loop():

@@ -1,4 +1,4 @@
-"""Events in, snapshots out: what is filed, joined, shared and dropped."""
+"""Events become snapshots: objects are filed, joined, shared and dropped."""
 
 from __future__ import annotations
 

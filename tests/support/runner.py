@@ -359,7 +359,7 @@ class ScenarioWorld:
         return ScenarioFailedError("\n".join([what, *(f"  {each}" for each in missing), *logs]))
 
     async def clean(self) -> None:
-        """Remove every object that a story may have left, finalizers and all."""
+        """Remove every object that a scenario may have left, with finalizers."""
         async with asyncio.timeout(CLEAN_SECONDS):
             for kind in (*REMOVED_IN_ORDER, *self._other_kinds()):
                 await self._remove_all(kind)

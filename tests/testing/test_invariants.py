@@ -81,7 +81,7 @@ class Scene:
 def seen(tmp_path):
     """Return a function that runs a scenario and returns the recorded violations."""
 
-    def tell(story, **pool):
+    def tell(scenario, **pool):
         async def run_scenario():
             plugins = {"kwok": KwokProvider()}
             async with ControllerHarness(lambda: plugins, folder=tmp_path) as harness:
@@ -98,7 +98,7 @@ def seen(tmp_path):
                 scene = Scene(harness, watch)
                 scenes.append(scene)
                 scene.status("first", providerID="kwok://first", capacity={"cpu": "4"})
-                await story(scene)
+                await scenario(scene)
                 return watch.breaches
 
         return run_virtual(run_scenario())
@@ -112,31 +112,31 @@ async def delete_pod(scene):
 
 
 def test_instance_must_not_end_under_its_pods(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.watch.note_terminate(["kwok://first"])
 
-    (breach,) = seen(story)
+    (breach,) = seen(scenario)
     assert breach.endswith("instance ended: first, while pod web runs there and was not evicted")
 
 
 def test_instance_must_not_end_while_an_evicted_pod_terminates(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.patch(PODS, "web", FINALIZER, namespace="default")
         scene.cluster.delete(PODS, "web", namespace="default")
         scene.watch.note_terminate(["kwok://first"])
 
-    (breach,) = seen(story)
+    (breach,) = seen(scenario)
     assert breach.endswith("while pod web runs there")
 
 
 def test_pod_that_hangs_in_termination_keeps_no_instance(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.patch(PODS, "web", FINALIZER, namespace="default")
         scene.cluster.delete(PODS, "web", namespace="default")
         await scene.cluster.clock.sleep(30 + 61)
         scene.watch.note_terminate(["kwok://first"])
 
-    assert seen(story) == []
+    assert seen(scenario) == []
 
 
 @pytest.mark.parametrize(
@@ -151,19 +151,19 @@ def test_pod_that_hangs_in_termination_keeps_no_instance(seen):
     ],
 )
 def test_pods_that_tolerate_the_taint_need_not_be_drained(seen, toleration, breaches):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.server.registry.delete(PODS, "web", "default", grace_seconds=0)
         tolerant = pod("tolerant", "first")
         tolerant["spec"]["tolerations"] = [toleration]
         scene.cluster.apply([tolerant])
         scene.watch.note_terminate(["kwok://first"])
 
-    assert len(seen(story)) == breaches
+    assert len(seen(scenario)) == breaches
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
 def test_daemons_and_static_pods_need_not_be_drained(seen, kind):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.server.registry.delete(PODS, "web", "default", grace_seconds=0)
         owned = pod("owned", "first")
         owner = {"apiVersion": "v1", "kind": kind, "name": "first", "uid": "of-the-owner"}
@@ -171,42 +171,42 @@ def test_daemons_and_static_pods_need_not_be_drained(seen, kind):
         scene.cluster.apply([owned])
         scene.watch.note_terminate(["kwok://first"])
 
-    assert seen(story) == []
+    assert seen(scenario) == []
 
 
 def test_a_deadline_that_has_passed_by_the_clock_of_the_controller_allows_the_end(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.delete(NODE_CLAIMS, "first")
         scene.lead = timedelta(hours=1)
         scene.watch.note_terminate(["kwok://first"])
 
-    assert seen(story) == []
+    assert seen(scenario) == []
 
 
 @pytest.mark.parametrize(("minutes", "breaches"), [(19, 0), (21, 1), (180, 1)])
 def test_no_instance_is_without_a_claim_for_more_than_twenty_minutes(seen, minutes, breaches):
-    async def story(scene):
+    async def scenario(scene):
         for _ in range(minutes + 1):
             scene.watch.note_instances(["kwok://first", "kwok://stray"])
             await scene.cluster.clock.sleep(60)
 
-    found = seen(story)
+    found = seen(scenario)
     assert len(found) == breaches
     assert all(each.endswith("for too long: instance kwok://stray without claim") for each in found)
 
 
 def test_an_instance_that_gets_a_claim_in_time_is_no_stray(seen):
-    async def story(scene):
+    async def scenario(scene):
         for minute in range(120):
             strays = [] if minute % 20 == 0 else ["kwok://stray"]
             scene.watch.note_instances(["kwok://first", *strays])
             await scene.cluster.clock.sleep(60)
 
-    assert seen(story) == []
+    assert seen(scenario) == []
 
 
 def test_time_in_which_nothing_was_seen_does_not_count_for_instances_without_a_claim(seen):
-    async def story(scene):
+    async def scenario(scene):
         for minute in range(80):
             scene.watch.note_instances(["kwok://stray"], blind_seconds=60 * (10 <= minute < 72))
             await scene.cluster.clock.sleep(60)
@@ -215,11 +215,11 @@ def test_time_in_which_nothing_was_seen_does_not_count_for_instances_without_a_c
             scene.watch.note_instances(["kwok://stray"])
             await scene.cluster.clock.sleep(60)
 
-    assert len(seen(story)) == 1
+    assert len(seen(scenario)) == 1
 
 
 def test_limits_that_were_cut_unseen_may_have_been_used(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.watch.blind_since = scene.cluster.clock.now()
         await scene.cluster.clock.sleep(60)
         scene.cluster.apply([node_pool(disruption=ONE, limits={"cpu": "5"})])
@@ -230,32 +230,32 @@ def test_limits_that_were_cut_unseen_may_have_been_used(seen):
         scene.cluster.apply([claim("third")])
         scene.status("third", providerID="kwok://third", capacity={"cpu": "0"})
 
-    (breach,) = seen(story, limits={"cpu": "10"})
+    (breach,) = seen(scenario, limits={"cpu": "10"})
     assert "third" in breach
 
 
 def test_instance_without_pods_may_end(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.server.registry.delete(PODS, "web", "default", grace_seconds=0)
         scene.watch.note_terminate(["kwok://first"])
 
-    assert seen(story) == []
+    assert seen(scenario) == []
 
 
 def test_instance_reclaimed_by_the_cloud_is_excused(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.watch.excuse("kwok://first")
         scene.watch.note_terminate(["kwok://first"])
         await delete_pod(scene)
 
-    assert seen(story) == []
+    assert seen(scenario) == []
 
 
 def test_a_node_may_not_vanish_under_its_pods(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.delete(NODES, "first")
 
-    (breach,) = seen(story)
+    (breach,) = seen(scenario)
     assert "Node removed: first" in breach
 
 
@@ -263,12 +263,12 @@ def test_a_node_may_not_vanish_under_its_pods(seen):
 def test_a_pod_may_be_deleted_so_long_before_the_deadline_as_it_may_take_to_end(
     seen, seconds, breaches
 ):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.delete(NODE_CLAIMS, "first")
         await scene.cluster.clock.sleep(seconds)
         await delete_pod(scene)
 
-    assert len(seen(story)) == breaches
+    assert len(seen(scenario)) == breaches
 
 
 def test_a_pod_may_not_be_deleted_when_nothing_ends(seen):
@@ -276,17 +276,17 @@ def test_a_pod_may_not_be_deleted_when_nothing_ends(seen):
 
 
 def test_commands_may_not_disrupt_more_than_the_budget(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([claim("second")])
         scene.mark("first")
         scene.mark("second")
 
-    (breach,) = seen(story)
+    (breach,) = seen(scenario)
     assert "2 nodes of general disrupted, 1 allowed" in breach
 
 
 def test_instance_without_a_node_uses_no_budget(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([claim("second")])
         scene.status("first", nodeName="first")
         scene.mark("first")
@@ -294,52 +294,52 @@ def test_instance_without_a_node_uses_no_budget(seen):
         scene.cluster.server.registry.delete(NODES, "first", "")
         scene.mark("second")
 
-    assert seen(story) == []
+    assert seen(scenario) == []
 
 
 def test_forced_disruption_needs_no_budget(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([claim("second")])
         scene.mark("first")
         scene.mark("second", reason="SpotInterruption")
 
-    assert seen(story) == []
+    assert seen(scenario) == []
 
 
 def test_a_budget_that_was_cut_a_moment_ago_may_have_been_used(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([claim("second")])
         scene.mark("first")
         scene.cluster.apply([node_pool(disruption={**ONE, "budgets": [{"nodes": "0"}]})])
         scene.mark("second")
 
-    (breach,) = seen(story)
+    (breach,) = seen(scenario)
     assert "1 allowed" in breach
 
 
 @pytest.mark.parametrize(("cpu", "breaches"), [("6", 0), ("6500m", 1)])
 def test_nodes_may_not_take_a_pool_beyond_its_limits(seen, cpu, breaches):
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([claim("second")])
         scene.status("second", providerID="kwok://second", capacity={"cpu": cpu})
 
-    assert len(seen(story, limits={"cpu": "10"})) == breaches
+    assert len(seen(scenario, limits={"cpu": "10"})) == breaches
 
 
 def test_node_that_is_being_replaced_counts_against_no_limit(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.mark("first")
         scene.cluster.apply([claim("second")])
         scene.status("second", providerID="kwok://second", capacity={"cpu": "8"})
 
-    assert seen(story, limits={"cpu": "10"}) == []
+    assert seen(scenario, limits={"cpu": "10"}) == []
 
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_node_marked_for_long_counts_against_no_limit(seen, ends):
     """Not either if its command ends while the new node is launched."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.mark("first")
         await scene.cluster.clock.sleep(600)
         scene.cluster.apply([claim("second")])
@@ -347,29 +347,29 @@ def test_node_marked_for_long_counts_against_no_limit(seen, ends):
             scene.unmark("first")
         scene.status("second", providerID="kwok://second", capacity={"cpu": "8"})
 
-    assert seen(story, limits={"cpu": "10"}) == []
+    assert seen(scenario, limits={"cpu": "10"}) == []
 
 
 def test_node_whose_command_ended_long_ago_counts_against_limits(seen):
-    async def story(scene):
+    async def scenario(scene):
         scene.mark("first")
         scene.unmark("first")
         await scene.cluster.clock.sleep(600)
         scene.cluster.apply([claim("second")])
         scene.status("second", providerID="kwok://second", capacity={"cpu": "8"})
 
-    assert len(seen(story, limits={"cpu": "10"})) == 1
+    assert len(seen(scenario, limits={"cpu": "10"})) == 1
 
 
 def test_a_converged_cluster_has_all_pods_running_and_all_objects_paired(seen):
     wrong = []
 
-    async def story(scene):
+    async def scenario(scene):
         one = CloudAccount(instances=[{"providerID": "kwok://first"}], launches={"uid": 1})
         none = CloudAccount(launches={"uid": 2})
         wrong.extend((quiet_violations(scene.harness, one), quiet_violations(scene.harness, none)))
 
-    seen(story)
+    seen(scenario)
     assert wrong[0] == ["pod web is Pending on first", "claim first is not ready"]
     assert any("not one to one" in each for each in wrong[1])
     assert "token uid launched 2 times" in wrong[1]
@@ -380,7 +380,7 @@ def given_up(seen):
     """Return a function that has the controller delete a claim, and returns the breaches."""
 
     def give_up(*true, after_seconds=60, is_set=False):
-        async def story(scene):
+        async def scenario(scene):
             conditions = [
                 {
                     "type": each,
@@ -398,7 +398,7 @@ def given_up(seen):
                 WriteAttempt(verb="delete", kind=NODE_CLAIMS, name="first")
             )
 
-        return seen(story)
+        return seen(scenario)
 
     return give_up
 

@@ -27,7 +27,7 @@ def test_shipped_scenario_reads_and_says_what_must_come(path: Path):
 
 
 def test_every_runner_has_scenarios():
-    """No back end is left without a story."""
+    """Every back end has a scenario."""
     assert all(list(load_scenarios(SCENARIOS, runner)) for runner in RunnerKind)
 
 

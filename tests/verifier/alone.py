@@ -1,4 +1,4 @@
-"""The other direction: could a pod have been placed alone?"""
+"""Checks whether a pod could have been placed alone."""
 
 from __future__ import annotations
 

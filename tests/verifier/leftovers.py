@@ -1,4 +1,4 @@
-"""Pods that a plan leaves although a node would take them when everything else is placed."""
+"""Pending pods of a plan that a node would take when everything else is placed."""
 
 from __future__ import annotations
 

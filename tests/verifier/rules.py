@@ -127,7 +127,7 @@ def number(text):
     return int(text) if digits and digits.isascii() and digits.isdigit() else None
 
 
-# -- pods that look at pods ------------------------------------------------------------------------
+# -- pods that depend on pods ----------------------------------------------------------------------
 
 
 def selects_pod(selector, labels):

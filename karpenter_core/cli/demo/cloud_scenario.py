@@ -67,7 +67,7 @@ class CloudScenario:
                 title="interrupt a spot instance",
                 replicas=_MANY,
                 begin=self._interrupt,
-                is_done=self._has_left,
+                is_done=self._is_interrupted_gone,
                 report=self._report_interruption,
             ),
             DemoStep(
@@ -110,9 +110,11 @@ class CloudScenario:
             )
         return [
             f"{purchase.action}: "
-            + "".join(f"{_shown(offering)} sold out, " for offering in purchase.sold_out)
+            + "".join(f"{_offering_text(offering)} sold out, " for offering in purchase.sold_out)
             + "bought "
-            + ", ".join(f"{count} x {_shown(key)}" for key, count in purchase.bought.items())
+            + ", ".join(
+                f"{count} x {_offering_text(key)}" for key, count in purchase.bought.items()
+            )
             for purchase in new
             if purchase.bought
         ]
@@ -130,7 +132,7 @@ class CloudScenario:
         self._interrupted = spot[0]
         self._deadline = self._cloud.interrupt(self._interrupted)
 
-    def _has_left(self) -> bool:
+    def _is_interrupted_gone(self) -> bool:
         return (
             self._interrupted not in self._cloud.instances()
             and self._interrupted not in self._cluster_statistics.provider_ids
@@ -178,5 +180,5 @@ class CloudScenario:
         return self._cluster_statistics.is_settled_at(0) and not self._cloud.list_resources()
 
 
-def _shown(offering: OfferingKey) -> str:
+def _offering_text(offering: OfferingKey) -> str:
     return f"{offering.instance_type} {offering.zone} {offering.capacity_type}"

@@ -99,7 +99,7 @@ class _LiveView:
         self._clock: Final = clock
         self._currency: Final = currency
         self._live: Final = Live(console=console, refresh_per_second=8, transient=True)
-        self._shown: tuple[StepReport, ClusterStatistics] | None = None
+        self._last_shown: tuple[StepReport, ClusterStatistics] | None = None
         self._live.start()
 
     def say(self, text: str) -> None:

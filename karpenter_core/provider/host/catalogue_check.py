@@ -126,15 +126,17 @@ class _CatalogueRun:
     def instance_type(self, it: InstanceType) -> None:
         """Check one type, its amounts first."""
         if not isinstance(_raw(it.requirements), Requirements):
-            raise _InvalidValue(f"requirements must be Requirements, not {_shown(it.requirements)}")
+            raise _InvalidValue(
+                f"requirements must be Requirements, not {_value_text(it.requirements)}"
+            )
         _check_labels(it.requirements)
         _check_node_amounts(it)
         if not isinstance(_raw(it.offerings), tuple):
-            raise _InvalidValue(f"offerings must be a tuple, not {_shown(it.offerings)}")
+            raise _InvalidValue(f"offerings must be a tuple, not {_value_text(it.offerings)}")
         allowed: set[tuple[str, str]] = set()
         for offering in it.offerings:
             if not isinstance(_raw(offering), Offering):
-                raise _InvalidValue(f"offerings must hold Offerings, not {_shown(offering)}")
+                raise _InvalidValue(f"offerings must hold Offerings, not {_value_text(offering)}")
             place = self._checked(offering)
             if place not in allowed:
                 _check_allowed(it, offering, place)
@@ -175,7 +177,7 @@ def _check_node_amounts(it: InstanceType) -> None:
             )
     overhead = it.overhead
     if not isinstance(_raw(overhead), Overhead):
-        raise _InvalidValue(f"overhead must be an Overhead, not {_shown(overhead)}")
+        raise _InvalidValue(f"overhead must be an Overhead, not {_value_text(overhead)}")
     _check_amounts(overhead.kube_reserved, "overhead.kube_reserved")
     _check_amounts(overhead.system_reserved, "overhead.system_reserved")
     _check_amounts(overhead.eviction_threshold, "overhead.eviction_threshold")
@@ -208,10 +210,10 @@ def _is_usual(offering: Offering) -> bool:
 
 def _check_price(price: object) -> None:
     if not isinstance(price, Price):
-        raise _InvalidValue(f"price must be a Price, not {_shown(price)}")
+        raise _InvalidValue(f"price must be a Price, not {_value_text(price)}")
     amount = price.amount
     if not _is_number(amount):
-        raise _InvalidValue(f"price.amount must be a number, not {_shown(amount)}")
+        raise _InvalidValue(f"price.amount must be a number, not {_value_text(amount)}")
     if not isfinite(amount):
         raise _InvalidValue(f"price.amount must be a finite number, not {amount!r}")
     if amount < 0:
@@ -223,11 +225,13 @@ def _check_price(price: object) -> None:
 
 def _check_rest(offering: Offering) -> None:
     if offering.available is not True and offering.available is not False:
-        raise _InvalidValue(f"available must be True or False, not {_shown(offering.available)}")
+        raise _InvalidValue(
+            f"available must be True or False, not {_value_text(offering.available)}"
+        )
     _check_amount(offering.reservation_capacity, "reservation_capacity", "machines")
     risk = offering.interruption_risk
     if not _is_number(risk) or not 0 <= risk <= 1:
-        raise _InvalidValue(f"interruption_risk must be from 0 to 1, not {_shown(risk)}")
+        raise _InvalidValue(f"interruption_risk must be from 0 to 1, not {_value_text(risk)}")
     if offering.capacity_override is not None:
         _check_amounts(offering.capacity_override, "capacity_override")
     if offering.overhead_override is not None:
@@ -236,7 +240,7 @@ def _check_rest(offering: Offering) -> None:
 
 def _check_amounts(amounts: object, field: str) -> None:
     if not isinstance(amounts, Mapping):
-        raise _InvalidValue(f"{field} must be a mapping, not {_shown(amounts)}")
+        raise _InvalidValue(f"{field} must be a mapping, not {_value_text(amounts)}")
     for resource, amount in cast("Mapping[object, object]", amounts).items():
         if resource not in _PLAIN_RESOURCES and not _is_resource(resource):
             raise _InvalidValue(
@@ -250,7 +254,7 @@ def _check_amounts(amounts: object, field: str) -> None:
 
 def _check_amount(amount: object, field: str, unit: str) -> None:
     if not isinstance(amount, int) or isinstance(amount, bool):
-        raise _InvalidValue(f"{field} must be a whole number of {unit}, not {_shown(amount)}")
+        raise _InvalidValue(f"{field} must be a whole number of {unit}, not {_value_text(amount)}")
     if amount < 0:
         raise _InvalidValue(f"{field} must not be negative, not {amount}")
     if amount > LARGEST_AMOUNT:
@@ -261,7 +265,7 @@ def _zone_and_capacity_type(offering: Offering) -> tuple[str, str]:
     """Return an offering's zone and capacity type, once they are known to be sound."""
     requirements = offering.requirements
     if not isinstance(_raw(requirements), Requirements):
-        raise _InvalidValue(f"requirements must be Requirements, not {_shown(requirements)}")
+        raise _InvalidValue(f"requirements must be Requirements, not {_value_text(requirements)}")
     zone, kind = _one_value(requirements, ZONE), _one_value(requirements, CAPACITY_TYPE)
     if len(requirements) > len((ZONE, CAPACITY_TYPE)):
         _check_labels(requirements)
@@ -299,7 +303,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     """Write a value for people; a text is called one, since "0.5" looks like a number."""
     return f"the text {value!r}" if isinstance(value, str) else repr(value)
 

@@ -43,7 +43,7 @@ class LearnedMemory:
         self._disk: Final = disk
         self._lock: Final = Lock()
         self._writing: Final = Lock()
-        self._seen: Final = _read(disk, now)
+        self._readings: Final = _read(disk, now)
         self._written = now
 
     def observe(self, instance_type: str, images: str, memory_bytes: int, *, now: datetime) -> bool:
@@ -60,7 +60,7 @@ class LearnedMemory:
             if learned is not None and memory_bytes > learned.memory_bytes:
                 return False
             changed = learned is None or memory_bytes < learned.memory_bytes
-            self._seen[key] = _MemoryReading(memory_bytes, now)
+            self._readings[key] = _MemoryReading(memory_bytes, now)
             # The same amount again only lengthens the life: once a day is often enough on disk.
             is_due = changed or now - self._written > timedelta(days=1)
             if is_due:
@@ -74,12 +74,12 @@ class LearnedMemory:
         with self._lock:
             return {
                 instance_type: seen.memory_bytes
-                for (instance_type, of), seen in self._seen.items()
+                for (instance_type, of), seen in self._readings.items()
                 if of == images and now - seen.last_seen < MEMORY_LIFE
             }
 
     def _current(self, key: tuple[str, str], now: datetime) -> _MemoryReading | None:
-        seen = self._seen.get(key)
+        seen = self._readings.get(key)
         return seen if seen is not None and now - seen.last_seen < MEMORY_LIFE else None
 
     def _write(self, now: datetime) -> None:
@@ -87,7 +87,7 @@ class LearnedMemory:
             with self._lock:
                 rows = [
                     [instance_type, images, seen.memory_bytes, seen.last_seen.isoformat()]
-                    for (instance_type, images), seen in sorted(self._seen.items())
+                    for (instance_type, images), seen in sorted(self._readings.items())
                     if now - seen.last_seen < MEMORY_LIFE
                 ]
             self._disk.write(rows, now=now)

@@ -35,7 +35,7 @@ def final_rejection(
     if rejection is None and deferral is not None:
         pool = explanation.compiled.pools[deferral.pool]
         return taken_reservations(deferral.taken, pool=pool.name)
-    return rejection or _short_list(explanation, claims) or _not_tried_again(explanation)
+    return rejection or _short_list(explanation, claims) or _not_retried(explanation)
 
 
 def _claims(
@@ -126,7 +126,7 @@ def _pins(explanation: PoolExplanation, options: tuple[ClaimOption, ...]) -> tup
     )
 
 
-def _not_tried_again(explanation: PoolExplanation) -> PoolRejection:
+def _not_retried(explanation: PoolExplanation) -> PoolRejection:
     """Return the rejection of pods whose turn did not come again before the pass ended."""
     groups = explanation.relaxation_step.bound
     kept_apart = any(group.kind is not TopologyKind.SPREAD for group in groups)

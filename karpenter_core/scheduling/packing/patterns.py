@@ -124,7 +124,7 @@ def pattern_steps(
     Once the budget of work units is used no more patterns are looked for, and the plan is finished
     with those that are known.
     """
-    sizes, shapes = np.lexsort(problem.request), _promising(problem)
+    sizes, shapes = np.lexsort(problem.request), _candidate_shapes(problem)
     if not len(shapes) or not problem.count.any():
         return PatternPlan(patterns=(), left=problem.count.copy(), cost=0.0)
     planner = _PatternPlanner(
@@ -147,7 +147,7 @@ def pattern_steps(
     )
 
 
-def _promising(problem: PatternProblem) -> Columns:
+def _candidate_shapes(problem: PatternProblem) -> Columns:
     """Return the shapes to look at, in an order of their own: at most about `_MOST_SHAPES`.
 
     Half of them are those with the lowest price per share of the demand; as many linear prices tie

@@ -212,7 +212,7 @@ class ClaimOpener:
         if not fitting.any():
             return None
         joined = signature
-        signature = self._settled_for_min_values(joined, opening_request, claim.rows[fitting])
+        signature = self._pinned_for_min_values(joined, opening_request, claim.rows[fitting])
         if signature == NO_MATCH:
             return None
         claim = signatures.claim(signature)
@@ -242,7 +242,7 @@ class ClaimOpener:
             score=float(claim.prices[fitting][0]) + fee,
         )
 
-    def _settled_for_min_values(
+    def _pinned_for_min_values(
         self, signature: int, opening_request: _OpeningRequest, rows: Columns
     ) -> int:
         """Settle where claims are, by the cheapest of some rows that has `minValues` beside it.

@@ -82,7 +82,7 @@ class PlacementEngine:
             if not self._halt.requested:
                 yield from place_free_group_steps(self._placer, group)
         yield from self._each_steps([index for index in order if index in last])
-        yield from self._again_steps(
+        yield from self._retry_steps(
             more_room=bool(self.left) and self._placer.opener.close_empty()
         )
         self.holdings.finalize()
@@ -100,7 +100,7 @@ class PlacementEngine:
                 self._state.waiting[index] = 0
             yield 1 + self.nodes.count // 1000
 
-    def _again_steps(self, *, more_room: bool) -> Generator[int, None, None]:
+    def _retry_steps(self, *, more_room: bool) -> Generator[int, None, None]:
         """Try again those that may have waited for others, until that helps no more.
 
         At first all that are left, if there is `more_room` within limits than there was.

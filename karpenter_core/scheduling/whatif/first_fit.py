@@ -80,7 +80,11 @@ class FirstFitPlacement:
                 self.unprocessed.extend(class_pods[position:])
                 return
             mark, before = overlay.mark(), len(self.moves)
-            placed = self._there(plan, pods) if plan.zonal else self._put(plan, pods, plan.anywhere)
+            placed = (
+                self._fill_existing(plan, pods)
+                if plan.zonal
+                else self._put(plan, pods, plan.anywhere)
+            )
             if placed < len(pods):
                 if plan.zonal or plan.has_wishes:
                     self.is_short = not plan.has_wishes and (
@@ -284,11 +288,11 @@ class FirstFitPlacement:
 
     # -- domains -------------------------------------------------------------------------------
 
-    def _there(self, plan: ClassPlacementPlan, pods: tuple[PodView, ...]) -> int:
+    def _fill_existing(self, plan: ClassPlacementPlan, pods: tuple[PodView, ...]) -> int:
         """Put pods on the first nodes that take them, whose domains do; return how many."""
         level, overlay = plan.level, self._overlay
         if level is not None and False not in overlay.usable(level.start, level.size):
-            return self._there_level(plan, level, pods)
+            return self._fill_existing_evenly(plan, level, pods)
         placed = 0
         while placed < len(pods):
             caps = [self._caps(rules) for rules in plan.zonal]
@@ -307,7 +311,7 @@ class FirstFitPlacement:
                 break
         return placed
 
-    def _there_level(
+    def _fill_existing_evenly(
         self, plan: ClassPlacementPlan, level: SpreadLevel, pods: tuple[PodView, ...]
     ) -> int:
         """Spread pods evenly over domains that all count; return how many found a place."""
@@ -382,7 +386,7 @@ class FirstFitPlacement:
 
         Nodes that are there come first; each round then opens claims in the domains that take some.
         """
-        placed = self._there(plan, pods)
+        placed = self._fill_existing(plan, pods)
         while placed < len(pods):
             remaining = len(pods) - placed
             quotas = self._quotas(plan, remaining)
@@ -395,7 +399,7 @@ class FirstFitPlacement:
                 if missing and not self._opens(plan, axis, domain, missing):
                     return False
                 placed += quota
-            placed += self._there(plan, pods[placed:])
+            placed += self._fill_existing(plan, pods[placed:])
         return True
 
     def _quotas(self, plan: ClassPlacementPlan, remaining: int) -> list[tuple[int, int]]:

@@ -98,7 +98,7 @@ class WhatIf:
         Raises:
             KeyError: no such node.
         """
-        compiled = self._settled()
+        compiled = self._placed_state()
         mark = compiled.overlay.mark()
         slots = [compiled.base.slots[name] for name in dict.fromkeys(removed)]
         question = WhatIfQuestion(
@@ -122,7 +122,7 @@ class WhatIf:
         Raises:
             KeyError: no such node.
         """
-        compiled = self._settled()
+        compiled = self._placed_state()
         mark = compiled.overlay.mark()
         slots = [compiled.base.slots[name] for name in dict.fromkeys(removed)]
         question = WhatIfQuestion(compiled.overlay, compiled.bounds, slots, max_claims=0)
@@ -146,11 +146,11 @@ class WhatIf:
             IndexError: there is none.
         """
         mark = self._pushes.pop()
-        self._settled().overlay.undo(mark)
+        self._placed_state().overlay.undo(mark)
 
     def problem_without(self, removed: Iterable[str]) -> SchedulingProblem:
         """Return the problem that `evaluate` answers: to solve it, or to check an answer."""
-        compiled, gone = self._settled(), set(removed)
+        compiled, gone = self._placed_state(), set(removed)
         base, overlay, cluster = compiled.base, compiled.overlay, self._cluster
         usage = {pool: dict(amounts) for pool, amounts in cluster.usage.items()}
         nodes: list[ExistingNode] = []
@@ -199,9 +199,9 @@ class WhatIf:
 
     def settle(self) -> None:
         """Compile if that is needed, and place the pending pods. Questions do it too."""
-        self._settled()
+        self._placed_state()
 
-    def _settled(self) -> _CompiledState:
+    def _placed_state(self) -> _CompiledState:
         """Return what is computed, with the pending pods in their places."""
         run_steps(self.refresh_steps())
         compiled = self._compiled

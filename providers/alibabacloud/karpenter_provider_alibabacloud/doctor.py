@@ -81,7 +81,7 @@ class ProviderDoctor:
             region = self._clients.region
         except SettingsError as error:
             return (_error(str(error), "set REGION_ID"),)
-        who = self._who(region)
+        who = self._check_identity(region)
         if who.severity is Severity.ERROR:
             # Nothing else would be answered; each call would only wait for its time limit.
             return (who,)
@@ -98,7 +98,7 @@ class ProviderDoctor:
             problems = [_ok(f"all of {len(tries)} permissions that can be tested are granted")]
         return (who, *problems, *rest)
 
-    def _who(self, region: str) -> Finding:
+    def _check_identity(self, region: str) -> Finding:
         """Make a first call, to see whether anybody answers, and whether who asks is known."""
         credential = self._clients.credential
         try:

@@ -140,7 +140,7 @@ class InstanceTagger:
             raise refused
         desired = self._wish(node_claim, node)
         tags = self._tags_of(name)
-        if tags is not None and not tag_change(tags, desired, is_settled=self._settling()):
+        if tags is not None and not tag_change(tags, desired, is_settled=self._settled_check()):
             with self._lock:
                 self._waiting.pop(name, None)
             self._check_room(name, tags, desired)
@@ -163,7 +163,7 @@ class InstanceTagger:
         if tags is not None:
             self._check_room(name, tags, desired)
 
-    def _settling(self) -> Callable[[ClaimRef], bool]:
+    def _settled_check(self) -> Callable[[ClaimRef], bool]:
         """Return `is_settled` of `tag_change`.
 
         The first question reads the claims, once: that waits for the event loop, and most instances have
@@ -187,7 +187,7 @@ class InstanceTagger:
         Raises:
             ThrottledError: the tags fit when all claims of its launch name their instances.
         """
-        left_out = tag_change(tags, desired, is_settled=self._settling()).left_out
+        left_out = tag_change(tags, desired, is_settled=self._settled_check()).left_out
         if not left_out:
             return
         if self._reported.get(name) != left_out:
@@ -247,7 +247,7 @@ class InstanceTagger:
         self._read_some()
         with self._lock:
             desired_by_id = {k: v for k, v in self._waiting.items() if k not in self._busy}
-        is_settled = self._settling()
+        is_settled = self._settled_check()
         changes = {
             name: tag_change(tags, desired, is_settled=is_settled)
             for name, desired in desired_by_id.items()
@@ -313,7 +313,7 @@ class InstanceTagger:
                 raise
             if failure.error_class is ErrorClass.NOT_FOUND:
                 # One of them is gone: they are looked at anew, and the others come again.
-                self._look_again(names)
+                self._read_again(names)
             else:
                 self._set_apart(names, error)
             return
@@ -336,7 +336,7 @@ class InstanceTagger:
                 self._parts.put(name, part)
                 self._read.drop(name)  # some of the change may have been made
 
-    def _look_again(self, names: Sequence[str]) -> None:
+    def _read_again(self, names: Sequence[str]) -> None:
         instances = self._reader.of_ids(names)
         self._done(name for name in names if name not in instances)
         for name, instance in instances.items():

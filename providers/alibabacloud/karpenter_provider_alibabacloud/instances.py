@@ -104,7 +104,7 @@ class ClusterInstances:
             elif key in described:
                 outcomes.append(self._instance(described[key], owners.get(key)))
             elif self.is_hidden(key, asked_at=asked_at):
-                outcomes.append(_not_shown(key))
+                outcomes.append(_not_yet_visible(key))
             else:
                 self._recent.forget(key)
                 outcomes.append(NodeClaimNotFoundError(f"instance {key} does not exist"))
@@ -238,9 +238,9 @@ class ClusterInstances:
             if name in results:
                 outcomes[text] = results[name]
             elif self.is_hidden(name, asked_at=asked_at):
-                outcomes[text] = _not_shown(name)
+                outcomes[text] = _not_yet_visible(name)
             else:
-                outcomes[text] = self._gone(name)
+                outcomes[text] = self._note_gone(name)
         return [outcomes[text] for text in provider_ids]
 
     def _terminate_described(
@@ -253,7 +253,7 @@ class ClusterInstances:
                     self._reserved[name] = instance.reservation_id
         return outcomes
 
-    def _gone(self, name: str) -> TerminationStatus:
+    def _note_gone(self, name: str) -> TerminationStatus:
         """Note that an instance is gone: its private pool has free capacity again."""
         self._recent.forget(name)
         self._deletions.forget(name)
@@ -264,7 +264,7 @@ class ClusterInstances:
         return TerminationStatus.GONE
 
 
-def _not_shown(name: str) -> CloudProviderError:
+def _not_yet_visible(name: str) -> CloudProviderError:
     return CloudProviderError(f"instance {name} was just launched, and ECS does not list it yet")
 
 

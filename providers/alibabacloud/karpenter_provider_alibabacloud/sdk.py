@@ -70,7 +70,7 @@ class ServiceClient:
     ) -> None:
         self.name: Final = name
         """As RAM policies begin its actions: `ecs`, `vpc`, `cs`."""
-        self._made: Final = made
+        self._make_caller: Final = made
         self._retries: Final = retries
         self._observe: Final = observe
         self._sleep: Final = sleep
@@ -84,7 +84,7 @@ class ServiceClient:
             ApiError: the call was refused, or nobody answered; as often as it may be, it was repeated.
             TypeError: the API has no such action or parameter.
         """
-        caller = self._made()
+        caller = self._make_caller()
         repeatable = is_repeatable(action, parameters)
         attempts: Counter[ErrorClass] = Counter()
         may_be_done = False
@@ -93,7 +93,7 @@ class ServiceClient:
             try:
                 answer = caller.call(action, parameters)
             except ApiError as error:
-                self._tell(action, error.code or "NoAnswer", started)
+                self._observe_call(action, error.code or "NoAnswer", started)
                 attempts[error.error_class] += 1
                 may_be_done = error.may_be_done = may_be_done or error.may_be_done
                 attempt = attempts[error.error_class]
@@ -102,7 +102,7 @@ class ServiceClient:
                     raise
                 self._sleep(wait)
             else:
-                self._tell(action, "OK", started)
+                self._observe_call(action, "OK", started)
                 return answer
 
     def pages(
@@ -126,7 +126,7 @@ class ServiceClient:
             draw=random.random(),  # noqa: S311 - spreads tries; nothing is kept secret by it
         )
 
-    def _tell(self, action: str, code: str, started: float) -> None:
+    def _observe_call(self, action: str, code: str, started: float) -> None:
         if self._observe is not None:
             self._observe(f"{self.name}:{action}", code, time.perf_counter() - started)
 

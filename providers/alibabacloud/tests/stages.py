@@ -33,7 +33,7 @@ RETRIES = RetryPolicy(
     first_backoff_seconds=0.001,
     longest_backoff_seconds=0.001,
 )
-"""What is waited for in a call is real time."""
+"""Waits inside a call take real time."""
 LIMITS = ClientLimits(
     connect_seconds=1,
     read_seconds=5,
@@ -44,7 +44,7 @@ LIMITS = ClientLimits(
 
 
 class ClusterTime:
-    """The time in the cluster of a story, and the real one between stories."""
+    """The simulated time of a scenario, and the real one between scenarios."""
 
     def __init__(self) -> None:
         self._now: Callable[[], datetime] = utc_now
@@ -63,7 +63,7 @@ class ClusterTime:
 
 
 class CloudStage:
-    """One simulated cloud, and the stories that are played on it."""
+    """One simulated cloud, and the scenarios that run on it."""
 
     def __init__(self, types: Iterable[TypeInfo], plan: WorldPlan | None = None) -> None:
         self._time = ClusterTime()
@@ -78,16 +78,16 @@ class CloudStage:
     def play(
         self,
         folder: Path,
-        story: Callable[[ProviderCluster], Awaitable[None]],
+        scenario: Callable[[ProviderCluster], Awaitable[None]],
         *,
         cluster_id: str = "",
         arguments: Iterable[str] = (),
     ) -> None:
-        """Play a story to its end; `cluster_id` is the one of the ready world unless it is given."""
+        """Run a scenario to its end; `cluster_id` is the one of the ready world unless it is given."""
 
         async def in_its_time(stage: ProviderCluster) -> None:
             with self._time.of(stage.harness.cluster.clock):
-                await story(stage)
+                await scenario(stage)
 
         cloud = self.cloud
         ProviderClusterSpec(
@@ -157,9 +157,9 @@ class InstanceRegistrar:
 
 
 @asynccontextmanager
-async def joining(theatre: CloudStage, stage: ProviderCluster) -> AsyncIterator[None]:
+async def joining(cloud_stage: CloudStage, stage: ProviderCluster) -> AsyncIterator[None]:
     """Register instances while the context is open."""
-    task = asyncio.create_task(InstanceRegistrar(theatre.cloud, stage.harness).run())
+    task = asyncio.create_task(InstanceRegistrar(cloud_stage.cloud, stage.harness).run())
     try:
         yield
     finally:

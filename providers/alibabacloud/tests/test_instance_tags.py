@@ -1,4 +1,4 @@
-"""Tags: what instances carry, and whose an instance of a group is (case 60)."""
+"""Tags of instances, and the claims of a group's instances (case 60)."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ _NAMES = st.from_regex(r"[a-z]([a-z0-9-]{0,40}[a-z0-9])?", fullmatch=True)
     st.sampled_from(["", "general", "aliyun"]),
 )
 def test_all_claims_are_read_back(names: dict[str, str], user_tags: int, pool: str):
-    """Whatever their names and UIDs; within what ECS takes."""
+    """For any names and UIDs, within the limits of ECS."""
     claims = [ClaimRef(name=name, uid=uid) for uid, name in names.items()]
     other = OWN_TAGS + user_tags
 

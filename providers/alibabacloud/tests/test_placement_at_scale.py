@@ -33,7 +33,7 @@ MANY = 1000
 FEW = 300
 """Of what goes wrong; a thousand are no other matter (`launch/test_thousand.py`)."""
 LONGEST_SHORTAGE_MINUTES = 9
-"""What was sold out is left alone for three minutes, and planned on when types are listed anew."""
+"""A sold-out offering is masked for three minutes, and planned with when types are listed anew."""
 MOST_LAUNCHES = 30
 """For a thousand claims, which the core brings in portions."""
 POOL = node_pool_manifest(
@@ -56,7 +56,7 @@ def opened() -> Iterator[CloudStage]:
 
 
 @pytest.fixture
-def theatre(opened: CloudStage) -> CloudStage:
+def cloud_stage(opened: CloudStage) -> CloudStage:
     """A cloud with addresses for the pods of a thousand instances."""
     opened.cloud.reset()
     return opened
@@ -80,24 +80,24 @@ def living_ids(cloud: SimulatedAlibabaCloud) -> set[str]:
     return {cloud.instances.provider_id(each) for each in cloud.living()}
 
 
-async def until_nothing_is_left(theatre: CloudStage, stage: ProviderCluster) -> None:
+async def until_nothing_is_left(cloud_stage: CloudStage, stage: ProviderCluster) -> None:
     """Delete everything that needs instances, and wait until there are none."""
     cluster = stage.harness.cluster
     for pod in stage.harness.pods():
         cluster.delete(PODS, pod["metadata"]["name"], namespace="default")
     cluster.delete(NODE_POOLS, "general")
     await stage.harness.settle(
-        lambda: not stage.harness.claims() and not theatre.cloud.living(), seconds=300
+        lambda: not stage.harness.claims() and not cloud_stage.cloud.living(), seconds=300
     )
-    assert not theatre.cloud.held().all
+    assert not cloud_stage.cloud.held().all
 
 
-def test_a_thousand_anti_affine_pods_get_a_thousand_instances(theatre, tmp_path):
+def test_a_thousand_anti_affine_pods_get_a_thousand_instances(cloud_stage, tmp_path):
     """Each instance has one claim, by few calls; after deletion nothing remains."""
-    cloud = theatre.cloud
+    cloud = cloud_stage.cloud
 
-    async def story(stage: ProviderCluster) -> None:
-        stage.apply(theatre.node_class(), POOL)
+    async def scenario(stage: ProviderCluster) -> None:
+        stage.apply(cloud_stage.node_class(), POOL)
         await stage.until_ready("True")
         cloud.calls.clear()
         stage.apply(*pods(MANY))
@@ -113,27 +113,27 @@ def test_a_thousand_anti_affine_pods_get_a_thousand_instances(theatre, tmp_path)
             assert instance.tags["karpenter.sh/nodepool"] == "general"
             assert instance.tags[f"kubernetes.io/cluster/{cloud.world.cluster}"] == "owned"
 
-        await until_nothing_is_left(theatre, stage)
+        await until_nothing_is_left(cloud_stage, stage)
         assert cloud.calls.count("DeleteInstances") <= MANY / 50
 
-    theatre.play(tmp_path, story)
+    cloud_stage.play(tmp_path, scenario)
 
 
-def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(theatre, tmp_path):
+def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(cloud_stage, tmp_path):
     """Those that got none get theirs when there is stock again."""
-    cloud = theatre.cloud
+    cloud = cloud_stage.cloud
     lost = CloudFault(
         kind=CloudFaultKind.LOST_REPLY,
         action=GROUP,
         where=lambda parameters: str(parameters["ClientToken"])[0] in "01234567",
     )
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         for zone in cloud.world.zones:
             cloud.capacity.stock(
                 InstancePool(capacity_type="on-demand", instance_type=LARGE, zone=zone), FEW // 5
             )
-        stage.apply(theatre.node_class(), POOL)
+        stage.apply(cloud_stage.node_class(), POOL)
         await stage.until_ready("True")
         with cloud.faults.add(lost):
             stage.apply(*pods(FEW))
@@ -150,6 +150,6 @@ def test_lost_replies_and_short_stock_leave_no_instance_without_a_claim(theatre,
                 break
         assert len(launched(stage)) == FEW
         assert living_ids(cloud) == launched(stage).keys()
-        await until_nothing_is_left(theatre, stage)
+        await until_nothing_is_left(cloud_stage, stage)
 
-    theatre.play(tmp_path, story)
+    cloud_stage.play(tmp_path, scenario)

@@ -30,19 +30,19 @@ NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 ALONE = "1500m"
 """Of CPU: no two such pods share a machine of two cores."""
 LISTED_MINUTES = 5
-"""How often types are listed at least: what can be had again is planned on then."""
+"""Longest time between listings: offerings that are available again are used then."""
 CSI_ZONE = "topology.diskplugin.csi.alibabacloud.com/zone"
 
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[CloudStage]:
-    theatre = CloudStage([it for it in realistic_types() if it.name in {LARGE, ARM}])
-    with theatre.open():
-        yield theatre
+    cloud_stage = CloudStage([it for it in realistic_types() if it.name in {LARGE, ARM}])
+    with cloud_stage.open():
+        yield cloud_stage
 
 
 @pytest.fixture
-def theatre(opened: CloudStage) -> CloudStage:
+def cloud_stage(opened: CloudStage) -> CloudStage:
     """A cloud where zone b is the cheapest for spot by far."""
     opened.cloud.reset()
     for name in (LARGE, ARM):
@@ -103,14 +103,14 @@ def fill_vswitch_of_zone_b(cloud: SimulatedAlibabaCloud, left: int) -> Callable[
     ids=["no stock", "no addresses"],
 )
 def test_an_exhausted_zone_is_replaced_until_it_has_stock(
-    theatre, tmp_path, exhaust, minutes, left
+    cloud_stage, tmp_path, exhaust, minutes, left
 ):
     """In the same launch, though the cheapest zone counted as free when it was made."""
-    cloud = theatre.cloud
+    cloud = cloud_stage.cloud
 
-    async def story(stage: ProviderCluster) -> None:
-        async with joining(theatre, stage):
-            stage.apply(theatre.node_class(), pool())
+    async def scenario(stage: ProviderCluster) -> None:
+        async with joining(cloud_stage, stage):
+            stage.apply(cloud_stage.node_class(), pool())
             await stage.until_ready("True")
             mend = exhaust(cloud, left)
             cloud.calls.clear()
@@ -134,7 +134,7 @@ def test_an_exhausted_zone_is_replaced_until_it_has_stock(
             assert zones(cloud) == {ZONE_B: left + 1, ZONE_G: 6 - left}
             assert nothing_is_leaked(cloud, stage)
 
-    theatre.play(tmp_path, story)
+    cloud_stage.play(tmp_path, scenario)
 
 
 def bound_to_zone_g(bound_by: str) -> list[dict[str, Any]]:
@@ -181,16 +181,17 @@ def bound_to_zone_g(bound_by: str) -> list[dict[str, Any]]:
     ],
 )
 def test_zone_bound_pods_launch_in_their_zone_or_wait(
-    theatre, tmp_path, capacity_type, bound_by, policy, exhaust
+    cloud_stage, tmp_path, capacity_type, bound_by, policy, exhaust
 ):
     """Case 48: though another zone has more, and is cheaper."""
-    cloud = theatre.cloud
+    cloud = cloud_stage.cloud
     vswitch = cloud.world.vswitches[ZONE_G]
 
-    async def story(stage: ProviderCluster) -> None:
-        async with joining(theatre, stage):
+    async def scenario(stage: ProviderCluster) -> None:
+        async with joining(cloud_stage, stage):
             stage.apply(
-                theatre.node_class(vSwitchSelectionPolicy=policy), pool(capacity=[capacity_type])
+                cloud_stage.node_class(vSwitchSelectionPolicy=policy),
+                pool(capacity=[capacity_type]),
             )
             await stage.until_ready("True")
             if exhaust == "stock":
@@ -211,19 +212,19 @@ def test_zone_bound_pods_launch_in_their_zone_or_wait(
             assert asked_for(cloud) == {vswitch}
             assert nothing_is_leaked(cloud, stage)
 
-    theatre.play(tmp_path, story)
+    cloud_stage.play(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("sold_out", ["", LARGE, ARM])
-def test_each_instance_boots_an_image_of_its_architecture(theatre, tmp_path, sold_out):
+def test_each_instance_boots_an_image_of_its_architecture(cloud_stage, tmp_path, sold_out):
     """Case 57: also what comes instead of the other architecture, which is sold out."""
-    cloud = theatre.cloud
+    cloud = cloud_stage.cloud
     both = pool(types=[LARGE, ARM], arch=["amd64", "arm64"])
 
-    async def story(stage: ProviderCluster) -> None:
-        async with joining(theatre, stage):
+    async def scenario(stage: ProviderCluster) -> None:
+        async with joining(cloud_stage, stage):
             stage.apply(
-                theatre.node_class(imageSelectorTerms=[{"alias": "AlibabaCloudLinux3"}]), both
+                cloud_stage.node_class(imageSelectorTerms=[{"alias": "AlibabaCloudLinux3"}]), both
             )
             await stage.until_ready("True")
             if sold_out:
@@ -252,4 +253,4 @@ def test_each_instance_boots_an_image_of_its_architecture(theatre, tmp_path, sol
             assert sold_out not in {each.pool.instance_type for each in cloud.living()}
             assert nothing_is_leaked(cloud, stage)
 
-    theatre.play(tmp_path, story)
+    cloud_stage.play(tmp_path, scenario)

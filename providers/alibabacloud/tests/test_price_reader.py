@@ -1,4 +1,4 @@
-"""Reading prices: what is asked of whom, how often, and what becomes of answers that fail."""
+"""Prices are read by limited calls, and failed answers are retried."""
 
 from __future__ import annotations
 

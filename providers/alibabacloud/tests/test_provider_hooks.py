@@ -1,4 +1,4 @@
-"""The provider as a whole, through its hooks: acceptance cases 46, 47 and 79."""
+"""The whole provider is called through its hooks: acceptance cases 46, 47 and 79."""
 
 from __future__ import annotations
 

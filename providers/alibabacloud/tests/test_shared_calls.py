@@ -24,7 +24,7 @@ def play(few_types_cloud, tmp_path):
     subject = subject_on(few_types_cloud)
 
     def run(scenario):
-        async def story():
+        async def run_calls():
             async with ProviderWorld(
                 plugins={subject.name: subject.make()},
                 cache_folder=tmp_path,
@@ -32,7 +32,7 @@ def play(few_types_cloud, tmp_path):
             ) as world:
                 await scenario(world)
 
-        asyncio.run(story())
+        asyncio.run(run_calls())
 
     return run
 

@@ -36,15 +36,15 @@ GROUP = "CreateAutoProvisioningGroup"
 STRANGER = "c0000000000000000000000000000000"
 """The id of a cluster that there is not."""
 MINUTES = 12
-"""How long each trouble lasts."""
+"""Duration of each fault."""
 CALLS_A_MINUTE = 16
 """A dozen things are looked at, each once a minute or more seldom."""
 CALLS_AT_FIRST = 80
-"""What failed is tried again soon before it is tried again later."""
+"""A failed call is retried soon at first, and later with longer waits."""
 LAUNCHES_A_MINUTE = 3
 """Of two NodeClasses: a claim is tried again soon, until its NodeClass is known to be refused."""
 LONGEST_RECOVERY_SECONDS = 400
-"""What launches were refused for is tried again after five minutes, all else each minute."""
+"""A refused launch is retried after five minutes, other calls each minute."""
 
 
 @contextmanager
@@ -305,21 +305,21 @@ SPARE_POD = pod_manifest("spare", **in_pool(SPARE))
 @pytest.fixture(scope="module")
 def opened() -> Iterator[CloudStage]:
     """One cloud that sells little, as each process reads its catalogue."""
-    theatre = CloudStage([it for it in realistic_types() if it.name in TYPES])
-    with theatre.open():
-        yield theatre
+    cloud_stage = CloudStage([it for it in realistic_types() if it.name in TYPES])
+    with cloud_stage.open():
+        yield cloud_stage
 
 
 @pytest.fixture
-def theatre(opened: CloudStage) -> CloudStage:
+def cloud_stage(opened: CloudStage) -> CloudStage:
     """The cloud as it was in the beginning."""
     opened.cloud.reset()
     return opened
 
 
-def mended(theatre: CloudStage, wrong: dict[str, Any]) -> dict[str, Any]:
+def mended(cloud_stage: CloudStage, wrong: dict[str, Any]) -> dict[str, Any]:
     """Return the NodeClass as it should have been, without what was wrong in it."""
-    right = theatre.node_class()
+    right = cloud_stage.node_class()
     return {**right, "spec": {**dict.fromkeys(wrong), **right["spec"]}}
 
 
@@ -331,17 +331,17 @@ def launched_by(cloud: SimulatedAlibabaCloud) -> list[str]:
 @pytest.mark.parametrize(
     "case", as_lives(WRONG, but=("wrong secret", "no permission to make provisioning groups"))
 )
-def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(theatre, tmp_path, case):
+def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(cloud_stage, tmp_path, case):
     """Conditions, findings, and the number of calls over minutes of simulated time."""
-    cloud = theatre.cloud
+    cloud = cloud_stage.cloud
     is_everybodys = case.trouble is not None and not case.spec
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         controller = stage.running
         with case.applied_to(cloud):
             cloud.calls.clear()
-            stage.apply(theatre.node_class(**case.spec), POOL, POD)
-            stage.apply(theatre.node_class(SPARE), SPARE_POOL, SPARE_POD)
+            stage.apply(cloud_stage.node_class(**case.spec), POOL, POD)
+            stage.apply(cloud_stage.node_class(SPARE), SPARE_POOL, SPARE_POD)
             await stage.until_ready("False")
             await stage.advance_minutes(MINUTES)
             # What launches are refused for is tried again now and then.
@@ -358,7 +358,7 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(theatre, tm
         if case.needs_restart:
             await stage.restart()
         if case.spec:
-            stage.apply(mended(theatre, case.spec))
+            stage.apply(mended(cloud_stage, case.spec))
         await stage.harness.settle(
             lambda: launched_by(cloud) == ["default", SPARE], seconds=LONGEST_RECOVERY_SECONDS
         )
@@ -366,7 +366,7 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(theatre, tm
         assert stage.is_ready("True")
         assert await stage.doctor_object_errors() == ""
 
-    theatre.play(tmp_path, story, **case.settings)
+    cloud_stage.play(tmp_path, scenario, **case.settings)
 
 
 def without_rules(schema: Any) -> Any:
@@ -382,17 +382,17 @@ def without_rules(schema: Any) -> Any:
     }
 
 
-def test_a_stored_unknown_image_family_is_reported(theatre, tmp_path):
+def test_a_stored_unknown_image_family_is_reported(cloud_stage, tmp_path):
     """Case 17: an older CRD let it in."""
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         cluster = stage.harness.cluster
         name = f"{ECSNodeClass.resource.plural}.{ECSNodeClass.resource.group}"
         stored = cluster.find(CUSTOM_RESOURCE_DEFINITIONS, name)
         assert stored is not None
         ours = {**deepcopy(stored), "metadata": {"name": name}}
         stage.apply({**ours, "spec": without_rules(ours["spec"])})
-        stage.apply(theatre.node_class(imageSelectorTerms=[{"alias": "Debian"}]), POOL, POD)
+        stage.apply(cloud_stage.node_class(imageSelectorTerms=[{"alias": "Debian"}]), POOL, POD)
         stage.apply(ours)
         await stage.until_ready("False")
         await stage.advance_minutes(MINUTES)
@@ -403,12 +403,12 @@ def test_a_stored_unknown_image_family_is_reported(theatre, tmp_path):
             assert each in user_messages["message"]
             assert each in await stage.doctor_object_errors()
         assert stage.running.is_alive
-        assert not theatre.cloud.living()
+        assert not cloud_stage.cloud.living()
 
-        stage.apply(theatre.node_class())
-        await stage.harness.settle(lambda: launched_by(theatre.cloud) == ["default"])
+        stage.apply(cloud_stage.node_class())
+        await stage.harness.settle(lambda: launched_by(cloud_stage.cloud) == ["default"])
 
-    theatre.play(tmp_path, story)
+    cloud_stage.play(tmp_path, scenario)
 
 
 def deleted_key(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
@@ -426,12 +426,12 @@ def deleted_key(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[object]:
     ],
     ids=["key", "permissions", "permissions for ACK", "VPC"],
 )
-def test_a_later_fault_costs_no_instance(theatre, tmp_path, trouble, condition):
+def test_a_later_fault_costs_no_instance(cloud_stage, tmp_path, trouble, condition):
     """A running instance goes on in any state of the NodeClass."""
-    cloud = theatre.cloud
+    cloud = cloud_stage.cloud
 
-    async def story(stage: ProviderCluster) -> None:
-        stage.apply(theatre.node_class(), POOL, POD)
+    async def scenario(stage: ProviderCluster) -> None:
+        stage.apply(cloud_stage.node_class(), POOL, POD)
         await stage.harness.settle(lambda: len(cloud.living()) == 1)
         claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
         with trouble(cloud):
@@ -446,4 +446,4 @@ def test_a_later_fault_costs_no_instance(theatre, tmp_path, trouble, condition):
             assert len(cloud.held().instances) == 1
         await stage.until_ready("True", seconds=1000)
 
-    theatre.play(tmp_path, story)
+    cloud_stage.play(tmp_path, scenario)

@@ -70,7 +70,7 @@ class ProviderDoctor:
             region = self._clients.region
         except SettingsError as error:
             return (_error(str(error), "set AWS_REGION"),)
-        who = self._who(region)
+        who = self._check_identity(region)
         if who.severity is Severity.ERROR:
             # Nothing else would be answered; each call would only wait for its time limit.
             return (who,)
@@ -99,7 +99,7 @@ class ProviderDoctor:
             for gate in self._settings.unknown_gates
         )
 
-    def _who(self, region: str) -> Finding:
+    def _check_identity(self, region: str) -> Finding:
         try:
             with core_errors_of("sts:GetCallerIdentity"):
                 caller = self._clients.sts.get_caller_identity()

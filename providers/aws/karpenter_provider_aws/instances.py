@@ -104,7 +104,7 @@ class ClusterInstances:
             if not isinstance(key, CloudProviderError) and key[1] not in known_before
         ]
         described = self._reader.of_ids(instance_ids) if instance_ids else {}
-        shown = known_before | self._shown(described.values())
+        shown = known_before | self._visible_instances(described.values())
         outcomes: list[FetchOutcome] = []
         for key in parsed:
             if isinstance(key, CloudProviderError):
@@ -127,7 +127,7 @@ class ClusterInstances:
         """
         listing = self._reader.of_cluster()
         described = {instance.id: instance for instance in listing.instances}
-        shown = self._shown(described.values())
+        shown = self._visible_instances(described.values())
         for name in self._recent.all():
             if name not in shown and (unseen := self._not_yet_visible(name, described)) is not None:
                 shown[name] = unseen
@@ -148,7 +148,7 @@ class ClusterInstances:
         with self._lock:
             return instance_id in self._tagged
 
-    def _shown(self, described: Iterable[DescribedInstance]) -> dict[str, Instance]:
+    def _visible_instances(self, described: Iterable[DescribedInstance]) -> dict[str, Instance]:
         """Return the instances that are not gone; what was seen to go is not recent any more."""
         described = tuple(described)
         owners = CLAIM_TAGS.owners_of({it.id: it.tags for it in described}, self._owners())
@@ -207,7 +207,7 @@ class ClusterInstances:
                     f"instance {name} was just launched, and EC2 does not list it yet"
                 )
             else:
-                outcomes[text] = self._gone(name)
+                outcomes[text] = self._note_gone(name)
         return [outcomes[text] for text in provider_ids]
 
     def _terminate_described(
@@ -223,7 +223,7 @@ class ClusterInstances:
                     self._reserved[name] = instance.reservation_id
         return outcomes
 
-    def _gone(self, name: str) -> TerminationStatus:
+    def _note_gone(self, name: str) -> TerminationStatus:
         """Note that an instance is gone: a reservation has room again."""
         self._recent.forget(name)
         with self._lock:

@@ -503,7 +503,7 @@ def played(
     written = manifests(aws, example)
     came: list[tuple[Launched, list[dict[str, Any]]]] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         arguments = (f"--cluster-name={CLUSTER}", "--eks-control-plane")
         async with ControllerHarness(plugins, folder=folder, arguments=arguments) as harness:
             harness.start()
@@ -514,7 +514,7 @@ def played(
             assert node_class is not None
             came.append((launched(aws, harness), [node_class, harness.pool("default")]))
 
-    run_virtual(story())
+    run_virtual(scenario())
     (found, resolved), *_ = came
     return found, resolved, written[2]
 

@@ -1,4 +1,4 @@
-"""Prices: acceptance cases 72-76."""
+"""Prices are read, cached and shipped: acceptance cases 72-76."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MIME archives in `spec.userData`: what Go's reader accepts, and what would be lost without a word.
+"""MIME archives in `spec.userData` are accepted as by Go's reader, and losses are refused.
 
 The expected parts are what `mime/multipart` of Go 1.26 returned for the same text, unless a comment
 says otherwise.

@@ -33,11 +33,11 @@ BOTTLEROCKET = [{"alias": "bottlerocket@latest"}]
 ARGUMENTS = ("--cluster-name=test", "--eks-control-plane")
 LIMITS = ClientLimits(connect_seconds=1, read_seconds=5, attempts=2)
 MINUTES = 20
-"""How long each trouble lasts."""
+"""Duration of each fault."""
 CALLS_A_MINUTE = 16
 """A dozen things are looked at, each once a minute or more seldom."""
 CALLS_AT_FIRST = 80
-"""What failed is tried again soon before it is tried again later."""
+"""A failed call is retried soon at first, and later with longer waits."""
 
 
 def wrong_credentials(aws: SimulatedAws) -> AbstractContextManager[object]:
@@ -202,7 +202,7 @@ POD = {
 def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(few, tmp_path, case):
     """Conditions, findings, and the number of calls over twenty minutes of simulated time."""
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         with case.applied_to(few):
             few.calls.clear()
             stage.apply(manifest(few, **case.spec), NODE_POOL, POD)
@@ -223,7 +223,7 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(few, tmp_pa
         assert stage.is_ready("True")
         assert await stage.doctor_object_errors() == ""
 
-    PLAY.run(tmp_path, story)
+    PLAY.run(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(few, tmp_pa
 def test_a_later_fault_costs_no_instance(few, tmp_path, trouble, condition):
     """A running instance goes on in any state of the NodeClass."""
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         stage.apply(manifest(few), NODE_POOL, POD)
         await stage.harness.settle(lambda: len(few.instances.all) == 1)
         claims = {claim["metadata"]["uid"] for claim in stage.harness.claims()}
@@ -253,7 +253,7 @@ def test_a_later_fault_costs_no_instance(few, tmp_path, trouble, condition):
             assert len(few.held().instances) == 1
         await stage.until_ready("True", seconds=1000)
 
-    PLAY.run(tmp_path, story)
+    PLAY.run(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_a_launch_that_is_not_permitted_says_so_in_the_launched_condition(
         conditions = [c.get("status", {}).get("conditions", ()) for c in stage.harness.claims()]
         return [c for each in conditions for c in each if c["type"] == "Launched"]
 
-    async def story(stage: ProviderCluster) -> None:
+    async def scenario(stage: ProviderCluster) -> None:
         stage.apply(manifest(few), NODE_POOL)
         await stage.until_ready("True")
         with few.fail("CreateFleet", code=code, message=message, status=403, times=None):
@@ -284,4 +284,4 @@ def test_a_launch_that_is_not_permitted_says_so_in_the_launched_condition(
             assert (condition["status"], condition["reason"]) == ("Unknown", reason)
             assert message in condition["message"]
 
-    PLAY.run(tmp_path, story)
+    PLAY.run(tmp_path, scenario)

@@ -38,7 +38,7 @@ class ActiveFaults:
     def __init__(self, store: InstanceStore) -> None:
         self._store: Final = store
         self._file: Path | None = None
-        self._seen: tuple[int, int] | None = None
+        self._file_state: tuple[int, int] | None = None
 
     def read_file(self, path: Path) -> None:
         """Take faults from a file from now on; it need not exist yet.
@@ -157,13 +157,13 @@ class ActiveFaults:
         try:
             file_status = self._file.stat()
             seen = (file_status.st_mtime_ns, file_status.st_size)
-            text = self._file.read_text(encoding="utf-8") if seen != self._seen else None
+            text = self._file.read_text(encoding="utf-8") if seen != self._file_state else None
         except OSError:
-            seen, text = None, "[]" if self._seen is not None else None
+            seen, text = None, "[]" if self._file_state is not None else None
         if text is None:
             return
         faults = load_faults(text, file=str(self._file))
-        self._seen = seen
+        self._file_state = seen
         ids = {f"file:{index}:{fault.to_json()}": fault for index, fault in enumerate(faults)}
         with self._store.transaction() as db:
             for row in db.execute("SELECT id FROM faults WHERE source = 'file'").fetchall():

@@ -1,4 +1,4 @@
-"""Faults that strike the Nodes of instances."""
+"""Faults of the Nodes of instances."""
 
 from __future__ import annotations
 

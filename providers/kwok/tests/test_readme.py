@@ -1,4 +1,4 @@
-"""The README says what the code says."""
+"""The README agrees with the code."""
 
 from __future__ import annotations
 

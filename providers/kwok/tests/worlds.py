@@ -1,4 +1,4 @@
-"""A kwok provider in virtual time, with the Nodes it makes."""
+"""A kwok provider in virtual time, with its Nodes."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_series_of_objects_are_replaced_all_together():
 def test_pods_and_nodes_have_series_while_they_are_there(tmp_path):
     """One state a pod, an amount of every resource a node."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 2)])
         running = scene.start()
         await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
@@ -102,7 +102,7 @@ def test_pods_and_nodes_have_series_while_they_are_there(tmp_path):
         names = ("pods_state", "nodes_current_lifetime_seconds", "nodes_allocatable")
         return {name: text.count(f"\n{NAMESPACE}_{name}{{") for name in names}
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_durations_are_counted_in_upstreams_buckets():
@@ -128,7 +128,7 @@ def test_durations_are_counted_in_upstreams_buckets():
 def test_each_wait_of_a_pod_is_measured_once(tmp_path):
     """Also of pods that are Ready within one pass; gauges exist only while a pod waits."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
         running = scene.start("--disable-leader-election")
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
@@ -156,13 +156,13 @@ def test_each_wait_of_a_pod_is_measured_once(tmp_path):
         text = generate_latest(running.process.metrics.registry).decode()
         assert f"{NAMESPACE}_nodepools_cost_total{{" not in text
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pods_that_cannot_be_placed_have_no_plan_to_wait_for(tmp_path):
     """They wait to be bound all the same (case 273)."""
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("huge", 1, cpu="9999")])
         running = scene.start("--disable-leader-election")
         await scene.cluster.clock.sleep(60)
@@ -171,7 +171,7 @@ def test_pods_that_cannot_be_placed_have_no_plan_to_wait_for(tmp_path):
         assert f"{NAMESPACE}_pods_unbound_time_seconds{{" in text
         assert f"{NAMESPACE}_pods_provisioning_unbound_time_seconds{{" not in text
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_requests_and_limits_of_pods_are_added_up_by_node(tmp_path):
@@ -185,7 +185,7 @@ def test_requests_and_limits_of_pods_are_added_up_by_node(tmp_path):
             del manifest["spec"]["replicas"]
         return manifest
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         scene.cluster.apply(
             [limited("Deployment", "web", "500m"), limited("DaemonSet", "log", "1")]
@@ -208,7 +208,7 @@ def test_requests_and_limits_of_pods_are_added_up_by_node(tmp_path):
         assert total("nodes_total_pod_limits") == pytest.approx(2.0)
         assert total("nodes_total_daemon_limits") == pytest.approx(1.0)
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_pool_cost_is_the_sum_of_its_nodes(tmp_path):
@@ -223,7 +223,7 @@ def test_pool_cost_is_the_sum_of_its_nodes(tmp_path):
             capacity_type=labels["karpenter.sh/capacity-type"],
         )
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 2, cpu="20")])
         scene.cluster.apply([deployment("db", 1, cpu="60", memory="300Gi")])
         running = scene.start("--disable-leader-election")
@@ -240,4 +240,4 @@ def test_pool_cost_is_the_sum_of_its_nodes(tmp_path):
         assert running.metric(line) == pytest.approx(grown)
         assert grown > expected > 0
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

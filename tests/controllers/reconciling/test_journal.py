@@ -122,7 +122,7 @@ def test_a_plug_in_that_hangs_over_a_record_does_not_keep_a_command_from_being_c
 ):
     """It is under way before it is recorded."""
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start()
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         await harness.settle(lambda: len(harness.pods("Running")) == 1)
@@ -135,14 +135,14 @@ def test_a_plug_in_that_hangs_over_a_record_does_not_keep_a_command_from_being_c
         harness.cluster.scale(DEPLOYMENTS, "web", 0)
         await harness.settle(lambda: not harness.claims())
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_life_of_a_node_is_recorded(tmp_path):
     """Why it came, why it went, at what price, and by which id its claim is known."""
     found = {}
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start()
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
         await harness.settle(lambda: len(harness.pods("Running")) == 3)
@@ -154,7 +154,7 @@ def test_life_of_a_node_is_recorded(tmp_path):
             'karpenter_decisions_total{kind="disrupt",method="emptiness"}'
         )
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
     *_, provisioned = found["decisions"]
     gone = [item for item in found["decisions"] if item.kind == "disrupt"]
     names = {claim["metadata"]["name"] for claim in found["claims"]}
@@ -175,14 +175,14 @@ def test_a_process_writes_its_journal_to_a_file(tmp_path):
     """The same records as in memory, oldest first; whole when the process has ended."""
     file, found = tmp_path / "journal" / "decisions.jsonl", {}
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start("--decision-journal", str(file))
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
         await harness.settle(lambda: len(harness.pods("Running")) == 3)
         found["kept"] = running.process.runtime.journal.latest()
         await running.stop()
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
     written = [json.loads(line) for line in file.read_text().splitlines()]
     assert written
     assert written == [decision_document(item) for item in reversed(found["kept"])]
@@ -192,7 +192,7 @@ def test_command_rejected_by_validation_is_recorded(tmp_path):
     """The nodes got pods again while the command waited."""
     found = {}
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start()
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
         await harness.settle(lambda: len(harness.pods("Running")) == 3)
@@ -204,7 +204,7 @@ def test_command_rejected_by_validation_is_recorded(tmp_path):
         found["claims"] = len(harness.claims())
         found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)
     (given_up,) = found["decisions"]
     assert (given_up.method, given_up.rejection) == ("emptiness", "churn")
     assert len(given_up.candidates) == found["claims"] == 3
@@ -219,10 +219,10 @@ class Guard:
         return "batch job" if kept else None
 
 
-def played(tmp_path, story, *, arguments=(), guard=None):
+def played(tmp_path, scenario, *, arguments=(), guard=None):
     """Run a scenario; `guard` is a plug-in beside the provider."""
     plugins = None if guard is None else {"guard": guard}
-    play(tmp_path, story, arguments=("--disable-leader-election", *arguments), plugins=plugins)
+    play(tmp_path, scenario, arguments=("--disable-leader-election", *arguments), plugins=plugins)
 
 
 def forced(found):
@@ -237,7 +237,7 @@ def test_expiry_is_recorded(tmp_path):
     """With the pods that have to move, at the price of the node."""
     found = {}
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start()
         pool = node_pool(disruption=KEEP, template={"expireAfter": "10m"})
         harness.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
@@ -250,7 +250,7 @@ def test_expiry_is_recorded(tmp_path):
         )
         found["decisions"] = running.process.runtime.journal.latest()
 
-    played(tmp_path, story)
+    played(tmp_path, scenario)
     assert forced(found["decisions"]) == [("expiration", "Expired", [found["name"]])]
     (expired,) = [item for item in found["decisions"] if item.kind == "disrupt"]
     assert [candidate.pods for candidate in expired.candidates] == [1]
@@ -262,7 +262,7 @@ def test_claim_that_never_registers_is_recorded(tmp_path):
     faults, found = tmp_path / "faults.json", {}
     faults.write_text(json.dumps([{"fault": "failed-node"}]))
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start("--registration-timeout=3m", f"--kwok-faults-file={faults}")
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         await harness.settle(lambda: len(harness.claims()) == 1)
@@ -274,7 +274,7 @@ def test_claim_that_never_registers_is_recorded(tmp_path):
         )
         found["decisions"] = running.process.runtime.journal.latest()
 
-    played(tmp_path, story)
+    played(tmp_path, scenario)
     assert ("liveness", "RegistrationTimeout", [found["name"]]) in forced(found["decisions"])
 
 
@@ -283,13 +283,13 @@ def test_claim_without_capacity_is_recorded(tmp_path):
     faults, found = tmp_path / "faults.json", {}
     faults.write_text(json.dumps([{"fault": "stock-out"}]))
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start(f"--kwok-faults-file={faults}")
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         await harness.cluster.clock.sleep(30)
         found["decisions"] = running.process.runtime.journal.latest()
 
-    played(tmp_path, story)
+    played(tmp_path, scenario)
     assert ("launch", "InsufficientCapacity") in {item[:2] for item in forced(found["decisions"])}
 
 
@@ -297,7 +297,7 @@ def test_vanished_instance_is_recorded(tmp_path, monkeypatch):
     """Its provider does not list it any more."""
     found = {}
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start()
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         await harness.settle(lambda: len(harness.pods("Running")) == 1)
@@ -311,7 +311,7 @@ def test_vanished_instance_is_recorded(tmp_path, monkeypatch):
         )
         found["decisions"] = running.process.runtime.journal.latest()
 
-    played(tmp_path, story)
+    played(tmp_path, scenario)
     assert ("garbage-collection", "GarbageCollected", [found["name"]]) in forced(found["decisions"])
 
 
@@ -320,7 +320,7 @@ def test_veto_of_a_plug_in_is_recorded(tmp_path):
     found = {}
     kept = {"metadata": {"labels": {"example.com/keep": "yes"}}}
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start()
         pool = node_pool()
         pool["spec"]["template"] |= kept
@@ -331,7 +331,7 @@ def test_veto_of_a_plug_in_is_recorded(tmp_path):
         found["claims"] = len(harness.claims())
         found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
-    played(tmp_path, story, guard=Guard())
+    played(tmp_path, scenario, guard=Guard())
     (kept_back,) = found["decisions"]
     assert (found["claims"], kept_back.rejection) == (1, "veto")
     assert (kept_back.obstacles[0].reason, kept_back.obstacles[0].message) == (
@@ -343,7 +343,7 @@ def test_veto_of_one_candidate_spares_no_other(tmp_path):
     """The record is of what goes, at its price, and says who was kept."""
     found = {}
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start()
         kept = node_pool("kept")
         kept["spec"]["template"]["metadata"] = {"labels": {"example.com/keep": "yes"}}
@@ -364,7 +364,7 @@ def test_veto_of_one_candidate_spares_no_other(tmp_path):
         await harness.settle(lambda: len(harness.claims()) == 1)
         found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
-    played(tmp_path, story, guard=Guard())
+    played(tmp_path, scenario, guard=Guard())
     (gone,) = [item for item in found["decisions"] if not item.rejection]
     assert [candidate.node_pool for candidate in gone.candidates] == ["general"]
     assert round(gone.price_per_hour_before.amount, 9) == round(found["price"], 9)
@@ -375,7 +375,7 @@ def test_refused_replacement_is_recorded(tmp_path):
     """With the setting that forbids it."""
     found = {}
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start("--launches-per-minute=1")
         harness.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
         harness.cluster.apply([deployment("web", 2, affinity=ALONE)])
@@ -385,7 +385,7 @@ def test_refused_replacement_is_recorded(tmp_path):
         await harness.cluster.clock.sleep(60)
         found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
-    played(tmp_path, story)
+    played(tmp_path, scenario)
     started, *others = reversed(found["decisions"])
     assert (started.method, started.rejection) == ("drift", "")
     refused = next(item for item in others if item.rejection)
@@ -399,7 +399,7 @@ def test_rolled_back_command_is_recorded(tmp_path):
     faults, found = tmp_path / "faults.json", {}
     faults.write_text("[]")
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start(f"--kwok-faults-file={faults}")
         harness.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
         await harness.settle(lambda: len(harness.pods("Running")) == 1)
@@ -410,7 +410,7 @@ def test_rolled_back_command_is_recorded(tmp_path):
         await harness.cluster.clock.sleep(11 * 60)
         found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
-    played(tmp_path, story)
+    played(tmp_path, scenario)
     started, taken_back = found["decisions"][-1], found["decisions"][-2]
     assert (started.method, started.failure) == ("drift", "")
     assert (taken_back.id, taken_back.failure) == (
@@ -423,13 +423,13 @@ def test_why_pods_are_left_by_a_limit_is_on_record(tmp_path):
     """The plan had claims for them that were not created."""
     found = {}
 
-    async def story(harness):
+    async def scenario(harness):
         running = harness.start("--max-nodes-total=1")
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3, affinity=ALONE)])
         await harness.settle(lambda: len(harness.pods("Running")) == 1)
         found["decisions"] = running.process.runtime.journal.latest(kind="provision")
 
-    played(tmp_path, story)
+    played(tmp_path, scenario)
     first = found["decisions"][-1]
     (left,) = first.obstacles
     assert (left.kind, left.reason, left.count) == ("Pod", "limit", 2)

@@ -140,7 +140,7 @@ def test_a_stalled_loop_is_reported_to_readiness_and_every_pool(tmp_path, monkey
             raise ValueError("min() arg is an empty sequence")
         return ()
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         running = scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -161,7 +161,7 @@ def test_a_stalled_loop_is_reported_to_readiness_and_every_pool(tmp_path, monkey
         await scene.settle(lambda: condition(scene.pool("general")) is None, seconds=10)
 
     monkeypatch.setattr(controller, "find_stale_marks", failing)
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_throttled_garbage_collection_is_reported_to_readiness(tmp_path, monkeypatch):
@@ -174,7 +174,7 @@ def test_throttled_garbage_collection_is_reported_to_readiness(tmp_path, monkeyp
             raise ThrottledError("DescribeInstances: RequestLimitExceeded")
         return await listing(self, provider)
 
-    async def story(scene):
+    async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         running = scene.start(WITHOUT_ELECTION)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -189,7 +189,7 @@ def test_throttled_garbage_collection_is_reported_to_readiness(tmp_path, monkeyp
         await scene.settle(lambda: not running.process.servers.failures(), seconds=120)
 
     monkeypatch.setattr(Providers, "list_instances", throttled_at_times)
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def apart(name, replicas, **pod):
@@ -237,7 +237,7 @@ def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monke
             raise ValueError("min() arg is an empty sequence")
         place(self, works)
 
-    async def story(scene):
+    async def scenario(scene):
         running, kept, stay = await drifting(scene, apart("odd", 1))
         await scene.settle(lambda: stay() == {kept}, seconds=600)
 
@@ -251,7 +251,7 @@ def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monke
         assert not running.process.servers.failures()
 
     monkeypatch.setattr(FirstFitPlacement, "place", placing)
-    play(tmp_path, story)
+    play(tmp_path, scenario)
 
 
 def test_a_pod_spread_over_a_key_that_nothing_has_keeps_no_node(tmp_path):
@@ -263,7 +263,7 @@ def test_a_pod_spread_over_a_key_that_nothing_has_keeps_no_node(tmp_path):
         "labelSelector": {"matchLabels": {"app": "odd"}},
     }
 
-    async def story(scene):
+    async def scenario(scene):
         odd = apart("odd", 1)
         odd["spec"]["template"]["spec"]["topologySpreadConstraints"] = [spread]
         running, _, stay = await drifting(scene, odd)
@@ -272,4 +272,4 @@ def test_a_pod_spread_over_a_key_that_nothing_has_keeps_no_node(tmp_path):
         assert not scene.events("JudgementFailed")
         assert not running.process.servers.failures()
 
-    play(tmp_path, story)
+    play(tmp_path, scenario)

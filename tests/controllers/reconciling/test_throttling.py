@@ -38,7 +38,7 @@ def rises(error_of, jitter=lambda: 0.5, tries=6):
     """Return when a key is tried that fails with these errors, one after the other."""
     seen = []
 
-    async def story():
+    async def scenario():
         clock = LoopClock()
 
         async def reconcile(_):
@@ -56,7 +56,7 @@ def rises(error_of, jitter=lambda: 0.5, tries=6):
         await clock.sleep(600)
         task.cancel()
 
-    run_virtual(story())
+    run_virtual(scenario())
     return seen[:tries]
 
 
@@ -124,7 +124,7 @@ def test_throttling_without_a_time_counts_no_failure():
 def test_a_success_ends_the_row_of_throttlings_of_its_key_alone():
     tried = {"web": [], "db": []}
 
-    async def story():
+    async def scenario():
         clock = LoopClock()
 
         async def reconcile(key):
@@ -140,7 +140,7 @@ def test_a_success_ends_the_row_of_throttlings_of_its_key_alone():
         await clock.sleep(60)
         task.cancel()
 
-    run_virtual(story())
+    run_virtual(scenario())
     assert tried["web"][:6] == [0.0, 1.0, 3.0, 13.0, 14.0, 16.0]
     assert tried["db"][:6] == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0]
 
@@ -156,7 +156,7 @@ def steps(errors, jitter):
     """Return when a loop makes its steps, which end in these errors (None succeeds, for 5 s)."""
     seen = []
 
-    async def story():
+    async def scenario():
         clock = LoopClock()
 
         async def step():
@@ -170,7 +170,7 @@ def steps(errors, jitter):
         await clock.sleep(300)
         task.cancel()
 
-    run_virtual(story())
+    run_virtual(scenario())
     return seen[: len(errors) + 1]
 
 
@@ -190,7 +190,7 @@ def test_ninety_throttled_launches_are_done_when_the_cloud_lets_them():
     done, tries = {}, Counter()
     tokens = {"left": 10.0, "at": 0.0}
 
-    async def story():
+    async def scenario():
         clock = LoopClock()
 
         async def reconcile(key):
@@ -212,7 +212,7 @@ def test_ninety_throttled_launches_are_done_when_the_cloud_lets_them():
         await clock.sleep(120)
         task.cancel()
 
-    run_virtual(story())
+    run_virtual(scenario())
     assert len(done) == 90
     assert max(done.values()) < 12
     assert max(number for moment, number in tries.items() if moment > 0) <= 10

@@ -1,4 +1,4 @@
-"""The queue of keys and the loop around controllers."""
+"""The work queue of keys and the reconcile loop of controllers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_backoff_doubles_up_to_its_maximum():
 def test_a_key_added_often_is_taken_once():
     """In the order of first arrival."""
 
-    async def story():
+    async def scenario():
         queue = WorkQueue(LoopClock())
         for key in ("a", "b", "a"):
             queue.add(key)
@@ -43,26 +43,26 @@ def test_a_key_added_often_is_taken_once():
         assert [await queue.take(), await queue.take()] == ["a", "b"]
         assert len(queue) == 0
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
 def test_a_key_that_is_due_in_no_time_is_due_at_once(seconds):
     """Without a timer."""
 
-    async def story():
+    async def scenario():
         queue = WorkQueue(LoopClock())
         queue.add_after("a", seconds)
         assert len(queue) == 1
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_a_key_with_requested_back_off_waits_longer_each_time():
     """And from the beginning after it was content."""
     seen = []
 
-    async def story():
+    async def scenario():
         clock = LoopClock()
         answers = [ReconcileResult(back_off=True)] * 3 + [ReconcileResult(requeue_after=10.0)]
         answers += [ReconcileResult(back_off=True), ReconcileResult()]
@@ -79,14 +79,14 @@ def test_a_key_with_requested_back_off_waits_longer_each_time():
         await clock.sleep(60)
         task.cancel()
 
-    run_virtual(story())
+    run_virtual(scenario())
     assert seen == pytest.approx([0.0, 1.0, 3.0, 7.0, 17.0, 18.0])
 
 
 def test_a_key_added_while_worked_on_is_due_again_afterwards():
     """It is never worked on twice at a time."""
 
-    async def story():
+    async def scenario():
         queue = WorkQueue(LoopClock())
         queue.add("a")
         assert await queue.take() == "a"
@@ -98,13 +98,13 @@ def test_a_key_added_while_worked_on_is_due_again_afterwards():
 
         assert len(queue) == 1
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_the_earliest_of_several_delays_counts():
     """And an immediate wish cancels all delays."""
 
-    async def story():
+    async def scenario():
         clock = LoopClock()
         queue = WorkQueue(clock)
         queue.add_after("a", 5.0)
@@ -124,14 +124,14 @@ def test_the_earliest_of_several_delays_counts():
         assert len(queue) == 0
         queue.close()
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_a_failing_key_waits_ever_longer_until_it_succeeds():
     """Other keys do not wait with it."""
     seen = []
 
-    async def story():
+    async def scenario():
         clock = LoopClock()
         failures = {"bad": 3}
 
@@ -151,7 +151,7 @@ def test_a_failing_key_waits_ever_longer_until_it_succeeds():
         await clock.sleep(60)
         task.cancel()
 
-    run_virtual(story())
+    run_virtual(scenario())
     assert [(key, pytest.approx(at)) for key, at in seen] == [
         ("bad", 0.0),
         ("good", 0.0),
@@ -164,7 +164,7 @@ def test_a_failing_key_waits_ever_longer_until_it_succeeds():
 def test_unexpected_exceptions_are_counted_and_do_not_end_the_loop():
     """The one place where anything is caught; losing a race is no failure to report."""
 
-    async def story():
+    async def scenario():
         base = runtime()
         errors = [
             ValueError("a bug"),
@@ -188,13 +188,13 @@ def test_unexpected_exceptions_are_counted_and_do_not_end_the_loop():
         assert counted._value.get() == 1
         task.cancel()
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_no_more_than_the_given_number_of_keys_are_worked_on_at_once():
     """The others wait their turn."""
 
-    async def story():
+    async def scenario():
         base = runtime()
         running = most = 0
 
@@ -216,13 +216,13 @@ def test_no_more_than_the_given_number_of_keys_are_worked_on_at_once():
         task.cancel()
         assert most == 3
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_a_cancelled_reconciler_cancels_what_it_works_on():
     """Nothing goes on behind the back of a process that no longer leads."""
 
-    async def story():
+    async def scenario():
         base = runtime()
         ended = []
 
@@ -241,13 +241,13 @@ def test_a_cancelled_reconciler_cancels_what_it_works_on():
         await asyncio.wait({task})
         assert ended == ["a"]
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_a_woken_loop_does_not_sleep_out():
     """And one that fails waits longer each time."""
 
-    async def story():
+    async def scenario():
         base = runtime()
         at = []
 
@@ -265,7 +265,7 @@ def test_a_woken_loop_does_not_sleep_out():
         task.cancel()
         assert [pytest.approx(moment) for moment in at] == [0.0, 4.0, 14.0, 15.0, 17.0, 27.0]
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize(
@@ -274,10 +274,10 @@ def test_a_woken_loop_does_not_sleep_out():
 def test_workers_grow_with_the_cpu_requests(milli, workers):
     """Upstream's numbers for 10 to 1000 workers."""
 
-    async def story():
+    async def scenario():
         base = ControllerRuntime(
             clock=LoopClock(), new_id=SequentialIds("x"), metrics=Metrics(), cpu_requests=milli
         )
         assert workers == base.workers(10, 1000)
 
-    run_virtual(story())
+    run_virtual(scenario())

@@ -31,7 +31,7 @@ def spot_claim(**options):
     return node_claim("web", stage="Initialized", capacity_type="spot", **options)
 
 
-def look(message, claim=None, *, now=EPOCH, others=(), act_on_rebalance=False):
+def step_of(message, claim=None, *, now=EPOCH, others=(), act_on_rebalance=False):
     claim = claim or spot_claim()
     snapshot = synced_state(claim, node("web", claim=claim), *others).snapshot()
     return interruption_step(snapshot, claim, message, now=now, act_on_rebalance=act_on_rebalance)
@@ -44,7 +44,7 @@ def deadline(step) -> str:
 @pytest.mark.parametrize("kind", FORCEFUL)
 def test_interrupted_claim_is_deleted_with_its_reason(kind):
     """The reason is what the pods' Evicted Events will name."""
-    step = look(said(kind))
+    step = step_of(said(kind))
 
     reason = find_condition(step.claim.status.conditions, DISRUPTION_REASON)
     assert step.delete
@@ -57,8 +57,8 @@ def test_the_reason_counts_from_the_interruption_whatever_a_command_wrote_before
     written = with_condition(spot_claim(), DISRUPTION_REASON, now=EPOCH, reason="Underutilized")
     later = EPOCH + timedelta(hours=1)
 
-    first = look(said(), written, now=later)
-    again = look(said(), first.claim, now=later + timedelta(seconds=30))
+    first = step_of(said(), written, now=later)
+    again = step_of(said(), first.claim, now=later + timedelta(seconds=30))
 
     for step in (first, again):
         reason = find_condition(step.claim.status.conditions, DISRUPTION_REASON)
@@ -82,19 +82,19 @@ def test_deadline_of_the_cloud_holds_if_it_is_earlier(grace, before, expected):
     annotations = {TERMINATION_TIMESTAMP: before} if before else {}
     claim = spot_claim(termination_grace_period=grace, annotations=annotations)
 
-    assert deadline(look(said(), claim)) == expected
+    assert deadline(step_of(said(), claim)) == expected
 
 
 def test_without_a_deadline_the_claim_drains_in_its_own_time():
     """Maintenance that says no time gives budgets their due."""
-    step = look(said(InterruptionKind.SCHEDULED_MAINTENANCE, deadline=None))
+    step = step_of(said(InterruptionKind.SCHEDULED_MAINTENANCE, deadline=None))
 
     assert (step.delete, deadline(step)) == (True, "")
 
 
 def test_unhealthy_instance_has_a_deadline_now():
     """Nothing on it can be trusted to end by itself."""
-    step = look(said(InterruptionKind.INSTANCE_UNHEALTHY, deadline=None))
+    step = step_of(said(InterruptionKind.INSTANCE_UNHEALTHY, deadline=None))
 
     assert deadline(step) == "2026-01-01T00:00:00Z"
 
@@ -104,8 +104,8 @@ def test_reclaimed_offering_becomes_unavailable():
     key = {"instance_type": "m-4x", "zone": "zone-a"}
     reserved = node_claim("web", stage="Initialized", capacity_type="reserved")
 
-    assert look(said()).exhausted == (OfferingKey(**key, capacity_type="spot"),)
-    assert look(said(InterruptionKind.RESERVATION_RECLAIM), reserved).exhausted == (
+    assert step_of(said()).exhausted == (OfferingKey(**key, capacity_type="spot"),)
+    assert step_of(said(InterruptionKind.RESERVATION_RECLAIM), reserved).exhausted == (
         OfferingKey(**key, capacity_type="reserved"),
     )
 
@@ -116,13 +116,13 @@ def test_reclaimed_offering_becomes_unavailable():
 )
 def test_other_interruptions_make_no_offering_unavailable(kind):
     """An instance may be stopped by a user."""
-    assert look(said(kind), act_on_rebalance=True).exhausted == ()
+    assert step_of(said(kind), act_on_rebalance=True).exhausted == ()
 
 
 def test_a_recommendation_is_noted_and_acted_on_only_if_asked_for():
     """It is a Normal Event: nothing has happened yet."""
-    noted = look(said(REBALANCE, deadline=None))
-    acted = look(said(REBALANCE, deadline=None), act_on_rebalance=True)
+    noted = step_of(said(REBALANCE, deadline=None))
+    acted = step_of(said(REBALANCE, deadline=None), act_on_rebalance=True)
 
     assert not noted.delete
     assert find_condition(noted.claim.status.conditions, DISRUPTION_REASON) is None
@@ -137,7 +137,7 @@ def test_a_message_that_announces_nothing_or_cannot_be_read_changes_nothing(kind
     """It is only counted."""
     claim = spot_claim()
 
-    step = look(said(kind), claim)
+    step = step_of(said(kind), claim)
 
     assert step.claim is claim
     assert (step.delete, step.notices, step.metric_updates) == (False, (), ())
@@ -149,7 +149,7 @@ def test_deleted_claim_gets_an_earlier_deadline_and_keeps_its_reason():
         spot_claim(deleted=EPOCH), DISRUPTION_REASON, reason="Underutilized", now=EPOCH
     )
 
-    step = look(said(), claim)
+    step = step_of(said(), claim)
 
     reason = find_condition(step.claim.status.conditions, DISRUPTION_REASON)
     assert reason is not None
@@ -159,16 +159,16 @@ def test_deleted_claim_gets_an_earlier_deadline_and_keeps_its_reason():
 
 def test_the_same_message_again_changes_nothing_more():
     """Messages are repeated until they are acknowledged."""
-    first = look(said())
+    first = step_of(said())
 
-    again = look(said(), first.claim)
+    again = step_of(said(), first.claim)
 
     assert again.claim is first.claim
 
 
 def test_claim_and_node_get_an_event_with_announcement_and_action():
     """With the time and whatever the cloud said besides."""
-    step = look(said(detail="EC2 says so"))
+    step = step_of(said(detail="EC2 says so"))
 
     assert {n.regarding.kind for n in step.notices} == {"NodeClaim", "Node"}
     assert {n.reason for n in step.notices} == {"SpotInterrupted"}
@@ -182,7 +182,7 @@ def test_the_claim_and_its_pods_are_counted_under_the_kind_of_message():
 
     metric_updates = {
         metric_update.metric: metric_update
-        for metric_update in look(said(), others=(bound,)).metric_updates
+        for metric_update in step_of(said(), others=(bound,)).metric_updates
     }
 
     assert metric_updates["nodeclaims_disrupted"].labels["reason"] == "spot_interrupted"

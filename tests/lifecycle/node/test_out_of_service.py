@@ -36,7 +36,7 @@ def dying(*, ready="Unknown", **options):
     return drained, node("web", claim=claim, deleted=EPOCH, ready=ready, **options)
 
 
-def look(*objects, instance, now=None, out_of_service=True):
+def step_of(*objects, instance, now=None, out_of_service=True):
     snapshot = synced_state(*objects).snapshot()
     return node_termination(
         snapshot,
@@ -69,13 +69,13 @@ def test_only_an_unresponsive_node_without_an_instance_is_tainted(
     ready, instance, out_of_service, expected
 ):
     claim, view = dying(ready=ready)
-    found = look(claim, view, ATTACHED, instance=instance, out_of_service=out_of_service)
+    found = step_of(claim, view, ATTACHED, instance=instance, out_of_service=out_of_service)
     assert marked(found, view) is expected
 
 
 def test_taint_is_the_one_of_kubernetes():
     claim, view = dying()
-    found = look(claim, view, ATTACHED, instance=InstanceState.GONE)
+    found = step_of(claim, view, ATTACHED, instance=InstanceState.GONE)
     (taint,) = [t for t in found.node.applied_to(view).taints if t.key == OUT_OF_SERVICE.key]
     assert (taint.key, taint.value, taint.effect) == (
         "node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute",
@@ -86,39 +86,39 @@ def test_taint_is_the_one_of_kubernetes():
 def test_node_without_instance_stays_until_its_volumes_are_detached():
     """Without the node the cluster would not know that they may be detached at once."""
     claim, view = dying()
-    found = look(claim, view, ATTACHED, instance=InstanceState.GONE)
+    found = step_of(claim, view, ATTACHED, instance=InstanceState.GONE)
     assert (found.action, found.requeue_after) == (WAIT, timedelta(seconds=5))
     assert find_condition(found.claim.status.conditions, VOLUMES_DETACHED).reason == (
         "AwaitingVolumeDetachment"
     )
     assert [notice.reason for notice in found.notices] == ["AwaitingVolumeDetachment"]
-    assert look(claim, view, instance=InstanceState.GONE).action is FINISH
+    assert step_of(claim, view, instance=InstanceState.GONE).action is FINISH
 
 
 def test_wait_for_volumes_ends_after_the_limit():
     """From its taint on; volumes attached then stay attached."""
     claim, view = dying()
     start = after(seconds=10)
-    there = look(claim, view, ATTACHED, instance=InstanceState.GONE, now=start).node.applied_to(
+    there = step_of(claim, view, ATTACHED, instance=InstanceState.GONE, now=start).node.applied_to(
         view
     )
     early, late = start + DETACH_LIMIT / 2, start + DETACH_LIMIT
-    assert look(claim, there, ATTACHED, instance=InstanceState.GONE, now=early).action is WAIT
-    assert look(claim, there, ATTACHED, instance=InstanceState.GONE, now=late).action is FINISH
+    assert step_of(claim, there, ATTACHED, instance=InstanceState.GONE, now=early).action is WAIT
+    assert step_of(claim, there, ATTACHED, instance=InstanceState.GONE, now=late).action is FINISH
 
 
 def test_taint_without_a_time_counts_from_the_deletion():
     claim, view = dying(taints=("node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",))
     late = EPOCH + DETACH_LIMIT
-    assert look(claim, view, ATTACHED, instance=InstanceState.GONE).action is WAIT
-    assert look(claim, view, ATTACHED, instance=InstanceState.GONE, now=late).action is FINISH
+    assert step_of(claim, view, ATTACHED, instance=InstanceState.GONE).action is WAIT
+    assert step_of(claim, view, ATTACHED, instance=InstanceState.GONE, now=late).action is FINISH
 
 
 def test_a_node_is_marked_once():
     claim, view = dying()
-    first = look(claim, view, ATTACHED, instance=InstanceState.GONE)
+    first = step_of(claim, view, ATTACHED, instance=InstanceState.GONE)
     there = first.node.applied_to(view)
-    again = look(claim, there, ATTACHED, instance=InstanceState.GONE, now=after(seconds=60))
+    again = step_of(claim, there, ATTACHED, instance=InstanceState.GONE, now=after(seconds=60))
     assert again.node.merge_patch(there) is None
 
 
@@ -132,11 +132,13 @@ def test_volumes_of_pods_that_stay_are_not_waited_for():
         uid="c", namespace="default", name="d", volume_name="pv-1", bind_completed=True
     )
     claim, view = dying()
-    assert look(claim, view, ATTACHED, stays, volume, instance=InstanceState.GONE).action is FINISH
+    assert (
+        step_of(claim, view, ATTACHED, stays, volume, instance=InstanceState.GONE).action is FINISH
+    )
 
 
 def test_an_instance_that_the_cloud_takes_away_is_still_asked_to_end():
     """It may be only stopping."""
     claim, view = dying()
-    found = look(claim, view, instance=InstanceState.ENDING)
+    found = step_of(claim, view, instance=InstanceState.ENDING)
     assert found.action is NodeTerminationAction.TERMINATE_INSTANCE

@@ -59,14 +59,14 @@ def pool_of(count, *, broken, pool="default"):
 BAD_NODE = (Policy(),)
 
 
-def look(*objects, name="node-0", now=None, policies=BAD_NODE, **options):
+def step_of(*objects, name="node-0", now=None, policies=BAD_NODE, **options):
     snapshot = synced_state(*objects).snapshot()
     return repair(snapshot, snapshot.nodes[name], policies, now=now or after(hours=1), **options)
 
 
 def test_a_node_that_was_broken_for_long_enough_loses_its_claim():
     """Case 114."""
-    assert look(*pair("node-0")).action is REPAIR
+    assert step_of(*pair("node-0")).action is REPAIR
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_another_condition_or_too_short_a_time_leaves_a_node_alone(
     claim, view = pair("node-0", broken=False)
     broken = with_state(view, condition_type, status)
 
-    assert look(claim, broken, now=after(minutes=minutes)).action is expected
+    assert step_of(claim, broken, now=after(minutes=minutes)).action is expected
 
 
 def test_the_claim_is_given_a_deadline_that_has_come():
     """Case 115."""
-    found = look(*pair("node-0"))
+    found = step_of(*pair("node-0"))
 
     assert found.claim is not None
     assert found.claim.metadata.annotations[TERMINATION_TIMESTAMP] == "2026-01-01T01:00:00Z"
@@ -101,7 +101,7 @@ def test_the_claim_is_given_a_deadline_that_has_come():
 )
 def test_later_deadline_is_replaced_and_earlier_one_stays(before, expected):
     """Case 115."""
-    found = look(*pair("node-0", annotations={TERMINATION_TIMESTAMP: before}))
+    found = step_of(*pair("node-0", annotations={TERMINATION_TIMESTAMP: before}))
 
     assert found.claim is not None
     assert expected == found.claim.metadata.annotations[TERMINATION_TIMESTAMP]
@@ -115,7 +115,7 @@ def test_of_several_unhealthy_conditions_the_first_due_counts():
         Policy(condition_type="WorseNode", toleration=timedelta(minutes=30)),
     )
 
-    found = look(claim, with_state(view, "WorseNode"), now=after(minutes=27), policies=policies)
+    found = step_of(claim, with_state(view, "WorseNode"), now=after(minutes=27), policies=policies)
 
     assert found.action is WAIT
     assert found.requeue_after == timedelta(minutes=3)
@@ -133,19 +133,19 @@ def test_do_not_disrupt_and_a_grace_period_do_not_save_a_broken_node():
     )
     view = with_state(node("node-0", claim=claim, annotations={DO_NOT_DISRUPT: "true"}))
 
-    assert look(claim, view).action is REPAIR
+    assert step_of(claim, view).action is REPAIR
 
 
 @pytest.mark.parametrize(("broken", "expected"), [(2, REPAIR), (3, BLOCKED)])
 def test_a_fifth_of_a_pool_may_be_broken_and_no_more(broken, expected):
     """Case 118."""
-    assert look(*pool_of(10, broken=broken)).action is expected
+    assert step_of(*pool_of(10, broken=broken)).action is expected
 
 
 def test_too_many_unhealthy_nodes_are_requeued_with_events():
     """Case 118; the Events are about the Node, its claim and its pool, each once."""
     pool = node_pool()
-    found = look(pool, *pool_of(10, broken=3))
+    found = step_of(pool, *pool_of(10, broken=3))
 
     assert found.requeue_after == BLOCKED_RETRY
     assert [notice.regarding.kind for notice in found.notices] == ["Node", "NodeClaim", "NodePool"]
@@ -159,33 +159,33 @@ def test_without_a_pool_the_whole_cluster_counts():
     claim, view = pair("alone", pool="")
     others = pool_of(9, broken=2)
 
-    found = look(claim, view, *others, name="alone")
+    found = step_of(claim, view, *others, name="alone")
 
     assert found.action is BLOCKED
     assert [notice.regarding.kind for notice in found.notices] == ["Node", "NodeClaim"]
-    assert look(claim, view, *pool_of(9, broken=1), name="alone").action is REPAIR
+    assert step_of(claim, view, *pool_of(9, broken=1), name="alone").action is REPAIR
 
 
 def test_other_pools_do_not_count():
     """Nor do their broken nodes."""
     others = [item for i in range(9) for item in pair(f"web-{i}", pool="web")]
 
-    assert look(*pair("node-0"), *others).action is REPAIR
+    assert step_of(*pair("node-0"), *others).action is REPAIR
 
 
 def test_one_of_three_is_repaired():
     """Case 119."""
-    assert look(*pool_of(3, broken=1)).action is REPAIR
+    assert step_of(*pool_of(3, broken=1)).action is REPAIR
 
 
 @pytest.mark.parametrize("limit", ["20%", "50%", "3", "99%"])
 @pytest.mark.parametrize("count", [2, 3, 4, 10])
 def test_in_a_pool_without_a_healthy_node_nothing_is_repaired(count, limit):
-    """Whatever its size: the cause is not in the nodes, and stand-ins would break as well."""
+    """At every size: the cause is not in the nodes, and replacements would break as well."""
     objects = pool_of(count, broken=count)
 
     found = [
-        look(*objects, name=f"node-{i}", limit=UnhealthyLimit.parse(limit)) for i in range(count)
+        step_of(*objects, name=f"node-{i}", limit=UnhealthyLimit.parse(limit)) for i in range(count)
     ]
 
     assert {each.action for each in found} == {BLOCKED}
@@ -193,22 +193,22 @@ def test_in_a_pool_without_a_healthy_node_nothing_is_repaired(count, limit):
 
 def test_a_pool_without_a_healthy_node_says_so():
     """The share is not what holds repair back."""
-    found = look(node_pool(), *pool_of(3, broken=3))
+    found = step_of(node_pool(), *pool_of(3, broken=3))
 
     assert {notice.message for notice in found.notices} == {"no node of the nodepool is healthy"}
     claim, view = pair("alone", pool="")
-    alone = look(claim, view, *pair("other", pool=""), name="alone")
+    alone = step_of(claim, view, *pair("other", pool=""), name="alone")
     assert {notice.message for notice in alone.notices} == {"no node of the cluster is healthy"}
 
 
 def test_where_all_nodes_may_be_broken_all_are_repaired():
     """A limit of 100 % allows it."""
-    assert look(*pool_of(3, broken=3), limit=UnhealthyLimit.parse("100%")).action is REPAIR
+    assert step_of(*pool_of(3, broken=3), limit=UnhealthyLimit.parse("100%")).action is REPAIR
 
 
 def test_the_only_node_of_a_pool_is_repaired():
     """It has no neighbours that could say whether the cause is elsewhere."""
-    assert look(*pool_of(1, broken=1)).action is REPAIR
+    assert step_of(*pool_of(1, broken=1)).action is REPAIR
 
 
 @pytest.mark.parametrize(("count", "broken"), [(3, 2), (4, 2), (4, 3)])
@@ -216,7 +216,7 @@ def test_in_a_small_pool_broken_nodes_are_repaired_one_after_the_other(count, br
     """A share of so few nodes is one, which would hold them all for ever."""
     objects = pool_of(count, broken=broken)
 
-    actions = [look(*objects, name=f"node-{i}").action for i in range(broken)]
+    actions = [step_of(*objects, name=f"node-{i}").action for i in range(broken)]
 
     assert actions == [REPAIR, *[WAIT] * (broken - 1)]
 
@@ -225,8 +225,8 @@ def test_in_a_small_pool_the_next_waits_until_the_one_before_is_gone():
     """And there is nothing deleting."""
     rest = [*pair("node-1"), *pair("node-2"), *pair("well", broken=False)]
 
-    assert look(*pair("node-0", deleted=EPOCH), *rest, name="node-1").action is WAIT
-    assert look(*rest, name="node-1").action is REPAIR
+    assert step_of(*pair("node-0", deleted=EPOCH), *rest, name="node-1").action is WAIT
+    assert step_of(*rest, name="node-1").action is REPAIR
 
 
 def test_in_a_small_pool_a_claim_that_a_foreign_finalizer_holds_is_not_waited_for():
@@ -237,7 +237,7 @@ def test_in_a_small_pool_a_claim_that_a_foreign_finalizer_holds_is_not_waited_fo
 
     rest = [*pair("node-1"), *pair("node-2"), *pair("well", broken=False)]
 
-    assert look(held, *rest, name="node-1").action is REPAIR
+    assert step_of(held, *rest, name="node-1").action is REPAIR
 
 
 def test_in_a_small_pool_the_next_waits_until_the_stand_in_is_initialised():
@@ -245,8 +245,8 @@ def test_in_a_small_pool_the_next_waits_until_the_stand_in_is_initialised():
     rest = [*pair("node-1"), *pair("node-2"), *pair("well", broken=False)]
     booting = node_claim("node-3", stage="Launched")
 
-    assert look(booting, *rest, name="node-1").action is WAIT
-    assert look(*pair("node-3", broken=False), *rest, name="node-1").action is REPAIR
+    assert step_of(booting, *rest, name="node-1").action is WAIT
+    assert step_of(*pair("node-3", broken=False), *rest, name="node-1").action is REPAIR
 
 
 def test_a_small_pool_whose_broken_nodes_were_never_initialised_is_repaired_all_the_same():
@@ -254,7 +254,7 @@ def test_a_small_pool_whose_broken_nodes_were_never_initialised_is_repaired_all_
     objects = [*pair("node-0", stage="Registered"), *pair("node-1", stage="Registered")]
     objects += pair("well", broken=False)
 
-    assert look(*objects).action is REPAIR
+    assert step_of(*objects).action is REPAIR
 
 
 @pytest.mark.parametrize(
@@ -278,16 +278,16 @@ def test_any_other_limit_is_refused(text):
 
 def test_a_number_takes_the_place_of_the_share():
     """And the Events say so."""
-    found = look(*pool_of(10, broken=3), limit=UnhealthyLimit.parse("2"))
+    found = step_of(*pool_of(10, broken=3), limit=UnhealthyLimit.parse("2"))
 
     assert found.action is BLOCKED
     assert found.notices[0].message == "more than 2 nodes are unhealthy in the nodepool"
-    assert look(*pool_of(10, broken=3), limit=UnhealthyLimit.parse("3")).action is REPAIR
+    assert step_of(*pool_of(10, broken=3), limit=UnhealthyLimit.parse("3")).action is REPAIR
 
 
 def test_a_limit_of_nothing_repairs_nothing():
     """Not even in a small pool."""
-    assert look(*pool_of(2, broken=1), limit=UnhealthyLimit.parse("0")).action is BLOCKED
+    assert step_of(*pool_of(2, broken=1), limit=UnhealthyLimit.parse("0")).action is BLOCKED
 
 
 def test_repair_is_counted():
@@ -295,7 +295,7 @@ def test_repair_is_counted():
     claim, view = pair("node-0", capacity_type="spot")
     bound = pod("web-0", node_name="node-0", phase="Running")
 
-    found = look(claim, view, bound)
+    found = step_of(claim, view, bound)
 
     metric_updates = {metric_update.metric: metric_update for metric_update in found.metric_updates}
     assert metric_updates["nodeclaims_disrupted"].labels["reason"] == "unhealthy"
@@ -313,12 +313,12 @@ def test_a_node_without_exactly_one_claim_is_ignored(claims):
     ]
     view = with_state(node("node-0", provider_id="kwok://x"))
 
-    assert look(view, *owners).action is NONE
+    assert step_of(view, *owners).action is NONE
 
 
 def test_deleted_claim_is_not_deleted_again():
     """Its termination has its own course."""
-    assert look(*pair("node-0", deleted=EPOCH)).action is NONE
+    assert step_of(*pair("node-0", deleted=EPOCH)).action is NONE
 
 
 def test_a_condition_that_does_not_say_since_when_counts_from_the_nodes_creation():
@@ -348,7 +348,7 @@ def test_never_are_more_nodes_repaired_at_once_than_may_be_broken(count, broken,
             each = f"node-{number}"
             deleted = EPOCH if each in gone else None
             objects += pair(each, broken=number < broken, deleted=deleted)
-        if look(*objects, name=name, limit=allowed).action is REPAIR:
+        if step_of(*objects, name=name, limit=allowed).action is REPAIR:
             gone.append(name)
 
     serial = 0 < allowed.allowed_of(count) < min(broken, count) and count < SMALL_POOL

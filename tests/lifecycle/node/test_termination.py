@@ -77,7 +77,7 @@ def running(name="a", *, grace=30, deleted=None, priority_class="", annotations=
     return msgspec.structs.replace(built, shape=shape, deletion_timestamp=deleted, start_time=EPOCH)
 
 
-def look(*objects, now=EPOCH, instance=InstanceState.UNKNOWN):
+def step_of(*objects, now=EPOCH, instance=InstanceState.UNKNOWN):
     builder = synced_state(*objects)
     return node_termination(
         builder.snapshot(), builder.snapshot().nodes["web"], now=now, instance=instance
@@ -98,19 +98,19 @@ def names(items):
 class TestBegin:
     def test_an_undeleted_or_foreign_node_is_ignored(self):
         """Case 73."""
-        assert look(node("web")).action is NONE
-        assert look(node("web", deleted=EPOCH)).action is NONE
+        assert step_of(node("web")).action is NONE
+        assert step_of(node("web", deleted=EPOCH)).action is NONE
 
     def test_deleted_node_deletes_its_claim(self):
         """Case 74."""
         alive = node_claim("web", stage="Initialized")
-        assert look(*going(alive)).delete_claim
-        assert not look(*going()).delete_claim
+        assert step_of(*going(alive)).delete_claim
+        assert not step_of(*going()).delete_claim
 
     def test_deleted_node_is_tainted_and_leaves_load_balancers(self):
         """Case 75; a taint of the same key and another effect is replaced."""
         claim, its_node = going(taints=("karpenter.sh/disrupted=x:NoExecute", "own:NoSchedule"))
-        marked = look(claim, its_node, running()).node.applied_to(its_node)
+        marked = step_of(claim, its_node, running()).node.applied_to(its_node)
         assert marked.labels[EXCLUDE_BALANCERS] == "karpenter"
         assert [(t.key, t.effect) for t in marked.taints] == [
             ("own", "NoSchedule"),
@@ -137,31 +137,31 @@ class TestBegin:
     def test_the_instance_of_an_unresponsive_node_is_fetched(self):
         """Case 85: gone ends it undrained; a Ready one is believed."""
         silent = going(ready="Unknown")
-        assert look(*silent, running()).action is FETCH
-        gone = look(*silent, running(), instance=InstanceState.GONE)
+        assert step_of(*silent, running()).action is FETCH
+        gone = step_of(*silent, running(), instance=InstanceState.GONE)
         assert (gone.action, gone.node) == (FINISH, None)
-        assert look(*silent, running(), instance=InstanceState.PRESENT).action is WAIT
-        assert look(*going(), running(), instance=InstanceState.GONE).action is WAIT
+        assert step_of(*silent, running(), instance=InstanceState.PRESENT).action is WAIT
+        assert step_of(*going(), running(), instance=InstanceState.GONE).action is WAIT
 
     def test_an_unreadable_deadline_is_an_error(self):
         claim = node_claim(
             "web", stage="Initialized", deleted=EPOCH, annotations={TERMINATION_TIMESTAMP: "x"}
         )
         with pytest.raises(BadInputError):
-            look(*going(claim))
+            step_of(*going(claim))
 
 
 class TestDrain:
     def test_an_empty_node_waits_five_seconds_for_late_pods(self):
         """Cases 72, 84, 92."""
         claim, its_node = going()
-        first = look(claim, its_node)
+        first = step_of(claim, its_node)
         assert (first.action, first.requeue_after) == (WAIT, timedelta(seconds=1))
         assert find_condition(first.claim.status.conditions, DRAINED).status == "Unknown"
-        early = look(first.claim, its_node, now=after(seconds=3))
+        early = step_of(first.claim, its_node, now=after(seconds=3))
         assert early.action is WAIT
         assert early.claim is first.claim
-        late = look(first.claim, its_node, now=after(seconds=5))
+        late = step_of(first.claim, its_node, now=after(seconds=5))
         assert is_true(late.claim.status.conditions, DRAINED, VOLUMES_DETACHED)
         assert [metric_update.metric for metric_update in late.metric_updates] == ["nodes_drained"]
         assert late.action is TERMINATE
@@ -171,24 +171,24 @@ class TestDrain:
         alive = node_claim("web", stage="Initialized", deleted=EPOCH)
         marked = with_condition(alive, DISRUPTION_REASON, now=EPOCH, reason="Empty")
         claim, its_node = going(marked, taints=("karpenter.sh/disrupted:NoSchedule",))
-        early = look(claim, its_node, now=after(seconds=4))
+        early = step_of(claim, its_node, now=after(seconds=4))
         assert (early.action, early.claim) == (WAIT, claim)
-        late = look(claim, its_node, now=after(seconds=5))
+        late = step_of(claim, its_node, now=after(seconds=5))
         assert is_true(late.claim.status.conditions, DRAINED, VOLUMES_DETACHED)
         assert (late.action, [metric_update.metric for metric_update in late.metric_updates]) == (
             TERMINATE,
             ["nodes_drained"],
         )
-        found = look(claim, its_node, running(), now=after(seconds=6))
+        found = step_of(claim, its_node, running(), now=after(seconds=6))
         assert find_condition(found.claim.status.conditions, DRAINED).reason == "Draining"
-        emptied = look(found.claim, its_node, now=after(seconds=10))
+        emptied = step_of(found.claim, its_node, now=after(seconds=10))
         assert emptied.action is WAIT
 
     def test_a_node_that_was_given_a_reason_but_no_taint_waits_from_its_taint_on(self):
         """Reclaimed by its cloud, say: the taint comes with the first pass."""
         alive = node_claim("web", stage="Initialized", deleted=EPOCH)
         claim, its_node = going(with_condition(alive, DISRUPTION_REASON, now=EPOCH, reason="Spot"))
-        first = look(claim, its_node, now=after(seconds=60))
+        first = step_of(claim, its_node, now=after(seconds=60))
         assert first.action is WAIT
         condition = find_condition(first.claim.status.conditions, DRAINED)
         assert (condition.status, condition.last_transition_time) == ("Unknown", after(seconds=60))
@@ -199,32 +199,32 @@ class TestDrain:
         marked = with_condition(alive, DISRUPTION_REASON, now=EPOCH, reason="Empty")
         claim, its_node = going(marked, taints=("karpenter.sh/disrupted:NoSchedule",))
         now = after(hours=-5)
-        first = look(claim, its_node, now=now)
+        first = step_of(claim, its_node, now=now)
         condition = find_condition(first.claim.status.conditions, DRAINED)
         assert (condition.status, condition.last_transition_time) == ("Unknown", now)
-        assert look(first.claim, its_node, now=now + timedelta(seconds=5)).action is TERMINATE
+        assert step_of(first.claim, its_node, now=now + timedelta(seconds=5)).action is TERMINATE
 
     def test_drain_time_restarts_if_its_start_lies_in_the_future(self):
         """Else a clock that was hours ahead keeps the empty node for as many hours."""
         claim, its_node = going()
-        ahead = look(claim, its_node, now=after(hours=5)).claim
-        found = look(ahead, its_node, now=EPOCH)
+        ahead = step_of(claim, its_node, now=after(hours=5)).claim
+        found = step_of(ahead, its_node, now=EPOCH)
         assert found.action is WAIT
         assert find_condition(found.claim.status.conditions, DRAINED).last_transition_time == EPOCH
-        assert look(found.claim, its_node, now=after(seconds=5)).action is TERMINATE
+        assert step_of(found.claim, its_node, now=after(seconds=5)).action is TERMINATE
 
     def test_node_without_claim_does_not_wait_for_late_pods(self):
         """Case 72: no claim, or two of them."""
         claim, its_node = going()
-        assert look(its_node).action is FINISH
+        assert step_of(its_node).action is FINISH
         twin = node_claim("twin", stage="Initialized", provider_id="kwok://web", deleted=EPOCH)
-        found = look(claim, twin, its_node)
+        found = step_of(claim, twin, its_node)
         assert (found.action, found.claim) == (FINISH, None)
 
     def test_waiting_pod_holds_the_node(self):
         """Cases 79, 84: also one without an owner."""
         claim, its_node = going()
-        found = look(claim, its_node, running("a", owner_kind=""))
+        found = step_of(claim, its_node, running("a", owner_kind=""))
         assert (found.action, names(found.evictions)) == (WAIT, ["a"])
         assert find_condition(found.claim.status.conditions, DRAINED).reason == "Draining"
         assert [n.message for n in found.notices] == [
@@ -234,7 +234,7 @@ class TestDrain:
     def test_event_names_the_pods_that_are_waited_for(self):
         """The first few, after the reference's text."""
         claim, its_node = going()
-        found = look(claim, its_node, *(running(f"web-{n}") for n in range(7)))
+        found = step_of(claim, its_node, *(running(f"web-{n}") for n in range(7)))
         assert found.notices[-1].message.endswith(
             "7 pods are waiting to be evicted: default/web-0, default/web-1, default/web-2, "
             "default/web-3, default/web-4 and 2 other(s)"
@@ -329,22 +329,22 @@ class TestVolumes:
     def attachment(self, name="va-1", volume="pv-1", on="web"):
         return VolumeAttachmentView(uid=name, name=name, node_name=on, volume_name=volume)
 
-    def look(self, *objects, seconds=10.0, claim=None):
+    def step_of(self, *objects, seconds=10.0, claim=None):
         claim, its_node = going(claim)
-        return look(drained(claim), its_node, *objects, now=after(seconds=seconds))
+        return step_of(drained(claim), its_node, *objects, now=after(seconds=seconds))
 
     def test_an_attachment_holds_the_node(self):
         """Case 93."""
-        found = self.look(self.attachment())
+        found = self.step_of(self.attachment())
         condition = find_condition(found.claim.status.conditions, VOLUMES_DETACHED)
         assert (found.action, condition.status, condition.reason) == (
             WAIT, "Unknown", "AwaitingVolumeDetachment",
         )  # fmt: skip
         assert found.notices[-1].message == ("Awaiting deletion of bound volumeattachments (va-1)")
-        assert self.look().action is TERMINATE
+        assert self.step_of().action is TERMINATE
 
     def test_many_attachments_are_summed_up(self):
-        found = self.look(*(self.attachment(f"va-{n}", f"pv-{n}") for n in range(7)))
+        found = self.step_of(*(self.attachment(f"va-{n}", f"pv-{n}") for n in range(7)))
         assert found.notices[-1].message.endswith("va-4 and 2 other(s))")
 
     def test_attachments_of_other_nodes_do_not_hold_the_node(self):
@@ -358,7 +358,7 @@ class TestVolumes:
             stays, self.CLAIM, self.attachment(), self.attachment("va-2", on="other"),
             self.attachment("va-3", volume=""),
         )  # fmt: skip
-        assert self.look(*objects).action is TERMINATE
+        assert self.step_of(*objects).action is TERMINATE
 
     def test_volumes_are_not_waited_for_after_the_deadline(self):
         """Case 95."""
@@ -368,8 +368,8 @@ class TestVolumes:
             deleted=EPOCH,
             annotations={TERMINATION_TIMESTAMP: "2026-01-01T00:05:00Z"},
         )
-        assert self.look(self.attachment(), seconds=299, claim=claim).action is WAIT
-        found = self.look(self.attachment(), seconds=300, claim=claim)
+        assert self.step_of(self.attachment(), seconds=299, claim=claim).action is WAIT
+        found = self.step_of(self.attachment(), seconds=300, claim=claim)
         condition = find_condition(found.claim.status.conditions, VOLUMES_DETACHED)
         assert (found.action, condition.status, condition.reason) == (
             TERMINATE, "False", "TerminationGracePeriodElapsed",
@@ -377,12 +377,12 @@ class TestVolumes:
 
 
 class TestEnd:
-    def look(self, instance):
+    def step_of(self, instance):
         claim, its_node = going()
-        return look(drained(claim), its_node, now=after(seconds=10), instance=instance)
+        return step_of(drained(claim), its_node, now=after(seconds=10), instance=instance)
 
     def test_node_waits_for_its_instance_to_end(self):
-        found = self.look(InstanceState.TERMINATING)
+        found = self.step_of(InstanceState.TERMINATING)
         assert (found.action, found.requeue_after) == (WAIT, timedelta(seconds=5))
         assert is_true(found.claim.status.conditions, INSTANCE_TERMINATING, DRAINED)
 
@@ -390,14 +390,14 @@ class TestEnd:
         """Case 65: two Nodes show its id; the empty one goes, and pods run on under the other."""
         claim, its_node = going()
         twin = node("twin", claim=claim, deleted=EPOCH)
-        found = look(drained(claim), its_node, twin, now=after(seconds=10))
+        found = step_of(drained(claim), its_node, twin, now=after(seconds=10))
         assert (found.action, found.finish is not None) == (FINISH, True)
         let_go = node("twin", claim=claim, deleted=EPOCH, finalizers=("foreign/x",))
-        assert look(drained(claim), its_node, let_go, now=after(seconds=10)).action is TERMINATE
+        assert step_of(drained(claim), its_node, let_go, now=after(seconds=10)).action is TERMINATE
 
     def test_finished_node_is_released_and_measured(self):
         """Case 96."""
-        found = self.look(InstanceState.GONE)
+        found = self.step_of(InstanceState.GONE)
         _, its_node = going()
         assert found.action is FINISH
         assert found.finish.applied_to(its_node).finalizers == ()

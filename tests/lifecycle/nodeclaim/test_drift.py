@@ -282,7 +282,7 @@ class TestCondition:
 
     @pytest.mark.parametrize("status", ["Unknown", "False"])
     def test_a_claim_that_is_not_launched_has_not_drifted(self, status):
-        """Whatever its template, and the provider is not asked."""
+        """With any template, and without a provider call."""
         drifted = with_drift(claim(), LocalDrift(), "ImageDrifted", now=YOUNG)
         conditions = NODE_CLAIM_CONDITIONS.set(
             drifted.status.conditions,

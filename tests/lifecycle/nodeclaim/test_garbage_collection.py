@@ -109,15 +109,17 @@ class TestVanishedClaims:
 
 
 class TestOrphans:
-    def look(self, builder, instances, *, now=EPOCH, since=None, complete=True):
+    def run_pass(self, builder, instances, *, now=EPOCH, since=None, complete=True):
         return orphaned_instances(
             builder.snapshot(), instances, complete=complete, now=now, missing_since=since or {}
         )
 
     def twice(self, builder, instances):
-        first = self.look(builder, instances)
+        first = self.run_pass(builder, instances)
         assert first.terminate == (), "one pass never terminates"
-        return self.look(builder, instances, now=EPOCH + ORPHAN_GRACE, since=first.missing_since)
+        return self.run_pass(
+            builder, instances, now=EPOCH + ORPHAN_GRACE, since=first.missing_since
+        )
 
     def test_instance_without_claim_is_terminated_after_the_grace_period(self):
         assert self.twice(synced_state(), [Instance("kwok://x", token="gone")]).terminate == (
@@ -154,9 +156,9 @@ class TestOrphans:
 
     def test_instance_that_gets_a_claim_in_time_is_kept(self):
         builder, stray = synced_state(), [Instance("kwok://1", token="uid-claim-web")]
-        first = self.look(builder, stray)
+        first = self.run_pass(builder, stray)
         builder.apply_event(ObjectObserved(node_claim("web")))
-        second = self.look(builder, stray, since=first.missing_since)
+        second = self.run_pass(builder, stray, since=first.missing_since)
         assert dict(second.missing_since) == {}
 
     def test_terminating_instance_is_ignored(self):
@@ -164,10 +166,10 @@ class TestOrphans:
 
     def test_incomplete_listing_terminates_nothing_and_forgets_nothing(self):
         since = {"kwok://1": EPOCH - timedelta(hours=1)}
-        report = self.look(synced_state(), [Instance("kwok://1")], since=since, complete=False)
+        report = self.run_pass(synced_state(), [Instance("kwok://1")], since=since, complete=False)
         assert (report.terminate, report.missing_since) == ((), since)
         unsynced = StateBuilder(MANAGED_KINDS)
-        assert self.look(unsynced, [Instance("kwok://1")], since=since).terminate == ()
+        assert self.run_pass(unsynced, [Instance("kwok://1")], since=since).terminate == ()
 
     def test_too_many_orphans_are_held_back(self):
         """More than half of what is there, and more than a few."""

@@ -99,7 +99,7 @@ class TestPlainPods:
 
 class TestSpreadPods:
     def test_the_first_of_the_queue_get_places_in_different_domains(self):
-        """Whatever was planned for each: the scheduler would refuse the second one of a zone."""
+        """For every plan: the scheduler would refuse the second one of a zone."""
         plan = ["a-1", "a-2", "b-1", "b-1", "c-1", "c-1"]
         meant = waiting(spread(ZONE, skew=2), plan)
         nominations = dict(nominated_nodes(cluster(meant), meant))

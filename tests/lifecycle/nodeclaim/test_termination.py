@@ -31,13 +31,13 @@ def deleted(stage: str, **options):
     return node_claim("web", stage=stage, deleted=EPOCH, **options)
 
 
-def look(claim, *nodes, builder=None):
+def step_of(claim, *nodes, builder=None):
     ledger = (builder or synced_state(claim)).snapshot().ledger
     return claim_termination(claim, nodes, ledger, now=LATER)
 
 
 def test_claim_without_our_finalizer_is_ignored():
-    assert look(deleted("Launched", finalizers=("foreign/x",))).action is TerminationAction.NONE
+    assert step_of(deleted("Launched", finalizers=("foreign/x",))).action is TerminationAction.NONE
 
 
 def test_all_nodes_of_a_registered_claim_are_deleted_first():
@@ -45,7 +45,7 @@ def test_all_nodes_of_a_registered_claim_are_deleted_first():
     claim = deleted("Initialized")
     nodes = [node(name, claim=claim) for name in ("a", "b")]
     going = node("c", claim=claim, deleted=EPOCH)
-    found = look(claim, *nodes, going)
+    found = step_of(claim, *nodes, going)
     assert (found.action, found.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a", "b"))
 
 
@@ -53,35 +53,35 @@ def test_a_node_that_only_a_foreign_finalizer_keeps_is_not_waited_for():
     """It has been drained and let go of; a foreign finalizer must not hold the instance."""
     claim = deleted("Initialized")
     let_go = node("a", claim=claim, deleted=EPOCH, finalizers=("foreign/x",))
-    assert look(claim, let_go).action is TerminationAction.TERMINATE_INSTANCE
+    assert step_of(claim, let_go).action is TerminationAction.TERMINATE_INSTANCE
     ours = node("b", claim=claim, deleted=EPOCH, finalizers=("foreign/x", TERMINATION_FINALIZER))
-    assert look(claim, let_go, ours).action is TerminationAction.AWAIT_NODES
+    assert step_of(claim, let_go, ours).action is TerminationAction.AWAIT_NODES
     untouched = node("c", claim=claim, finalizers=("foreign/x",))
-    assert look(claim, untouched).delete_nodes == ("c",)
+    assert step_of(claim, untouched).delete_nodes == ("c",)
 
 
 def test_the_node_of_an_unregistered_claim_is_ignored():
     """Case 69."""
     claim = deleted("Launched")
-    found = look(claim, node("a", claim=claim, stage=""))
+    found = step_of(claim, node("a", claim=claim, stage=""))
     assert (found.action, found.delete_nodes) == (TerminationAction.TERMINATE_INSTANCE, ())
 
 
 def test_registered_node_is_drained_although_the_claim_is_not_registered():
     """The claim was deleted, or the process died, between the two writes; pods may run there."""
     claim = deleted("Launched")
-    found = look(claim, node("a", claim=claim, stage="Registered"))
+    found = step_of(claim, node("a", claim=claim, stage="Registered"))
     assert (found.action, found.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a",))
 
 
 def test_instance_is_terminated_after_the_nodes():
     claim = deleted("Initialized")
-    assert look(claim).action is TerminationAction.TERMINATE_INSTANCE
+    assert step_of(claim).action is TerminationAction.TERMINATE_INSTANCE
 
 
 def test_claim_that_was_never_launched_is_finished_at_once():
     """Case 67."""
-    assert look(deleted("")).action is TerminationAction.FINISH
+    assert step_of(deleted("")).action is TerminationAction.FINISH
 
 
 def test_claim_waits_for_its_open_launch():
@@ -89,7 +89,7 @@ def test_claim_waits_for_its_open_launch():
     claim = deleted("")
     builder = synced_state(claim)
     builder.apply_event(LaunchCallStarted(claim.uid, EPOCH))
-    assert look(claim, builder=builder).action is TerminationAction.AWAIT_LAUNCH
+    assert step_of(claim, builder=builder).action is TerminationAction.AWAIT_LAUNCH
 
 
 def test_a_launch_that_came_back_late_is_terminated():
@@ -97,7 +97,7 @@ def test_a_launch_that_came_back_late_is_terminated():
     builder = synced_state(claim)
     result = launched_claim(claim, Launched())
     builder.apply_event(LaunchCallFinished(claim_uid=claim.uid, launched=result, at=EPOCH))
-    found = look(claim, builder=builder)
+    found = step_of(claim, builder=builder)
     assert found.action is TerminationAction.TERMINATE_INSTANCE
     assert found.step.claim.status.provider_id == "kwok://x"
 
@@ -145,21 +145,23 @@ def test_an_instance_that_was_gone_when_first_asked_is_measured_too():
 def test_a_deadline_is_written_under_a_lock():
     """Repair writes one too, a much tighter one; neither overwrites the other unseen."""
     claim = deleted("Initialized", termination_grace_period="5m", resource_version=7)
-    patch = metadata_patch(claim, look(claim).step.claim)
+    patch = metadata_patch(claim, step_of(claim).step.claim)
     assert patch is not None
     assert patch.resource_version == "7"
 
 
 def test_a_grace_period_becomes_a_deadline_once():
     """Case 70."""
-    assert TERMINATION_TIMESTAMP not in look(deleted("Initialized")).step.claim.metadata.annotations
+    assert (
+        TERMINATION_TIMESTAMP not in step_of(deleted("Initialized")).step.claim.metadata.annotations
+    )
     claim = deleted("Initialized", termination_grace_period="5m")
-    found = look(claim)
+    found = step_of(claim)
     written = found.step.claim
     assert written.metadata.annotations[TERMINATION_TIMESTAMP] == "2026-01-01T00:05:00Z"
     assert deadline_of(written) == EPOCH + timedelta(minutes=5)
     assert [notice.reason for notice in found.step.notices] == ["TerminationGracePeriodExpiring"]
-    kept = look(
+    kept = step_of(
         deleted(
             "Initialized",
             termination_grace_period="5m",

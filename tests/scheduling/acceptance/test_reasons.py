@@ -193,7 +193,7 @@ def test_a_launching_node_is_used_for_what_all_its_types_meet(cluster):
 
 
 def test_an_overdrawn_node_takes_nothing(cluster):
-    """Whatever a pod asks for: with one resource overdrawn the kubelet refuses every pod."""
+    """For any requests: with one resource overcommitted the kubelet refuses every pod."""
     cluster.apply(cluster.node("overdrawn"))
     cluster.apply(*cluster.pods(1, memory="11Gi", node_name="overdrawn"))
     pod = cluster.pod(cpu="1")

@@ -74,13 +74,13 @@ class InterruptionShortages:
     def __init__(self, clock: Clock, offerings: UnavailableOfferings) -> None:
         self._clock: Final = clock
         self._offerings: Final = offerings
-        self._noted: Final[TtlCache[str, bool]] = TtlCache(clock, RECLAIMED_SHORTAGE_LIFE)
+        self._recorded: Final[TtlCache[str, bool]] = TtlCache(clock, RECLAIMED_SHORTAGE_LIFE)
 
     def note(self, instance_id: str, *, instance_type: str, zone: str) -> None:
         """Take note that an instance is taken back; where it is not known what it is, of nothing."""
-        if not instance_type or not zone or self._noted.get(instance_id) is not None:
+        if not instance_type or not zone or self._recorded.get(instance_id) is not None:
             return
-        self._noted.put(instance_id, value=True)
+        self._recorded.put(instance_id, value=True)
         mark = UnavailableOffering(instance_type, zone, SPOT)
         self._offerings.mark(mark, now=self._clock.now(), life=RECLAIMED_SHORTAGE_LIFE)
 

@@ -1,4 +1,4 @@
-"""Reading instance types page by page, and keeping them between two lives of the process: case 26."""
+"""Instance types are read page by page and cached between two processes: case 26."""
 
 from __future__ import annotations
 

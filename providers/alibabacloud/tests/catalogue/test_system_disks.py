@@ -1,4 +1,4 @@
-"""System disks that types can boot from: what is asked, kept, renewed, and marked as gone."""
+"""System disk categories of types are queried, cached, refreshed and marked as sold out."""
 
 from __future__ import annotations
 

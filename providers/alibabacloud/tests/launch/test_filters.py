@@ -170,7 +170,7 @@ def test_spot_more_expensive_than_the_cheapest_on_demand_is_left_out():
 
 
 def test_on_demand_is_bought_where_spot_cannot_be_had():
-    """With few types that is worth a word."""
+    """With few types that is reported."""
     wanted = wish((CAPACITY_TYPE, "spot", "on-demand"))
     kept = chosen([named("ecs.g7.large", on_demand("a", 1.0))], wanted)
 

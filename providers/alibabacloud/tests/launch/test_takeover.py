@@ -1,4 +1,4 @@
-"""Claims that wait for another process's call do so only while it may still bring them instances."""
+"""Claims wait for another process's call only while it may still launch instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thousand launches at once: few calls, an instance for each claim, and nothing beside them.
+"""A thousand launches at once take few calls and give one instance per claim.
 
 Acceptance cases 61, 67, 68 and 80 at the size of a large cluster.
 """

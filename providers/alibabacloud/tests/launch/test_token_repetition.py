@@ -1,4 +1,4 @@
-"""A launch that may have been carried out is repeated with its token until ECS answers it."""
+"""An uncertain launch is repeated with its token until ECS answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vSwitches that are known to have too few free addresses (section 4.2)."""
+"""vSwitches with too few free addresses are skipped (section 4.2)."""
 
 from __future__ import annotations
 

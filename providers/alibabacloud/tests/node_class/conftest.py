@@ -1,4 +1,4 @@
-"""A process's worth of what resolves NodeClasses, over the simulated cloud."""
+"""The NodeClass resolver of one process, over the simulated cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that the simulated cloud answers is as the SDKs know it. Case 101."""
+"""All answers of the simulated cloud fit the SDK models. Case 101."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REGION = {"RegionId": "cn-hangzhou"}
 
 @pytest.fixture
 def calls(cloud, launch):
-    """A call of every action that is worth one; each has something to show."""
+    """Call every relevant action; each has a result."""
     (mine, stopped, started, gone) = launch.run(
         Amount=4, SpotStrategy="SpotAsPriceGo", Tag=[launch.owned]
     )

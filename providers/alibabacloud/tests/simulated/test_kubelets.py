@@ -1,4 +1,4 @@
-"""The Nodes that instances of the simulated Alibaba Cloud register, from what they boot with."""
+"""Instances of the simulated Alibaba Cloud register Nodes from their user data."""
 
 from __future__ import annotations
 

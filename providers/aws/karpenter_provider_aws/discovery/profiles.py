@@ -68,7 +68,9 @@ class InstanceProfiles:
         self._isolated: Final = isolated
         self._read: Final[TtlCache[str, InstanceProfile]] = TtlCache(clock, READ_TTL)
         self._protected: Final[TtlCache[str, str]] = TtlCache(clock, PROTECTED_TTL)
-        self._made: Final[TtlCache[tuple[str, str], str]] = TtlCache(clock, RECREATION_TTL)
+        self._recent_profiles: Final[TtlCache[tuple[str, str], str]] = TtlCache(
+            clock, RECREATION_TTL
+        )
         self._missing_roles: Final[TtlCache[str, CloudProviderError]]
         self._missing_roles = TtlCache(clock, MISSING_ROLE_TTL)
         self._orphans: Final = OrphanTracker()
@@ -84,12 +86,12 @@ class InstanceProfiles:
             self.protect(before)
             return node_class.spec.instance_profile
         role = role_name(node_class.spec.role)
-        made = self._made.get((role, node_class.uid))
+        made = self._recent_profiles.get((role, node_class.uid))
         current = made or before
         current_profile = self.read(current) if current else None
         if current_profile is None or current_profile.role != role:
             current = self._create(node_class, role)
-            self._made.put((role, node_class.uid), current)
+            self._recent_profiles.put((role, node_class.uid), current)
             self.protect(current)
         if current != before:
             self.protect(before)

@@ -34,7 +34,7 @@ class InterruptionShortages:
         self._offerings: Final = offerings
         self._reservations: Final = reservations
         self._lock: Final = Lock()
-        self._noted: Final[OrderedDict[str, None]] = OrderedDict()
+        self._recorded: Final[OrderedDict[str, None]] = OrderedDict()
 
     def note(
         self, kind: InterruptionKind, instances: Iterable[OwnedInstance], *, message_id: str
@@ -54,9 +54,9 @@ class InterruptionShortages:
 
     def _is_news(self, message_id: str) -> bool:
         with self._lock:
-            if message_id in self._noted:
+            if message_id in self._recorded:
                 return False
-            self._noted[message_id] = None
-            while len(self._noted) > _MAX_NOTED:
-                self._noted.popitem(last=False)
+            self._recorded[message_id] = None
+            while len(self._recorded) > _MAX_NOTED:
+                self._recorded.popitem(last=False)
             return True

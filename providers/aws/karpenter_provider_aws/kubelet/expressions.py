@@ -189,7 +189,7 @@ def _execute(program: Program, variables: Mapping[str, int | str]) -> object:
     try:
         return program.execute(context)
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise ExpressionError(_worded(str(error))) from error
+        raise ExpressionError(_error_text(str(error))) from error
 
 
 @lru_cache(maxsize=_CACHED_PROGRAMS)
@@ -203,7 +203,7 @@ def _compiled(expression: str) -> Program:
     try:
         return cel.compile(expression)
     except (RuntimeError, ValueError) as error:
-        raise ExpressionError(_worded(str(error))) from error
+        raise ExpressionError(_error_text(str(error))) from error
 
 
 def _largest(*values: object) -> float | None:
@@ -244,7 +244,7 @@ def _kind(value: object) -> str:
             return "neither number nor text"
 
 
-def _worded(text: str) -> str:
+def _error_text(text: str) -> str:
     """Cut a message of the library to what is wrong; the rest is advice for programmers."""
     line = " ".join(text.split("\n", 1)[0].split())
     match = _PARSE_ERROR.search(line)

@@ -62,16 +62,16 @@ def _value(value: object, shape: Shape, place: str) -> Iterator[str]:
     match shape:
         case str():
             if not _READERS[shape](value):
-                yield f"{place}: must be {_WANTED[shape]}, not {_shown(value)}"
+                yield f"{place}: must be {_WANTED[shape]}, not {_value_text(value)}"
         case {"list": item}:
             if not isinstance(value, list | tuple):
-                yield f"{place}: must be a list, not {_shown(value)}"
+                yield f"{place}: must be a list, not {_value_text(value)}"
                 return
             for index, each in enumerate(cast("list[object]", value)):
                 yield from _value(each, item, f"{place}[{index}]")
         case _:
             if not isinstance(value, dict):
-                yield f"{place}: must be a map, not {_shown(value)}"
+                yield f"{place}: must be a map, not {_value_text(value)}"
                 return
             entries = cast("dict[str, object]", value)
             if "fields" in shape:
@@ -81,7 +81,7 @@ def _value(value: object, shape: Shape, place: str) -> Iterator[str]:
                 yield from _value(entries[key], shape["map"], f"{place}[{key}]")
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

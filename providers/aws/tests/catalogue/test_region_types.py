@@ -1,4 +1,4 @@
-"""Reading what a region sells, page by page, and keeping it between two lives of the process."""
+"""Types of a region are read page by page and cached between two processes."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def test_a_role_that_is_missing_is_not_tried_again_for_a_minute(profiles, iam, c
 
 @pytest.mark.parametrize("attached", ["", "node-role", "other-role"])
 def test_a_profile_that_was_made_though_the_reply_was_lost_is_used(profiles, iam, attached):
-    """Whatever role it has by now: case 140, a wrong one is replaced."""
+    """With any role: case 140, a wrong one is replaced."""
     name = profile_name(node_class="default", unique="id-0", **PLACE)
     iam.create_instance_profile(InstanceProfileName=name, Path=profile_path(**PLACE, uid="uid-1"))
     if attached:
@@ -301,7 +301,7 @@ def test_nothing_is_collected_that_is_used_again(profiles, clock):
 
 
 def test_a_path_that_is_not_ours_is_never_touched():
-    """Whatever the listing had in it."""
+    """For any content of the listing."""
     listed = [
         InstanceProfile(name="b", path="/karpenter/us-east-1/blue/uid-1/"),
         InstanceProfile(name="a", path="/karpenter/us-east-1/blue/uid-2/"),

@@ -1,4 +1,4 @@
-"""Terms, what they match, and how long answers are kept."""
+"""Selector terms become queries, and answers are cached."""
 
 from __future__ import annotations
 

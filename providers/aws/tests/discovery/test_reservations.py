@@ -1,4 +1,4 @@
-"""Capacity reservations and what is left of them (acceptance case 143, first half)."""
+"""Capacity reservations and their remaining capacity (acceptance case 143, first half)."""
 
 from __future__ import annotations
 

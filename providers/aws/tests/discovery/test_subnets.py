@@ -126,7 +126,7 @@ def test_terms_that_find_nothing_are_named(subnets, network):
 
 
 def test_nothing_is_asked_twice_within_a_minute(subnets, network, clients, clock):
-    """Whatever the NodeClass that asks."""
+    """For every NodeClass."""
     network(a="1")
     with call_log(clients.ec2) as log:
         first = subnets.find([tagged(a="1")])

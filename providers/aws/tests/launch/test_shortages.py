@@ -1,4 +1,4 @@
-"""Errors of claims that a fleet brought no instance, and the offerings these errors name."""
+"""Errors of claims without an instance of a fleet, and the offerings that they name."""
 
 from __future__ import annotations
 

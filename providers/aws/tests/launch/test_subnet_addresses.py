@@ -1,4 +1,4 @@
-"""Free addresses of subnets while fleets are asked for: kept, given back, and other subnets tried."""
+"""Free addresses of subnets are reserved for fleets and returned, and other subnets are tried."""
 
 from __future__ import annotations
 

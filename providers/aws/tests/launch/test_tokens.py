@@ -1,4 +1,4 @@
-"""The idempotency token of a fleet: another one for whatever else is asked, the same for the same."""
+"""The idempotency token of a fleet changes with the request, and only with it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_order_of_claims_and_tags_changes_no_token(claims, tags):
 
 
 def test_a_token_covers_each_member_of_the_request():
-    """Whatever a later version adds to the call is covered as well."""
+    """Parameters that a later version adds are covered as well."""
     whole = request(
         FleetParameters(context="arn:context", capacity_type="reserved", interruptible=True)
     )

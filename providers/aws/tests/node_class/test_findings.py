@@ -1,4 +1,4 @@
-"""From what came of each part to conditions: values alone."""
+"""Results of parts become conditions; values alone."""
 
 from __future__ import annotations
 

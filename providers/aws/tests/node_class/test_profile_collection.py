@@ -68,7 +68,7 @@ def test_a_profile_is_kept_until_its_instances_are_gone(parts, aws, clients, two
 
 @pytest.mark.parametrize("action", ["ec2:DescribeInstances", "iam:ListInstanceProfiles"])
 def test_no_profile_is_removed_while_users_cannot_be_listed(parts, aws, two_roles, action):
-    """Whatever seemed unused before."""
+    """Also after profiles seemed unused."""
     before, after = two_roles
     parts.clock.forward(hours=1)
     parts.resolve(after)

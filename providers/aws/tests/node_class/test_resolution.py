@@ -369,5 +369,5 @@ def test_a_changed_role_gets_another_profile(parts, aws, clients):
 
 
 def test_free_addresses_are_resolved_again_in_a_minute(parts):
-    """Whatever else was found."""
+    """For any other findings."""
     assert parts.resolver.resolve(parts.node_class()).retry_after == timedelta(minutes=1)

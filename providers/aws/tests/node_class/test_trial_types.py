@@ -1,4 +1,4 @@
-"""With which instance type a launch is tried out."""
+"""The instance type of a trial launch."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_images_with_drivers_are_tried_only_when_there_is_no_other():
 
 
 def test_only_a_type_that_boots_one_of_the_images_is_tried():
-    """Whatever it costs."""
+    """At any price."""
     assert chosen([C5, M5, M6G], [EVERY], ARM_IMAGE) == "m6g.large"
     assert chosen([C5, M5, M6G], [], ARM_IMAGE) == "m6g.large"
     assert chosen([C5, M5], [EVERY], ARM_IMAGE) is None

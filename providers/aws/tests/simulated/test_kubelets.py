@@ -1,4 +1,4 @@
-"""Nodes that simulated instances register: from user data read as each image reads it."""
+"""Simulated instances register Nodes from user data, read as each image reads it."""
 
 from __future__ import annotations
 
