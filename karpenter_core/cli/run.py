@@ -1,7 +1,7 @@
 """`karpenter run`: the controller process.
 
-Its options are the table in `operator.settings` plus those of the loaded plug-ins, so they are
-read and explained from there instead of from this function's signature.
+Its options are the table in `operator.settings` and those of the loaded plug-ins, so they are
+parsed and documented there and not in this function's signature.
 """
 
 from __future__ import annotations
