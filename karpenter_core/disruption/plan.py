@@ -99,11 +99,11 @@ def plan_steps(
         return DisruptionPlan()
     notices: list[Notice] = []
     reports: list[MethodReport] = []
-    told: set[DisruptionClass | DisruptionReason] = set()
+    handled: set[DisruptionClass | DisruptionReason] = set()
     for method in methods:
         found = disruption_pass.candidates(method.disruption_class)
-        if method.disruption_class not in told:  # methods of one class are blocked alike
-            told.add(method.disruption_class)
+        if method.disruption_class not in handled:  # methods of one class are blocked alike
+            handled.add(method.disruption_class)
             notices.extend(found.notices)
             for blocked in found.blocked:
                 notices.extend(blocked_notices(blocked))
@@ -122,8 +122,8 @@ def plan_steps(
         )
         accepted = tuple(candidate for candidate, verdict in verdicts if verdict.accepted)
         budgets = disruption_pass.budgets(method.reason)
-        if method.reason not in told:
-            told.add(method.reason)
+        if method.reason not in handled:
+            handled.add(method.reason)
             notices.extend(_budget_notices(disruption_pass, budgets))
         room = tuple((name, budget.remaining) for name, budget in sorted(budgets.items()))
         is_known = (

@@ -190,7 +190,7 @@ def _check_allowed(it: InstanceType, offering: Offering, place: tuple[str, str])
 
 
 def _is_usual(offering: Offering) -> bool:
-    """Whether nothing of an offering needs a closer look; most of them pass here, in no time."""
+    """Return whether an offering passes the fast check; most of them do."""
     price = offering.price
     return (
         type(price) is Price
@@ -224,7 +224,7 @@ def _check_price(price: object) -> None:
 def _check_rest(offering: Offering) -> None:
     if offering.available is not True and offering.available is not False:
         raise _InvalidValue(f"available must be True or False, not {_shown(offering.available)}")
-    _check_amount(offering.reservation_capacity, "reservation_capacity", "machines")
+    _check_amount(offering.reservation_capacity, "reservation_capacity", "instances")
     risk = offering.interruption_risk
     if not _is_number(risk) or not 0 <= risk <= 1:
         raise _InvalidValue(f"interruption_risk must be from 0 to 1, not {_shown(risk)}")
@@ -298,7 +298,7 @@ def _is_number(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """Write a value for people; a text is called one, since "0.5" looks like a number."""
+    """Return a value for a message; strings are marked, since "0.5" could be a number."""
     return f"the text {value!r}" if isinstance(value, str) else repr(value)
 
 

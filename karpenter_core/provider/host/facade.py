@@ -181,7 +181,7 @@ class Providers:
     def subscribe_late_launches(
         self, callback: Callable[[LaunchRequest, LaunchOutcome], None]
     ) -> None:
-        """Be told, on the event loop, what came of launches that nobody waited for any more."""
+        """Register a callback, on the event loop, for results of launches that no caller waits for."""
         for calls in self._instances.values():
             calls.on_late_launch = callback
 
@@ -193,7 +193,7 @@ class Providers:
         """Start every plug-in; when one cannot start, those that did are stopped again.
 
         Unless all are needed: one that cannot start is then done without (`left_out`), and whoever
-        asks for what it serves is told why.
+        needs its NodeClass kinds gets the reason.
 
         Raises:
             KarpenterError: what a plug-in refused to start for.
@@ -360,7 +360,7 @@ class Providers:
             return measured.note(await self._instances[name].launch(request))
 
     async def fetch(self, ref: NodeClassRef, provider_id: str) -> FetchOutcome:
-        """Look one instance up; NodeClaimNotFoundError as outcome when it is gone."""
+        """Fetch one instance; the outcome is NodeClaimNotFoundError if it is gone."""
         name = self.provider_of(ref)
         with self._dispatcher.measure(hooks.FETCH_INSTANCES, name) as measured:
             return measured.note(await self._instances[name].fetch(provider_id))
@@ -383,7 +383,7 @@ class Providers:
             return measured.note(await self._instances[provider].terminate(provider_id))
 
     async def list_instances(self, provider: str) -> InstanceListing:
-        """List a provider's instances; look at `complete` before missing something."""
+        """List a provider's instances; check `complete` before concluding that one is missing."""
         with self._dispatcher.measure(hooks.LIST_INSTANCES, provider):
             return await self._dispatcher.call(hooks.LIST_INSTANCES, provider, hooks.NoArguments())
 

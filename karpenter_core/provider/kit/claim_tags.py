@@ -169,13 +169,13 @@ class ClaimTags:
         waiting: list[str] = []
         claims: dict[str, ClaimRef] = {}
         for name in sorted(instances):
-            told = self.claims_of(instances[name])
-            claims |= {claim.uid: claim for claim in told if claim.uid}
+            tagged = self.claims_of(instances[name])
+            claims |= {claim.uid: claim for claim in tagged if claim.uid}
             own = instances[name].get(self.own_key, "")
             if name in known:
                 dealt[name] = known[name]
             elif own:
-                named = next((claim for claim in told if claim.name == own), None)
+                named = next((claim for claim in tagged if claim.name == own), None)
                 if named is None or named.uid not in settled:
                     dealt[name] = named or ClaimRef(name=own, uid="")
             else:

@@ -155,8 +155,8 @@ class _Gauges(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the gauges with their current series."""
         with self._lock:
-            told = tuple(self._series)
-        return _families([series.table() for series in told])
+            providers = tuple(self._series)
+        return _families([series.table() for series in providers])
 
 
 def _families(tables: Sequence[OfferingTable]) -> tuple[SeriesFamily, ...]:

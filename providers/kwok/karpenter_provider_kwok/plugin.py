@@ -109,7 +109,7 @@ class KwokProvider:
 
         from karpenter_provider_kwok.commands import add_commands
 
-        kwok = typer.Typer(no_args_is_help=True, help="Look into the simulated cloud.")
+        kwok = typer.Typer(no_args_is_help=True, help="Inspect the simulated cloud.")
         add_commands(kwok)
         app.add_typer(kwok, name="kwok")
 
@@ -160,7 +160,7 @@ class KwokProvider:
     def karpenter_fetch_instances(
         self, provider_ids: Sequence[str]
     ) -> Sequence[FetchOutcome] | Awaitable[Sequence[FetchOutcome]]:
-        """Look instances up."""
+        """Fetch instances."""
         running = self._started
 
         def fetch() -> list[FetchOutcome]:
