@@ -76,7 +76,7 @@ def pod(
     scheduler_config: DefaultSpread = None,
     output: _Answer = Output.TABLE,
 ) -> None:
-    """Explain where a pod is placed, or name for each NodePool the first constraint that fails.
+    """Explain where a pod is placed, or which constraint fails first for each NodePool.
 
     The output includes the instance type that comes closest, and the required change. Reads the
     current cluster (get and list only) with the FILEs added, or with --offline only the FILEs.

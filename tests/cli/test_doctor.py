@@ -300,7 +300,7 @@ def test_without_a_cluster_the_clouds_are_checked():
     result = doctor("--offline")
     assert result.exit_code == 0, result.output
     assert "loaded: kwok (karpenter-provider-kwok" in result.output
-    assert "the simulated cloud sells" in result.output
+    assert "the simulated cloud has" in result.output
 
 
 def test_a_cluster_that_cannot_be_found_is_an_error():

@@ -403,7 +403,7 @@ def test_bottlerocket_drops_settings_that_would_keep_it_from_booting():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("#!/bin/bash\necho hello", "no TOML"),
+        ("#!/bin/bash\necho hello", "not TOML"),
         ("settings = 1", "settings is 1, and must be a table"),
         ("[settings]\nkubernetes = 1", r"settings\.kubernetes is 1, and must be a table"),
         ('[settings.kubernetes]\nmax-pods = "a"', "max-pods is 'a', and must be an integer"),

@@ -221,13 +221,13 @@ class KwokProvider:
         """Say what is sold and whether instances outlive the process."""
         running = self._started
         sold = f"{len(running.catalogue)} instance types"
-        found = [Finding(severity=Severity.OK, message=f"the simulated cloud sells {sold}")]
+        found = [Finding(severity=Severity.OK, message=f"the simulated cloud has {sold}")]
         if not running.settings.keeps_state:
             found.append(
                 Finding(
                     severity=Severity.WARNING,
-                    message="the simulated cloud forgets its instances with the process",
-                    remedy="name a file with --kwok-state-file",
+                    message="the simulated cloud loses its instances when the process ends",
+                    remedy="set --kwok-state-file to a file",
                 )
             )
         return found

@@ -276,8 +276,7 @@ def unserved_outcome(
     if not failures:
         if any(answer.instances for answer in answers):
             return CloudProviderError(
-                "ECS launched fewer instances than requested, and does not say why"
-                f"{_requests(answers)}"
+                f"ECS launched fewer instances than requested, without a reason{_requests(answers)}"
             )
         return InsufficientCapacityError(
             f"ECS launched nothing, without a reason{_requests(answers)}",

@@ -207,11 +207,11 @@ def unserved_outcome(
     if not failures:
         if answer.instances:
             return CloudProviderError(
-                f"EC2 launched {len(answer.instances)} instances, fewer than asked for, and does not "
-                "say why"
+                f"EC2 launched {len(answer.instances)} instances, fewer than requested, without "
+                "a reason"
             )
         return InsufficientCapacityError(
-            "EC2 launched nothing, and does not say why", offerings=_keys(targets)
+            "EC2 launched nothing, without a reason", offerings=_keys(targets)
         )
     said = _failure_text(failures)
     mistakes = [failure for failure in failures if not failure.is_shortage]
