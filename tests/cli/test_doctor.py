@@ -343,4 +343,4 @@ def test_a_cloud_s_warning_does_not_fail():
     result = doctor("--offline", "--kwok-state-file=:memory:")
     assert result.exit_code == 0
     assert "WARNING  kwok" in result.output
-    assert "remedy: name a file with --kwok-state-file" in result.output
+    assert "remedy: set --kwok-state-file to a file" in result.output
