@@ -1,4 +1,4 @@
-"""The three calls about instances that are made in batches: launch, fetch, terminate."""
+"""Batches the three calls about instances: launch, fetch, terminate."""
 
 from __future__ import annotations
 
