@@ -1,7 +1,7 @@
-"""Time as a dependency.
+"""Provides time as a dependency.
 
-Nothing below the process's wiring reads the machine's clock: whoever needs time is handed a
-`Clock`. Production gives it the system's, tests and the simulator a loop whose time they move.
+Only the wiring of the process reads the system clock; all other code gets a `Clock`. Production
+passes the system clock, tests and the simulator a clock that they control.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ class Clock(Protocol):
     """Provides the current time, and waits."""
 
     def now(self) -> datetime:
-        """Return the wall clock as an aware UTC instant."""
+        """Return the wall clock as an aware UTC datetime."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never run backwards; only differences mean anything."""
+        """Return seconds that never decrease; only differences are meaningful."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds of this clock's time."""
+        """Wait for this many seconds of this clock's time."""
         ...
 
 
 @final
 class SteadyClock:
-    """Instants that say how long ago something was, whatever happens to the wall clock.
+    """Times for measuring ages that are independent of changes of the wall clock.
 
-    They begin with the wall clock and go on with the monotonic one. Only those of one steady clock
-    are comparable; what others wrote down is compared with the wall clock.
+    They start at the wall clock and advance with the monotonic clock. Only times of one steady
+    clock can be compared with each other; times that others wrote are compared with the wall clock.
     """
 
     __slots__ = ("_clock", "_epoch", "_zero")
@@ -47,5 +47,5 @@ class SteadyClock:
         self._zero: Final = clock.monotonic()
 
     def now(self) -> datetime:
-        """Return an instant that never goes backwards and never jumps."""
+        """Return a time that never decreases and never jumps."""
         return self._epoch + timedelta(seconds=self._clock.monotonic() - self._zero)

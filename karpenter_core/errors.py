@@ -1,29 +1,29 @@
-"""Everything karpenter_core raises on purpose.
+"""Defines every error that karpenter_core raises on purpose.
 
 KarpenterError
-├── CloudProviderError              what a provider answers; carried in outcomes or raised
-│   ├── NodeClaimNotFoundError      the instance is gone; finalizers may go too
+├── CloudProviderError              errors of providers; returned as outcomes or raised
+│   ├── NodeClaimNotFoundError      the instance does not exist; finalizers can be removed
 │   ├── InsufficientCapacityError   try other offerings; not an alarm
 │   ├── NodeClassNotReadyError      wait for the NodeClass
-│   ├── ThrottledError              wait `retry_after`, if said; nothing was done
+│   ├── ThrottledError              wait for `retry_after`, if given; nothing was done
 │   ├── AuthError                   credentials or permission; names the action
-│   ├── LaunchFailedError           carries condition reason and message
-│   ├── TerminationRefusedError     this instance may not be terminated; the others of its batch may
+│   ├── LaunchFailedError           has the reason and message of the condition
+│   ├── TerminationRefusedError     this instance may not be terminated; others of the batch are
 │   └── CallPendingError            the time limit passed, the call is still open; do not repeat it
 ├── SchedulingError
-│   └── UnevaluatedNodePoolError    a pool could not be looked at; do not judge it empty
-├── ApiError                        Kubernetes said no; status, reason, retry_after
+│   └── UnevaluatedNodePoolError    the catalogue of a NodePool is not known
+├── ApiError                        the API server refused; status, reason, retry_after
 │   ├── NotFoundError (404)
 │   ├── ConflictError (409)         stale resourceVersion, or the name is taken
 │   ├── GoneError (410)             the resourceVersion is too old: list again
-│   ├── InvalidError (422)          the object breaks its schema
+│   ├── InvalidError (422)          the object violates its schema
 │   └── TooManyRequestsError (429)  throttled, or an eviction refused by a budget
 ├── FencedError                     a write was refused because the lease is not held
 ├── PluginError                     hook missing, wrong version, two owners of one kind
 ├── SettingsError                   a flag, variable or file that cannot be used
 └── BadInputError                   an object or file given by a user; names object, field, value
 
-A class exists only because somebody catches it. Messages are fragments in lower case with the
+A class exists only if some code catches it. Messages are fragments in lower case with the
 values in them; causes are chained.
 """
 
@@ -66,15 +66,15 @@ __all__ = [
 
 
 class KarpenterError(Exception):
-    """Base of every error this project raises on purpose."""
+    """Base of every error that this project raises on purpose."""
 
 
 class CloudProviderError(KarpenterError):
-    """The cloud, or the plug-in in front of it, refused."""
+    """The cloud, or its plug-in, refused or failed."""
 
 
 class NodeClaimNotFoundError(CloudProviderError):
-    """No instance stands behind this provider id any more."""
+    """No instance exists with this provider id."""
 
 
 class ExhaustedScope(StrEnum):
@@ -82,7 +82,9 @@ class ExhaustedScope(StrEnum):
 
     OFFERING = "offering"
     NODE_CLASS = "node-class"
-    """The offerings cannot be had from the claim's NodeClass, whose subnets are full, say."""
+    """The offerings have no capacity for the claim's NodeClass, for example because its subnets are
+    full.
+    """
     FAMILY_QUOTA = "family-quota"
     ZONE = "zone"
     REGION = "region"
@@ -90,7 +92,7 @@ class ExhaustedScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingKey:
-    """One thing a cloud sells: an instance type, in a zone, under a capacity type."""
+    """An offering: an instance type, in a zone, with a capacity type."""
 
     instance_type: str
     zone: str
@@ -98,12 +100,13 @@ class OfferingKey:
 
 
 class InsufficientCapacityError(CloudProviderError):
-    """No requested offering has capacity right now.
+    """No requested offering has capacity now.
 
-    `offerings` are the ones that were tried and found empty; the core masks them and schedules the
-    pods again, for pools of all NodeClasses unless the scope is one. For a zone or a region it masks everything there of their capacity types; what
-    shares a family's quota only the provider knows, who names it all. Without `offerings` it masks
-    whatever the claim could have become.
+    `offerings` are the offerings that were tried and had no capacity. The core makes them
+    unavailable and schedules the pods again, for NodePools of all NodeClasses unless the scope is
+    one NodeClass. For a zone or a region it makes all offerings of their capacity types there
+    unavailable. For the quota of an instance family the provider has to name all offerings. Without
+    `offerings`, all offerings that the claim allows become unavailable.
     """
 
     def __init__(
@@ -119,13 +122,13 @@ class InsufficientCapacityError(CloudProviderError):
 
 
 class NodeClassNotReadyError(CloudProviderError):
-    """The NodeClass stopped being usable between scheduling and launch."""
+    """The NodeClass became unusable between scheduling and launch."""
 
 
 class ThrottledError(CloudProviderError):
-    """The cloud asked to be left alone for a while; nothing was done.
+    """The cloud throttled the call; nothing was done.
 
-    `retry_after` is how long, None where it did not say: the core's wait then grows from time to time.
+    `retry_after` is the time to wait, None if the cloud named none: the core's wait then grows.
     """
 
     def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
@@ -136,7 +139,8 @@ class ThrottledError(CloudProviderError):
 class AuthError(CloudProviderError):
     """Credentials are missing or do not permit `action`.
 
-    The `reason` of a launch ends up in the `Launched` condition, as that of `LaunchFailedError` does.
+    The `reason` of a launch becomes the reason of the `Launched` condition, as for
+    `LaunchFailedError`.
     """
 
     def __init__(self, message: str, *, action: str, reason: str = "") -> None:
@@ -146,7 +150,7 @@ class AuthError(CloudProviderError):
 
 
 class LaunchFailedError(CloudProviderError):
-    """A launch that waiting will not heal; `reason` ends up in the `Launched` condition."""
+    """A launch that retries cannot solve; `reason` becomes the reason of the `Launched` condition."""
 
     def __init__(self, message: str, *, reason: str = "LaunchFailed") -> None:
         super().__init__(message)
@@ -154,26 +158,26 @@ class LaunchFailedError(CloudProviderError):
 
 
 class TerminationRefusedError(CloudProviderError):
-    """The cloud refuses to terminate this instance until somebody lifts what protects it.
+    """The cloud refuses to terminate this instance until its protection is removed.
 
     The message names the instance and the reason; it becomes an Event on NodeClaim and Node.
     """
 
 
 class CallPendingError(CloudProviderError):
-    """A provider has not answered within its time limit, and may still do what it was asked.
+    """A provider call exceeded its time limit, and may still be executed.
 
-    It never means "did not happen": the same work is not handed over again while the call is open,
-    and its result is folded in when it comes.
+    It never means that the call had no effect: the same work is not requested again while the call
+    is open, and its result is applied when it arrives.
     """
 
 
 class SchedulingError(KarpenterError):
-    """A pass could not be computed."""
+    """A scheduling pass could not be computed."""
 
 
 class UnevaluatedNodePoolError(SchedulingError):
-    """A pool's catalogue is not known yet; its nodes are not to be judged."""
+    """The catalogue of a NodePool is not known yet; its nodes must not be evaluated."""
 
     def __init__(self, node_pool: str) -> None:
         super().__init__(f'nodepool "{node_pool}" is awaiting evaluation')
@@ -181,7 +185,7 @@ class UnevaluatedNodePoolError(SchedulingError):
 
 
 class ApiError(KarpenterError):
-    """Kubernetes answered with a failure, or not at all (`status` 0)."""
+    """The API server answered with an error, or not at all (`status` 0)."""
 
     def __init__(
         self,
@@ -201,7 +205,7 @@ class ApiError(KarpenterError):
 
 
 class NotFoundError(ApiError):
-    """404: the object is not there."""
+    """404: the object does not exist."""
 
 
 class ConflictError(ApiError):
@@ -213,7 +217,7 @@ class GoneError(ApiError):
 
 
 class InvalidError(ApiError):
-    """422: the object breaks its schema or a CEL rule."""
+    """422: the object violates its schema or a CEL rule."""
 
 
 class TooManyRequestsError(ApiError):
@@ -221,16 +225,16 @@ class TooManyRequestsError(ApiError):
 
 
 class FencedError(KarpenterError):
-    """A write was held back because this process does not hold the lease now."""
+    """A write was not sent because this process does not hold the lease."""
 
 
 class PluginError(KarpenterError):
-    """A plug-in that cannot be used, and why, naming both sides of a clash."""
+    """A plug-in cannot be used; the message names both plug-ins of a conflict."""
 
 
 class SettingsError(KarpenterError):
-    """A flag, environment variable or file given at start that cannot be used."""
+    """A flag, environment variable or file given at start cannot be used."""
 
 
 class BadInputError(KarpenterError):
-    """An object or file from a user that cannot be used; names object, field and value."""
+    """An object or file from a user cannot be used; names object, field and value."""

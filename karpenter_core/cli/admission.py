@@ -1,7 +1,7 @@
-"""Checks pods from files for what an API server would refuse.
+"""Checks pods in files for errors that an API server would refuse.
 
-Only what would change a plan without a word: a spread that is none, a term that matches nothing
-because of a typing error, an amount below zero. Paths are those of the manifest.
+Checks only errors that would silently change a plan: an invalid topology spread, a term that
+matches nothing because of a misspelling, a negative amount. Paths are those of the manifest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TYPE_WORDS: Final = {
 
 
 def shape_error(shape: PodShape) -> str:
-    """Return the first thing that is wrong with a pod; empty when nothing is."""
+    """Return the first error of a pod; empty if there is none."""
     return next(_shape_errors(shape), "")
 
 
@@ -132,7 +132,7 @@ def _choice(path: str, value: str, choices: tuple[str, ...]) -> Iterator[str]:
 
 
 def decoding_error(message: str, manifest: JsonMapping) -> str:
-    """Put the field first in what the JSON decoder says, as everywhere else."""
+    """Return a message of the JSON decoder with the field first, as in other messages."""
     place = _PLACE.match(message)
     text, path = (place["text"], place["path"]) if place else (message, "")
     missing = _MISSING.match(text)
@@ -149,12 +149,12 @@ def decoding_error(message: str, manifest: JsonMapping) -> str:
 
 
 def _words(decoded: str) -> str:
-    """Say the types of a decoder in words of JSON."""
+    """Return the decoder's names of types in terms of JSON."""
     return " or ".join(_TYPE_WORDS.get(name, name) for name in decoded.split(" | "))
 
 
 def _named(path: str, manifest: JsonMapping) -> str:
-    """Put the key into a path that ends with any value of a map of texts."""
+    """Insert the key into a path that ends with any value of a map of strings."""
     if not path.endswith(_ANY_VALUE):
         return path
     value_at: object = manifest
@@ -170,7 +170,7 @@ def _named(path: str, manifest: JsonMapping) -> str:
 
 
 def value_error(manifest: JsonMapping) -> str:
-    """Return the first value in a manifest that no API server can hold, with its path."""
+    """Return the first value in a manifest that no API server can store, with its path."""
     return next(_value_errors(manifest, ""), "")
 
 
@@ -192,12 +192,12 @@ def _value_errors(value: object, path: str) -> Iterator[str]:
 
 
 def _is_broken(text: str) -> bool:
-    """Tell whether a text has half a character, as JSON's escapes can have."""
+    """Return whether a string has an unpaired surrogate, as JSON escapes can produce."""
     return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def quantity_error(manifest: JsonMapping) -> str:
-    """Return the first amount in a manifest that is none, or is below zero, with its path."""
+    """Return the first amount in a manifest that is invalid or negative, with its path."""
     return next(_quantity_errors(manifest, ""), "")
 
 

@@ -1,6 +1,6 @@
 """Fetches the instance types of NodePools for commands that change nothing.
 
-Nothing can be changed from here: the doors by which a provider would write are closed.
+Providers get a NodeWriter and a fence that refuse every change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 INSTANCE_TYPES_FILE: Final = "--instance-types-file"
 
 LocatedPool: TypeAlias = "tuple[str, NodePool]"
-"""Where a pool was read, for messages, and the pool."""
+"""The place where a NodePool was read, for messages, and the NodePool."""
 
 
 @asynccontextmanager
@@ -53,9 +53,10 @@ async def open_providers(
     settings: Settings,
     instance_types_file: Path | None,
 ) -> AsyncGenerator[Providers]:
-    """Start the providers with these settings; of the cluster they are told the name alone.
+    """Start the providers with these settings; of the cluster they only know the name.
 
-    One that cannot start is done without (`Providers.left_out`): others may be all that is asked for.
+    A provider that cannot start is skipped (`Providers.left_out`), because others may be
+    sufficient.
     """
     from prometheus_client import CollectorRegistry
 
@@ -85,7 +86,7 @@ async def open_providers(
 
 
 def max_instance_types(providers: Providers) -> int:
-    """Return how many instance types a claim may name at most."""
+    """Return the maximum number of instance types of a claim."""
     return min((info.max_instance_types for info in providers.infos().values()), default=600)
 
 
@@ -116,7 +117,7 @@ def _no_nodes() -> Mapping[str, NodeView]:
 
 @final
 class _ReadOnlyCluster:
-    """The outside world of a command that only looks."""
+    """A NodeWriter that refuses every change."""
 
     def check(self) -> None:
         raise FencedError("this command changes nothing")
@@ -136,10 +137,10 @@ class _ReadOnlyCluster:
 
 @final
 class CatalogueSource:
-    """Asks the right provider what each pool may buy.
+    """Lists the instance types of each NodePool, by the provider of its NodeClass.
 
-    With an instance types file every pool buys from that file, whatever kind of NodeClass it
-    refers to. A NodeClass that is not there is taken for one without any wishes.
+    With an instance types file every NodePool uses the types of that file, whatever kind of
+    NodeClass it refers to. A NodeClass that does not exist counts as one with default values.
     """
 
     def __init__(self, providers: Providers, *, with_file: bool) -> None:
@@ -148,9 +149,10 @@ class CatalogueSource:
         self._file_reader: Final = _reader_of_catalogues(providers) if with_file else ""
 
     def owners(self, pools: Iterable[NodePool]) -> dict[tuple[str, str], str]:
-        """Return which provider serves each kind of NodeClass, by group and kind.
+        """Return the provider of each NodeClass kind, by group and kind.
 
-        With an instance types file the reader of that file serves kinds that nobody else does.
+        With an instance types file, the provider that reads it serves kinds that no other provider
+        serves.
         """
         owners = {
             (model.resource.group, model.resource.kind): name
@@ -170,11 +172,11 @@ class CatalogueSource:
         *,
         is_lenient: bool,
     ) -> tuple[dict[str, Catalogue], dict[str, str]]:
-        """Return the catalogue of each pool by name and, if lenient, what was wrong with others.
+        """Return the catalogue of each NodePool by name and, if lenient, the errors of others.
 
         Raises:
-            BadInputError: a pool refers to a NodeClass that nobody can make anything of.
-            CloudProviderError: a provider cannot say what it sells.
+            BadInputError: a NodePool refers to an unknown NodeClass.
+            CloudProviderError: a provider cannot list its instance types.
         """
         from karpenter_core.controllers.catalogue.controller import catalogue_version
         from karpenter_core.scheduling.problem import Catalogue
@@ -208,7 +210,7 @@ class CatalogueSource:
     def _decoded_by_provider(
         self, where: str, pool: NodePool, ref: NodeClassRef, given_class: NodeClass | None
     ) -> NodeClass:
-        """Return the NodeClass as the provider that is asked knows it."""
+        """Return the NodeClass as a model of the provider that serves it."""
         field = f'{where}: NodePool "{pool.name}": spec.template.spec.nodeClassRef'
         if self._file_reader:
             own = self._providers.infos()[self._file_reader].node_classes
@@ -231,7 +233,7 @@ class CatalogueSource:
 
 
 def _placeholder_node_class(model: type[NodeClass], ref: NodeClassRef, field: str) -> NodeClass:
-    """Make a NodeClass of this name without any wishes."""
+    """Return a NodeClass of this name with default values."""
     resource = model.resource
     blank = {
         "apiVersion": resource.api_version,

@@ -1,7 +1,7 @@
-"""Makes a scheduling problem of objects, by the code that serves a live cluster.
+"""Builds a scheduling problem from objects, with the code that serves a live cluster.
 
-Objects are folded into the state as if a watch had shown them, catalogues come from the providers.
-Where the objects are from, files or a cluster, makes no difference from here on.
+Objects are folded into the state as if a watch had reported them, and catalogues come from the
+providers. From here on there is no difference between objects from files and from a cluster.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = ["ClusterInput", "LocatedObject", "build_cluster"]
 
 
 class LocatedObject(NamedTuple):
-    """An object, and where it was read, for messages."""
+    """An object, and the place where it was read, for messages."""
 
     where: str
     found: StateObject
     is_implied: bool = False
-    """Nobody wrote it: a cluster would have made it of what somebody wrote."""
+    """The object was not written by anybody: a cluster would create it for another object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ClusterInput:
-    """What is to be solved, and how.
+    """A scheduling problem, and the options to solve it with.
 
-    Has no `repr`: asyncio writes down the result of a task more than once, and this one is large.
+    It has no `repr`: asyncio formats the result of a task several times, and this one is large.
     """
 
     input: ProvisioningInput
@@ -46,9 +46,9 @@ class ClusterInput:
     now: datetime
     problem_settings: ProblemSettings
     unusable_pools: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Pools that nothing is bought from now, and why."""
+    """NodePools that cannot launch nodes now, with the reasons."""
     notes: tuple[str, ...] = ()
-    """What was left out or taken for granted; people should know, programs need not."""
+    """Objects that were left out and assumptions, as notes for people."""
 
 
 async def build_cluster(
@@ -62,13 +62,13 @@ async def build_cluster(
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
-    """Ask what may be bought, and state the problem.
+    """List the catalogues, and build the problem.
 
-    A lenient reading goes on without the pools whose catalogue cannot be had.
+    In lenient mode NodePools whose catalogue cannot be listed are left out.
 
     Raises:
-        BadInputError: a pool refers to a NodeClass that nobody can make anything of.
-        CloudProviderError: a provider cannot say what it sells.
+        BadInputError: a NodePool refers to an unknown NodeClass.
+        CloudProviderError: a provider cannot list its instance types.
     """
     from karpenter_core.api.labels import ALIASES
     from karpenter_core.api.nodeclass import NodeClass

@@ -1,7 +1,7 @@
 """Lists once every kind of a live cluster that scheduling reads.
 
-Only GET is ever sent, and no watch: a role that may list is enough. Files lie over what the
-cluster holds, as if somebody had applied them; so a change can be looked at before it is made.
+Only GET requests are sent, and no watch, so a role with `list` is sufficient. Objects in files are
+added to the cluster as if they had been applied, which shows the effect of a change in advance.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["ClusterListing", "connected", "list_cluster", "overlay_objects"]
 
 CLUSTER: Final = "the cluster"
-"""Where objects are from that no file holds, for messages."""
+"""The source of objects that are in no file, for messages."""
 
 _FORBIDDEN: Final = 403
 _NEEDED: Final = frozenset({"Pod", "Node", "NodePool", "NodeClaim"})
-"""Without these a plan would be wrong; what else may not be read is left out, with a note."""
+"""Kinds that a plan needs; other kinds that cannot be listed are left out, with a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClusterListing:
-    """What a cluster holds, and what could not be read of it."""
+    """The objects of a cluster, and the kinds that could not be listed."""
 
     objects: tuple[StateObject, ...]
     notes: tuple[str, ...]
@@ -47,7 +47,7 @@ class ClusterListing:
 async def connected(
     settings: Settings, clock: Clock, *, node_class_groups: frozenset[str]
 ) -> AsyncGenerator[ClusterApis]:
-    """Open the cluster, or the two clusters, that the settings name; nothing can be written there.
+    """Connect to the cluster, or the two clusters, of the settings; writes are refused.
 
     Raises:
         SettingsError: no cluster is found, or a kubeconfig cannot be used.
@@ -75,7 +75,7 @@ async def connected(
 
 @final
 class _ReadOnlyTransport:
-    """A way to an API server on which nothing but questions passes."""
+    """A connection to an API server that sends only GET requests."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport: Final = transport
@@ -129,7 +129,7 @@ async def list_cluster(apis: ClusterApis, codecs: Codecs) -> ClusterListing:
 async def _list_kind(
     apis: ClusterApis, kind: ResourceKind, codec: Codec
 ) -> tuple[list[StateObject], list[str]]:
-    """List one kind page by page; once more from the start when a page has expired."""
+    """List one kind page by page; start again once if a page has expired."""
     try:
         return await _list_pages(apis, kind, codec)
     except GoneError:
@@ -154,10 +154,10 @@ async def _list_pages(
 def overlay_objects(
     objects: Iterable[StateObject], additions: Sequence[LocatedObject]
 ) -> list[LocatedObject]:
-    """Return the cluster's objects with those of files in place of, or beside, them.
+    """Return the cluster's objects with those of files replacing or added to them.
 
-    An object of a file takes over the UID of the one it replaces: what belongs to it still does.
-    What nobody wrote (a namespace, say) gives way to what is really there.
+    An object of a file takes over the UID of the object that it replaces, so that owner references
+    stay valid. Derived objects (such as a namespace) give way to the objects of the cluster.
     """
     placed = {
         _identity(cluster_object): LocatedObject(CLUSTER, cluster_object)

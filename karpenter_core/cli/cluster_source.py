@@ -1,7 +1,6 @@
-"""Reads a command's cluster from files, a live cluster, or files laid over one.
+"""Reads a command's cluster from files, a live cluster, or files added to one.
 
-What `karpenter plan` and `karpenter explain` have in common: their options, and the way from these
-to the cluster that is planned for.
+Contains the common options of `karpenter plan` and `karpenter explain`.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ DefaultSpread = Annotated[
 
 
 class Output(StrEnum):
-    """How results are shown."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -88,20 +87,20 @@ class PackingMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class CommandInput:
-    """The cluster that is asked about, and without the files if they lie over a live one."""
+    """The cluster to plan for, and the same without the files if they were added to a live one."""
 
     cluster: ClusterInput
     before: ClusterInput | None = None
     is_live: bool = False
     spot_to_spot: bool = False
-    """Whether consolidation replaces spot machines by others, as the settings say."""
+    """Whether the settings allow consolidation to replace spot nodes by spot nodes."""
     is_paused: bool = False
     """Whether the settings pause all disruption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSource:
-    """The options of a command that say what is planned for, and how."""
+    """The options that select the cluster and the way to plan."""
 
     files: tuple[Path, ...] = ()
     offline: bool = False
@@ -113,12 +112,12 @@ class ClusterSource:
     scheduler_config: str | None = None
 
     async def read(self) -> CommandInput:
-        """Read what the options name.
+        """Read the objects that the options name.
 
         Raises:
             BadInputError: a file or an object in it cannot be used.
             SettingsError: options that exclude each other, or no cluster is found.
-            ApiError: the cluster does not answer, or not to us.
+            ApiError: the cluster does not answer, or refuses.
         """
         _log_to_stderr()
         if not self.offline:
@@ -130,7 +129,7 @@ class ClusterSource:
         return CommandInput(cluster=await self._read_offline())
 
     async def _read_offline(self) -> ClusterInput:
-        """Read files; settings are the defaults, so that nothing else has a say."""
+        """Read files; use default settings, so that the environment has no influence."""
         from karpenter_core.cli.catalogues import (
             CatalogueSource,
             max_instance_types,
@@ -146,7 +145,7 @@ class ClusterSource:
         manifests = read_files(self.files)
         opening = open_providers(
             load_plugins(),
-            settings=Settings(cluster_name="offline"),  # no machine is looked for under this name
+            settings=Settings(cluster_name="offline"),  # no instance has this cluster tag
             instance_types_file=self.instance_types_file,
         )
         async with opening as providers:
@@ -166,7 +165,7 @@ class ClusterSource:
             )
 
     async def _read_live(self) -> CommandInput:
-        """Read the cluster; settings are those that `karpenter run` would find around it."""
+        """Read the cluster with the settings that `karpenter run` would use."""
         from karpenter_core.cli.catalogues import (
             CatalogueSource,
             max_instance_types,
@@ -240,7 +239,7 @@ class ClusterSource:
         return plugins, settings
 
     def _default_spread(self, settings: Settings) -> tuple[TopologySpread, ...]:
-        """Return the spread of pods without any; the command's option wins over the settings."""
+        """Return the default topology spread; the option of the command has precedence."""
         from karpenter_core.operator.scheduler_config import parse_scheduler_config
 
         if self.scheduler_config is None:
@@ -248,7 +247,7 @@ class ClusterSource:
         return parse_scheduler_config(self.scheduler_config)
 
     def _options(self, settings: Settings, max_instance_types: int) -> SolveOptions:
-        """Return how to solve; options of the command win over settings."""
+        """Return the solver options; options of the command have precedence over settings."""
         from karpenter_core.operator.wiring import solve_options
         from karpenter_core.scheduling.problem import PackingPolicy, PreferencePolicy
 
@@ -261,13 +260,13 @@ class ClusterSource:
 
 
 def help_of(command: Callable[..., None]) -> str:
-    """Return a command's docstring with each paragraph on one line, to be wrapped when shown."""
+    """Return a command's docstring with each paragraph on one line, for wrapping."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _log_to_stderr() -> None:
-    """Keep what providers log away from results."""
+    """Keep logs of providers out of the results."""
     import structlog
 
     structlog.configure(

@@ -38,7 +38,7 @@ def crds(
 
 
 def _models(names: Sequence[str]) -> Iterator[type[KubernetesObject]]:
-    """Go over the core's kinds and those of the named providers."""
+    """Yield the core's kinds and those of the named providers."""
     from karpenter_core.api.crd import core_models
     from karpenter_core.errors import PluginError
 

@@ -1,8 +1,8 @@
 """`karpenter doctor`: checks settings, providers and cluster for problems.
 
-Takes the options and variables of `karpenter run`, so that what it finds is about that process. Each
-finding is one line that says what is wrong, and one that says what to do; the exit code is 1 when
-something would keep the process from working.
+Takes the options and variables of `karpenter run`, so that its findings apply to that process. Each
+finding has one line with the problem, and one with the remedy; the exit code is 1 if a finding
+would prevent the process from working.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MARKS: Final = {"ok": "ok     ", "warning": "WARNING", "error": "ERROR  "}
 
 
 class _CheckResult(NamedTuple):
-    """A finding, and what it is about."""
+    """A finding and its subject."""
 
     about: str
     finding: Finding
@@ -99,7 +99,7 @@ def _loaded(plugins: Plugins) -> list[_CheckResult]:
 
 
 def _ignored_settings(settings: Settings) -> list[_CheckResult]:
-    """Return the settings that are not in effect as they were given."""
+    """Return the settings that have no effect as given."""
     from karpenter_core.provider.contract import Finding, Severity
 
     remedy = "correct or remove the setting"
@@ -110,7 +110,7 @@ def _ignored_settings(settings: Settings) -> list[_CheckResult]:
 
 
 async def _clouds(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
-    """Start each provider, and have it check its cloud."""
+    """Start each provider, and run its check of its cloud."""
     from karpenter_core.cli.catalogues import open_providers
 
     remedy = "correct the setting, or leave out the provider (--providers)"

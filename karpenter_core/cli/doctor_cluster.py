@@ -1,8 +1,7 @@
-"""Checks for `karpenter doctor` the CRDs and permissions in a cluster.
+"""Checks the CRDs and permissions in a cluster for `karpenter doctor`.
 
-Nothing is changed. Permissions are asked for one by one (SelfSubjectAccessReview, which every
-authenticated user may create), so the answer is that of the cluster's own authorizers, whatever they
-are, and not a reading of roles.
+Changes nothing. Each permission is checked by a SelfSubjectAccessReview, which every authenticated
+user may create, so the result is that of the cluster's own authorizers.
 """
 
 from __future__ import annotations
@@ -59,18 +58,18 @@ _FORBIDDEN: Final = 403
 
 
 class Permission(NamedTuple):
-    """Something that `karpenter run` does to a kind."""
+    """One operation of `karpenter run` on a kind."""
 
     verb: str
     kind: ResourceKind
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    """The one object that it is about; empty for all."""
+    """Name of the only object that it applies to; empty for all objects."""
 
     @property
     def what(self) -> str:
-        """The resource, as `kubectl auth can-i` takes it."""
+        """Return the resource in the form of `kubectl auth can-i`."""
         name = self.kind.plural + (f".{self.kind.group}" if self.kind.group else "")
         name += f"/{self.name}" if self.name else ""
         where = f" in the namespace {self.namespace}" if self.namespace else ""
@@ -85,7 +84,7 @@ FACT_PERMISSIONS: Final = (
         name="kubernetes",
     ),
 )
-"""What `karpenter run` reads to tell instances of the cluster's network."""
+"""Requests of `karpenter run` for facts about the cluster's network, which instances need."""
 
 
 def needed_permissions(
@@ -94,7 +93,7 @@ def needed_permissions(
     *,
     lease_namespace: str | None,
 ) -> tuple[Permission, ...]:
-    """Return what `karpenter run` needs: `kinds` are those it watches.
+    """Return the permissions that `karpenter run` needs; `kinds` are those it watches.
 
     Without a `lease_namespace` there is no leader election.
     """
@@ -118,7 +117,7 @@ def needed_permissions(
 
 
 async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> list[Finding]:
-    """Ask whether each of these is allowed.
+    """Check whether each of these operations is permitted.
 
     Raises:
         ApiError: the API server cannot be reached.
@@ -155,7 +154,7 @@ async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> 
 
 
 async def check_fact_permissions(apis: ClusterApis) -> list[Finding]:
-    """Ask whether facts of the cluster's network may be read; not every provider needs them.
+    """Check the permissions for facts about the network, which some providers need.
 
     Raises:
         ApiError: the API server cannot be reached.
@@ -232,7 +231,7 @@ async def check_definitions(
 def _definition_findings(
     name: str, stored: JsonObject, rendered: JsonObject, remedy: str
 ) -> list[Finding]:
-    """Return what is wrong with a definition that is there."""
+    """Return the differences between an installed definition and the model."""
     conditions = {c["type"]: c for c in stored.get("status", {}).get("conditions", ())}
     established = conditions.get("Established", {}).get("status")
     if established != "True":
@@ -257,7 +256,7 @@ def _definition_findings(
 async def check_objects(
     apis: ClusterApis, node_classes: Sequence[type[NodeClass]]
 ) -> list[Finding]:
-    """Look whether the NodePools and NodeClasses that are there can be used.
+    """Check whether the existing NodePools and NodeClasses can be used.
 
     Raises:
         ApiError: the API server cannot be reached.
@@ -284,7 +283,7 @@ async def check_objects(
 
 
 def _readiness_findings(kind: ResourceKind, item: JsonObject) -> list[Finding]:
-    """Return what its condition Ready says, unless that is True."""
+    """Return a finding if the condition Ready is not True."""
     what = f'{kind.kind} "{item["metadata"]["name"]}"'
     conditions: list[JsonObject] = item.get("status", {}).get("conditions", [])
     ready = next((c for c in conditions if c["type"] == "Ready"), None)
@@ -305,7 +304,7 @@ def _readiness_findings(kind: ResourceKind, item: JsonObject) -> list[Finding]:
 
 
 def _other_condition_findings(what: str, conditions: Sequence[JsonObject]) -> list[Finding]:
-    """Return what the conditions beside Ready say of an object that is ready."""
+    """Return findings about other conditions of an object that is ready."""
     messages = {
         c["type"]: c.get("message") or c.get("reason", "")
         for c in conditions
@@ -334,7 +333,7 @@ def _other_condition_findings(what: str, conditions: Sequence[JsonObject]) -> li
 
 
 def _unserved_findings(pool: JsonObject, served: set[tuple[str, str]]) -> list[Finding]:
-    """Return that no loaded provider serves a pool's NodeClass, if none does."""
+    """Return a finding if no loaded provider serves a NodePool's NodeClass."""
     ref = pool["spec"]["template"]["spec"]["nodeClassRef"]
     if (ref["group"], ref["kind"]) in served:
         return []
@@ -350,7 +349,7 @@ def _unserved_findings(pool: JsonObject, served: set[tuple[str, str]]) -> list[F
 
 
 def _replicas_findings(pool: JsonObject) -> list[Finding]:
-    """Return that a pool's `spec.replicas` is ignored, if it is set."""
+    """Return a finding if `spec.replicas` of a NodePool is set."""
     if pool["spec"].get("replicas") is None:
         return []
     name = pool["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""Asks a controller that runs on this machine whether it is ready."""
+"""Checks whether a controller that runs on this host is ready."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAILED: Final = "[-]"
 
 
 async def check_process(settings: Settings) -> Finding:
-    """Return what `/readyz` says at the probe port of these settings."""
+    """Return the result of `/readyz` at the probe port of these settings."""
     import aiohttp
 
     host = "127.0.0.1" if settings.bind_address in ANY_ADDRESS else settings.bind_address

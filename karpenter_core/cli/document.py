@@ -1,7 +1,6 @@
 """Writes a plan as the JSON that `docs/reference/plan.md` specifies.
 
-Apart from `timings`, which the command adds, it is the same, byte for byte, on every run and in
-any process.
+Apart from `timings`, which the command adds, the same input gives the same bytes in every process.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ __all__ = [
 ]  # fmt: skip
 
 _COST_DIGITS: Final = 9
-"""As sums of prices are rounded: a bound that is reached is never above the cost."""
+"""Digits to which sums of prices are rounded, so that a bound never exceeds the cost."""
 
 
 def plan_document(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, object]:
-    """Write a plan as the contract has it, without `timings`."""
+    """Return a plan in the documented form, without `timings`."""
     existing = {name: [pod.key for pod in pods] for name, pods in cluster.input.placed_pods.items()}
     for name, pods in plan.existing.items():
         existing.setdefault(name, []).extend(pod.key for pod in pods)
@@ -52,14 +51,14 @@ def plan_document(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, obje
 
 
 def json_text(document: Mapping[str, object]) -> str:
-    """Write a document as indented JSON; large ones take no time worth speaking of."""
+    """Return a document as indented JSON, fast enough for large ones."""
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def offering(cheapest: CheapestOffering) -> dict[str, object]:
-    """Write the cheapest way to launch a claim."""
+    """Return the cheapest offering of a claim."""
     return {
         "instanceType": cheapest.instance_type,
         "zone": cheapest.zone,
@@ -86,12 +85,12 @@ def _claim(claim: PlannedNodeClaim) -> dict[str, object]:
 
 
 def waiting_pods(snapshot: Snapshot) -> Iterator[PodView]:
-    """Go over the pods without a node that want one."""
+    """Yield the pods without a node that wait for one."""
     return (pod for pod in snapshot.pods.values() if pod.is_active and not pod.node_name)
 
 
 def hold_reason(pod: PodView) -> str:
-    """Say why a pod without a node is not the planner's business now; empty when it is."""
+    """Return why a pod without a node is not planned; empty if it is."""
     if pod.is_provisionable:
         return ""
     if pod.shape.scheduling_gates:
@@ -109,7 +108,7 @@ def hold_reason(pod: PodView) -> str:
 
 
 def constraint_of_ignored(cluster: ClusterInput, ignored: IgnoredPod) -> PoolConstraint:
-    """Return which constraint keeps a pod from being asked about: its selectors or its volumes."""
+    """Return the constraint because of which a pod is not planned: selectors or volumes."""
     from karpenter_core.scheduling.pod_selectors import selector_error
     from karpenter_core.scheduling.problem import PoolConstraint
 
@@ -123,7 +122,7 @@ def constraint_of_ignored(cluster: ClusterInput, ignored: IgnoredPod) -> PoolCon
 
 
 def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, object]:
-    """Return why pods stay pending: those the plan left, and those nobody may be asked about."""
+    """Return the reasons of pods that stay pending, planned or not."""
     pools = sorted(pool.name for pool in cluster.input.problem.pools)
     pending: dict[str, object] = {}
     for pod in cluster.input.problem.pods:

@@ -1,8 +1,8 @@
 """Completes objects from files as an API server and its controllers would.
 
-Who writes a pod by hand leaves out what a cluster fills in: its status, the ports of a host
-network, the claim of an ephemeral volume, the label of its namespace. What is written stays; only
-gaps are filled, and always in the same way.
+Hand-written pods lack fields that a cluster fills in: the status, host ports of a host network, the
+PersistentVolumeClaim of an ephemeral volume, the labels of its namespace. Existing values are kept,
+and gaps are always filled in the same way.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _INSTANTS: Final = ("creationTimestamp", "deletionTimestamp")
 
 
 def complete_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """Fill the gaps of objects that were written by hand.
+    """Complete hand-written objects.
 
     Raises:
-        BadInputError: something that nobody can fill in is missing, or a time cannot be read.
+        BadInputError: a field that cannot be derived is missing, or a time is invalid.
     """
     entries = [_with_metadata(entry) for entry in entries]
     gaps = _EntryCompleter(entries)
@@ -44,7 +44,7 @@ def complete_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
 
 
 def _with_metadata(entry: ManifestEntry) -> ManifestEntry:
-    """Drop what only a server may say, and refuse times that are none."""
+    """Drop fields that only a server may set, and refuse invalid times."""
     metadata = {
         name: value
         for name, value in entry.metadata.items()
@@ -74,7 +74,7 @@ def _changed(entry: ManifestEntry, **fields: object) -> ManifestEntry:
 
 
 class _EntryCompleter:
-    """What the objects of one input know of each other."""
+    """Facts that the objects of one input need about each other."""
 
     def __init__(self, entries: Sequence[ManifestEntry]) -> None:
         self._entries: Final = entries
@@ -94,7 +94,7 @@ class _EntryCompleter:
         }
 
     def is_replaced(self, entry: ManifestEntry) -> bool:
-        """Tell whether a DaemonSet is described by a pod of it, as the cluster runs it."""
+        """Return whether a pod in the input describes a DaemonSet."""
         return (entry.group, entry.kind) == ("apps", "DaemonSet") and _key(entry) in self._sampled
 
     def fill(self, entry: ManifestEntry) -> ManifestEntry:
@@ -143,7 +143,7 @@ class _EntryCompleter:
         return _changed(entry, status={**kept, "phase": "Pending", "conditions": conditions})
 
     def _node_claim(self, entry: ManifestEntry) -> ManifestEntry:
-        """Let a claim leave out requirements, and the NodeClass of its pool."""
+        """Complete the requirements of a claim, and the NodeClass of its NodePool."""
         spec = dict(_mapping(entry.manifest, "spec"))
         pool = _mapping(entry.metadata, "labels").get(_NODE_POOL)
         if not spec.get("nodeClassRef") and isinstance(pool, str):
@@ -164,7 +164,7 @@ class _EntryCompleter:
         return _changed(entry, metadata=metadata, spec=spec, status=status)
 
     def missing_namespaces(self) -> Iterator[ManifestEntry]:
-        """Yield the namespaces that pods are in and nobody described."""
+        """Yield the namespaces of pods that are not in the input."""
         namespace_names = {entry.name for entry in _of(self._entries, "", "Namespace")}
         for entry in _of(self._entries, "", "Pod"):
             name = _namespace(entry)
@@ -174,7 +174,7 @@ class _EntryCompleter:
                 yield _new_entry(entry, "v1", "Namespace", {"name": name, "labels": labels})
 
     def missing_volume_claims(self) -> Iterator[ManifestEntry]:
-        """Yield the claims that a cluster makes of the ephemeral volumes of pods."""
+        """Yield the PersistentVolumeClaims of the ephemeral volumes of pods."""
         claim_keys = set(self._claims)
         for entry in _of(self._entries, "", "Pod"):
             if entry.key == DAEMON_SET_PODS:
@@ -193,9 +193,9 @@ class _EntryCompleter:
 
 
 class _ProviderIds:
-    """Nodes and NodeClaims of one instance: what joins them is the provider id.
+    """Joins Nodes and NodeClaims of one instance by provider id.
 
-    A Node without one is a machine nevertheless; a claim that names its Node shares the id.
+    A Node without a provider id gets one; a claim that names the Node shares it.
     """
 
     def __init__(self, entries: Iterable[ManifestEntry]) -> None:
@@ -213,7 +213,7 @@ class _ProviderIds:
                 )
 
     def joined(self, entry: ManifestEntry) -> ManifestEntry:
-        """Return a Node or NodeClaim with its provider id, where it can be told."""
+        """Return a Node or NodeClaim with its provider id, if it can be derived."""
         part = "spec" if entry.kind == "Node" else "status"
         fields = _mapping(entry.manifest, part)
         node = entry.name if entry.kind == "Node" else str(fields.get("nodeName") or "")
@@ -227,7 +227,7 @@ def _template_spec(pool: ManifestEntry) -> JsonMapping:
 
 
 def _node(entry: ManifestEntry) -> ManifestEntry:
-    """Fill in amounts, and let a cordon be a taint."""
+    """Complete amounts, and turn a cordon into a taint."""
     spec, status = _mapping(entry.manifest, "spec"), _with_amounts(entry)
     taints = _objects(spec, "taints")
     if spec.get("unschedulable") is True and not any(t.get("key") == _CORDONED for t in taints):
@@ -236,14 +236,14 @@ def _node(entry: ManifestEntry) -> ManifestEntry:
 
 
 def _with_amounts(entry: ManifestEntry) -> JsonObject:
-    """Return the status of a machine, in which capacity and allocatable stand for each other."""
+    """Return a status in which capacity and allocatable complete each other."""
     status = _mapping(entry.manifest, "status")
     capacity, allocatable = _mapping(status, "capacity"), _mapping(status, "allocatable")
     return {**status, "capacity": capacity or allocatable, "allocatable": allocatable or capacity}
 
 
 def _daemon_set(entry: ManifestEntry) -> ManifestEntry:
-    """Make the DaemonSet whose pods look like this one."""
+    """Return a DaemonSet whose pods equal this one."""
     labels = _mapping(entry.metadata, "labels")
     spec = dict(
         _mapping(_with_host_ports(entry, _mapping(entry.manifest, "spec")).manifest, "spec")
@@ -268,7 +268,7 @@ def _daemon_set(entry: ManifestEntry) -> ManifestEntry:
 
 
 def _with_host_ports(entry: ManifestEntry, spec: JsonMapping) -> ManifestEntry:
-    """Let a pod in its node's network hold every port that its containers name."""
+    """Turn the container ports of a pod in the host network into host ports."""
     if spec.get("hostNetwork") is not True:
         return entry
     containers = [
@@ -285,7 +285,7 @@ def _with_host_ports(entry: ManifestEntry, spec: JsonMapping) -> ManifestEntry:
 
 
 def _default_class(classes: Iterable[ManifestEntry]) -> str:
-    """Return the StorageClass of claims that name none: the newest of those marked as default."""
+    """Return the default StorageClass: the newest of those marked as default."""
     defaults = [
         (str(entry.metadata.get("creationTimestamp") or ""), entry.name)
         for entry in classes
@@ -321,7 +321,7 @@ def _namespace(entry: ManifestEntry) -> str:
 
 
 def _mapping(parent: JsonMapping, field: str) -> JsonMapping:
-    """Return a field that should be an object; what is something else is refused when decoded."""
+    """Return a field that should be an object; another type is refused later, when decoded."""
     value: object = parent.get(field)
     return cast("JsonObject", value) if isinstance(value, dict) else {}
 

@@ -1,7 +1,7 @@
 """`karpenter explain`: why a pod is pending, why a node is or is not disrupted.
 
-The answers are those of the code that decides: the same problem is solved, the same methods are
-asked, and what they say of the pod or the node is shown.
+The commands run the code that makes the decisions: they solve the same problem, run the same
+methods, and print the results for the pod or the node.
 """
 
 from __future__ import annotations
@@ -76,14 +76,13 @@ def pod(
     scheduler_config: DefaultSpread = None,
     output: _Answer = Output.TABLE,
 ) -> None:
-    """Say where a pod goes, or for each NodePool the first constraint that keeps it out.
+    """Explain where a pod is placed, or which constraint fails first for each NodePool.
 
-    With the constraint comes the instance type that misses least, and what would have to change.
-    Reads the current cluster (get and list only), with FILEs laid over it, or with --offline the
-    FILEs alone.
+    The output includes the instance type that comes closest, and the required change. Reads the
+    current cluster (get and list only) with the FILEs added, or with --offline only the FILEs.
 
-    Exit code: 0 when there is an answer, whatever it is; 2 when there is no such pod, or files,
-    settings or the cluster cannot be used.
+    Exit code: 0 if there is an answer; 2 if the pod does not exist, or if files, settings or the
+    cluster cannot be used.
     """
     source = ClusterSource(
         files=tuple(files or ()),
@@ -116,15 +115,14 @@ def node(
     scheduler_config: DefaultSpread = None,
     output: _Answer = Output.TABLE,
 ) -> None:
-    """Say why a node is or is not disrupted now, for each method that could do it.
+    """Explain why a node is or is not disrupted now, for each disruption method.
 
-    Either the first thing that keeps it (a pod, a budget, an annotation, by name; until when), or
-    what the move would be: where its pods would go, what would come in its place, what that saves.
-    Reads the current cluster (get and list only), with FILEs laid over it, or with --offline the
-    FILEs alone.
+    Shows the first obstacle (a pod, a budget, an annotation, by name, and until when), or the
+    command: where the pods would move, which nodes would replace it, and the savings. Reads the
+    current cluster (get and list only) with the FILEs added, or with --offline only the FILEs.
 
-    Exit code: 0 when there is an answer, whatever it is; 2 when there is no such node, or files,
-    settings or the cluster cannot be used.
+    Exit code: 0 if there is an answer; 2 if the node does not exist, or if files, settings or the
+    cluster cannot be used.
     """
     source = ClusterSource(
         files=tuple(files or ()),

@@ -1,7 +1,7 @@
-"""Explains for one node what each disruption method would do, or what keeps it.
+"""Explains for one node what each disruption method would do, or why not.
 
-The answers are those of the methods themselves (`disruption.explain`); here they become the JSON of
-`karpenter explain node`, and texts are made of them.
+The methods themselves provide the results (`disruption.explain`); this module converts them to the
+JSON and the texts of `karpenter explain node`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OBSTACLES: Final = {
     DisruptionObstacle.DELETION: "it is being deleted",
     DisruptionObstacle.NOMINATION: "pods are expected on it",
 }
-"""Those that need no names."""
+"""Obstacles whose text has no names."""
 _DECLINED: Final = {
     DeclineReason.STATIC: 'NodePool "{pool}" is static (spec.replicas)',
     DeclineReason.DISABLED: 'NodePool "{pool}" has no annotation karpenter.sh/return-after',
@@ -66,7 +66,7 @@ _DECLINED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ExplainedNode:
-    """What texts speak of."""
+    """The facts about a node that texts need."""
 
     state_node: StateNode
     pool: NodePool | None
@@ -74,22 +74,22 @@ class _ExplainedNode:
 
     @property
     def pods(self) -> int:
-        """Pods that would have to move."""
+        """Number of pods that would have to move."""
         return sum(pod.is_reschedulable for pod in self.state_node.pods)
 
     @property
     def settle_time(self) -> datetime | None:
-        """When it has been left in peace for long enough; None when nobody knows or it never is."""
+        """End of `consolidateAfter`; None if it is unknown or never ends."""
         if self.state_node.claim is None or self.pool is None:
             return None
         return consolidatable_at(self.state_node.claim, self.pool)
 
 
 def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
-    """Return the machine of the Node, or of the NodeClaim, of this name.
+    """Return the state node of the Node, or of the NodeClaim, of this name.
 
     Raises:
-        BadInputError: there is none; names those that are spelled nearly so.
+        BadInputError: there is none; suggests similar names.
     """
     snapshot = cluster.snapshot
     state_node = snapshot.state_nodes_by_node.get(name) or snapshot.state_nodes_by_claim.get(name)
@@ -113,7 +113,7 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
 
 
 def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict[str, object]:
-    """Return what is to be said of a node, as the JSON of `karpenter explain node` has it."""
+    """Return the JSON of `karpenter explain node` for a node."""
     cluster = command_input.cluster
     planner_pass = DisruptionPass(
         snapshot=cluster.snapshot,
@@ -379,7 +379,7 @@ def _budget(budget: PoolBudget) -> dict[str, object]:
 
 
 def _score(answer: MethodExplanation) -> Mapping[str, object] | None:
-    """Return how the policy Balanced judges, where it does."""
+    """Return the score of the policy Balanced, if it applies."""
     for score in answer.scores:
         if score.policy == "Balanced":
             return {

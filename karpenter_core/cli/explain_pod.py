@@ -1,7 +1,7 @@
 """Explains the decision of a plan for one pod.
 
-Where it goes and why it is not there yet; or for each pool the first constraint that fails, the
-instance type that misses least, and what would have to change.
+Returns the placement and what the pod waits for, or for each NodePool the first constraint that
+fails, the instance type that comes closest, and the required change.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _REMEDIES: Final = {
     PoolConstraint.OFFERING: "allow more zones or capacity types, or wait for capacity",
     PoolConstraint.DAEMON: "reduce the requests of DaemonSets, or let the NodePool use larger instance types",
 }
-"""What helps in general, where the reason itself says nothing closer."""
+"""General remedies, for reasons without a more specific one."""
 
 
 def find_pod(cluster: ClusterInput, key: str) -> PodView:
     """Return the pod of this `namespace/name`.
 
     Raises:
-        BadInputError: there is none; names those that are spelled nearly so.
+        BadInputError: there is none; suggests similar names.
     """
     by_key = {pod.key: pod for pod in cluster.snapshot.pods.values()}
     if key not in by_key:
@@ -64,9 +64,9 @@ def find_pod(cluster: ClusterInput, key: str) -> PodView:
 
 
 def _hint(key: str, listed_names: Sequence[str]) -> str:
-    """Name pods that may be meant: of this name elsewhere, else of a name like it here.
+    """Return suggestions: pods of this name in other namespaces, else with similar names.
 
-    The name of a workload is like those of its pods.
+    Includes pods of a workload with this name.
     """
     namespace, _, name = key.rpartition("/")
     here = [other.rpartition("/")[2] for other in listed_names if other.startswith(f"{namespace}/")]
@@ -86,7 +86,7 @@ def _hint(key: str, listed_names: Sequence[str]) -> str:
 def pod_explanation(
     cluster: ClusterInput, pod: PodView, plan: SchedulingPlan, *, is_live: bool
 ) -> JsonObject:
-    """Return what is to be said of a pod, as the JSON of `karpenter explain pod` has it."""
+    """Return the JSON of `karpenter explain pod` for a pod."""
     fate = _pod_outcome(cluster, pod, plan, is_live=is_live)
     return {
         "pod": pod.key,
@@ -100,7 +100,7 @@ def pod_explanation(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PodOutcome:
-    """What becomes of a pod, where it goes, and what each pool says of it."""
+    """State and placement of a pod, and the result of each NodePool."""
 
     state: str
     message: str
@@ -146,7 +146,7 @@ def _pod_outcome(
 
 
 def _unplanned_pod_outcome(cluster: ClusterInput, pod: PodView) -> _PodOutcome:
-    """Say of a pod that nobody plans for why that is so."""
+    """Return why no node is planned for a pod."""
     if pod.node_name:
         message = f'it is on node "{pod.node_name}"'
         state_node = cluster.snapshot.state_nodes_by_node.get(pod.node_name)
@@ -169,7 +169,7 @@ def _unplanned_pod_outcome(cluster: ClusterInput, pod: PodView) -> _PodOutcome:
 
 
 def _claim_of(pod: PodView, plan: SchedulingPlan) -> PlannedNodeClaim | None:
-    """Return the claim that is planned for a pod; what is planned may be a copy with defaults."""
+    """Return the claim that is planned for a pod; planned pods may be copies with defaults."""
     return next(
         (claim for claim in plan.claims if any(other.uid == pod.uid for other in claim.pods)), None
     )
@@ -182,7 +182,7 @@ def _no_pools(cluster: ClusterInput) -> str:
     return "; ".join(f'NodePool "{name}": {why}' for name, why in unusable.items())
 
 
-# -- new machines ----------------------------------------------------------------------------------
+# -- new nodes -------------------------------------------------------------------------------------
 
 
 def _launch(claim: PlannedNodeClaim, pod: PodView) -> JsonObject:
@@ -214,10 +214,10 @@ def _launch_message(claim: PlannedNodeClaim, *, is_live: bool) -> str:
 def _rejections_by_pool(
     cluster: ClusterInput, pod: PodView, chosen: PlannedNodeClaim
 ) -> JsonObject:
-    """Say of every pool whether it could take a pod that one of them does take.
+    """Return for every NodePool whether it could take a pod that one NodePool takes.
 
-    Each is asked alone. Pods that are bound to others by topology or affinity are asked about
-    together with the whole batch, since the others may not be placed yet.
+    Each NodePool is evaluated alone. Pods that depend on others by topology or affinity are
+    evaluated together with the whole batch, since the others may not be placed yet.
     """
     problem = cluster.input.problem
     asked_about = tuple(item for item in problem.pods if item.uid == pod.uid)
@@ -255,11 +255,11 @@ def _rejected(reason: PoolRejection) -> JsonObject:
     }
 
 
-# -- machines that are there -----------------------------------------------------------------------
+# -- existing nodes ------------------------------------------------------------------------------
 
 
 def _existing_target(cluster: ClusterInput, pod: PodView, plan: SchedulingPlan) -> str:
-    """Return the machine that a pod is to go to; empty when none of those that are there."""
+    """Return the existing node that a pod is placed on; empty if there is none."""
     places: tuple[Mapping[str, tuple[PodView, ...]], ...] = (
         plan.existing,
         cluster.input.placed_pods,
@@ -291,7 +291,7 @@ def _existing_message(cluster: ClusterInput, pod: PodView, name: str, *, is_live
 
 
 def _stage(cluster: ClusterInput, name: str) -> str:
-    """Say how far a claim has come."""
+    """Return the stage of a claim."""
     state_node = cluster.snapshot.state_node(name)
     conditions = (
         () if state_node is None or state_node.claim is None else state_node.claim.status.conditions

@@ -1,7 +1,7 @@
-"""The program `karpenter`: its commands, and those that plug-ins add.
+"""The program `karpenter`: its commands, and the commands of plug-ins.
 
-Whatever a command needs is imported inside it: `karpenter --help` stays instant and loads neither
-numpy nor a Kubernetes client nor any cloud's SDK.
+Each command imports its modules when it runs: `karpenter --help` stays fast and loads neither numpy
+nor a Kubernetes client nor an SDK of a cloud.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _add_plugin_commands(app: typer.Typer) -> None:
-    """Add what plug-ins bring; ones that clash cost their commands, not everybody's."""
+    """Add the commands of plug-ins; if plug-ins conflict, only their commands are missing."""
     from karpenter_core.errors import PluginError
     from karpenter_core.provider.host.manager import load_plugins
 

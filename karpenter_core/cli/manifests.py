@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 DAEMON_SET_PODS: Final = "daemonSetPods"
-"""Key of the pods that one node of each kind would run."""
+"""Key of the pods that each DaemonSet runs on a node."""
 
 BOUND_PODS: Final = "boundPods"
-"""Key of the pods that are on a node already."""
+"""Key of the pods that are bound to a node."""
 
 NODE_CLASSES: Final = "nodeClasses"
-"""Key of NodeClasses of any provider; its end is enough."""
+"""Suffix of keys of NodeClasses."""
 
 STDIN: Final = "-"
 
@@ -73,7 +73,7 @@ _KINDS: Final = {
     "resourceSlices": ("resource.k8s.io/v1", "ResourceSlice"),
     "deviceClasses": ("resource.k8s.io/v1", "DeviceClass"),
 }
-"""Keys of one JSON object that holds a whole cluster, and what their lists hold."""
+"""Keys of a JSON object that contains a whole cluster, and the kinds of their lists."""
 
 KEYS: Final = tuple(_KINDS)
 
@@ -90,20 +90,20 @@ _JSON_TYPES: Final = {
 _COMMON_KEYS: Final = ("nodePools", "nodes", BOUND_PODS, "pods", DAEMON_SET_PODS)
 
 _ALIKE: Final = 0.75
-"""How much an unknown key must resemble a known one to be taken for a typing error."""
+"""Similarity to a known key from which an unknown key counts as misspelt."""
 
 _BY_LOWER_CASE: Final = {key.lower(): key for key in _KINDS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestEntry:
-    """One object, where it was read, and under which key of a cluster file (empty: none)."""
+    """One object, the place where it was read, and its key in a cluster file (empty: none)."""
 
     where: str
     manifest: JsonObject
     key: str = ""
     is_implied: bool = False
-    """Nobody wrote it: a cluster would have made it of what somebody wrote."""
+    """The object was not written by anybody: a cluster would create it for another object."""
 
     @property
     def group(self) -> str:
@@ -117,12 +117,12 @@ class ManifestEntry:
 
     @property
     def metadata(self) -> JsonObject:
-        """The metadata; empty when there is none."""
+        """The metadata; empty if there is none."""
         return cast("JsonObject", self.manifest.get("metadata") or {})
 
     @property
     def name(self) -> str:
-        """The name; empty when it has none."""
+        """The name; empty if it has none."""
         return str(self.metadata.get("name") or "")
 
     @property
@@ -138,7 +138,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifests:
-    """The objects of files, and what stands beside them and is no object."""
+    """The objects of files, and other content of the files."""
 
     entries: tuple[ManifestEntry, ...] = ()
     notes: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ def read_files(paths: Iterable[Path]) -> Manifests:
     The path `-` is the standard input.
 
     Raises:
-        BadInputError: a file cannot be read, or something in it is no object.
+        BadInputError: a file cannot be read, or contains something that is no object.
     """
     notes: list[str] = []
     entries = [
@@ -183,7 +183,7 @@ def _read_file(file: Path, notes: list[str]) -> Iterator[ManifestEntry]:
 
 
 def _objects(document: object, where: str, notes: list[str]) -> Iterator[ManifestEntry]:
-    """Take a document apart: one object, a List, or a cluster by keys."""
+    """Split a document: one object, a List, or a cluster by keys."""
     if not isinstance(document, dict):
         raise BadInputError(f"{where}: is no Kubernetes object but {json_type(document)}")
     manifest = cast("JsonObject", document)
@@ -231,7 +231,7 @@ def _cluster(manifest: JsonObject, where: str, notes: list[str]) -> Iterator[Man
 def _entries_under_other_keys(
     written: str, value: object, where: str, notes: list[str]
 ) -> Iterator[ManifestEntry]:
-    """Read what stands beside the known lists; objects there are never passed over."""
+    """Read keys that are not known; objects there are never ignored silently."""
     if not isinstance(value, (list, dict)):
         return
     alike = get_close_matches(written.lower(), _BY_LOWER_CASE, n=1, cutoff=_ALIKE)
@@ -248,7 +248,7 @@ def _entries_under_other_keys(
 
 
 def _no_cluster(manifest: JsonObject, where: str) -> str:
-    """Say what is wrong with a document that is neither an object nor a cluster."""
+    """Return the error of a document that is neither an object nor a cluster."""
     if "apiVersion" in manifest:
         return f'{where}: field "kind": missing'
     what = f'field "{next(iter(manifest))}": unknown' if manifest else "is empty"
@@ -259,7 +259,7 @@ def _no_cluster(manifest: JsonObject, where: str) -> str:
 
 
 def _key(written: str) -> str | None:
-    """Return the key that is meant; a provider may call its list after its own kind."""
+    """Return the key that is probably meant; a provider may name its list after its kind."""
     lower = written.lower()
     if lower.endswith(NODE_CLASSES.lower()):
         return NODE_CLASSES
@@ -275,14 +275,14 @@ def _items(value: object, where: str, field: str) -> list[object]:
 
 
 def json_type(value: object) -> str:
-    """Say what a value is, in words of JSON."""
+    """Return the JSON name of a value's type."""
     return next((name for kind, name in _JSON_TYPES.items() if isinstance(value, kind)), "nothing")
 
 
 def _entry(
     item: object, where: str, *, key: str = "", api_version: str = "", kind: str = ""
 ) -> ManifestEntry:
-    """Return one object; members of typed lists may leave out what the list says."""
+    """Return one object; entries of typed lists may omit kind and apiVersion."""
     if not isinstance(item, dict):
         raise BadInputError(f"{where}: is no Kubernetes object but {json_type(item)}")
     manifest = dict(cast("JsonObject", item))

@@ -1,7 +1,7 @@
 """Completes objects from files, validates them by their CRDs and decodes them.
 
-Nothing of a cluster is needed. The same files give the same objects in any process: "now" is when
-the newest of them was made.
+Needs no cluster. The same files give the same objects in every process: "now" is the newest
+creation time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["ObjectReader", "latest_creation"]
 
 _CORE_GROUP: Final = "karpenter.sh"
 _NOT_READ_YET: Final = frozenset({"NodeOverlay"})
-"""Kinds of the core group that users have and this version does not act on."""
+"""Kinds of the core group that this version ignores."""
 _WORKLOADS: Final = frozenset(
     {"CronJob", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 )
@@ -39,7 +39,7 @@ _TEMPLATE_SPEC: Final = ("spec", "template", "spec")
 
 
 def latest_creation(entries: Iterable[ManifestEntry]) -> datetime:
-    """Return when the newest object was made: the "now" of files, the same on every run."""
+    """Return the newest creation time: the "now" of files."""
     stamps = [
         datetime.fromisoformat(stamp)
         for entry in entries
@@ -50,7 +50,7 @@ def latest_creation(entries: Iterable[ManifestEntry]) -> datetime:
 
 @final
 class ObjectReader:
-    """Judges and decodes objects, and refuses two of one name."""
+    """Validates and decodes objects, and refuses duplicate names."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ObjectReader:
         *,
         with_selectors: bool = False,
     ) -> None:
-        """`with_selectors` reads Services and what controls pods too, for their default spread."""
+        """`with_selectors` also reads Services and pod controllers, for the default spread."""
         from karpenter_core.api.crd import core_models
         from karpenter_core.kube.wire.codecs import Codecs
 
@@ -75,10 +75,10 @@ class ObjectReader:
         self._sound: Final = dict[int, "PodShape"]()
 
     def read_all(self, entries: Sequence[ManifestEntry]) -> list[LocatedObject]:
-        """Return the objects that scheduling reads, completed and judged.
+        """Return the objects that scheduling reads, completed and validated.
 
         Raises:
-            BadInputError: one cannot be used; names file, object and field.
+            BadInputError: an object cannot be used; names file, object and field.
         """
         read_entries = [entry for entry in entries if self._is_read(entry)]
         _refuse_duplicates(read_entries)
@@ -90,7 +90,7 @@ class ObjectReader:
         return placed
 
     def notes(self) -> tuple[str, ...]:
-        """Say which objects and fields were not looked at."""
+        """Return notes about objects and fields that were ignored."""
         notes = [
             f"ignored: {count} of kind {kind}"
             for kind, count in sorted(self._skipped.items())
@@ -138,7 +138,7 @@ class ObjectReader:
         return self._ready(view) if isinstance(view, NodePool) else view
 
     def _check_shape(self, shape: PodShape, entry: ManifestEntry, path: str) -> None:
-        """Refuse a pod that an API server would refuse; pods alike are judged once."""
+        """Refuse a pod that an API server would refuse; equal pods are checked once."""
         if id(shape) in self._sound:
             return
         error = shape_error(shape)
@@ -151,7 +151,7 @@ class ObjectReader:
         self._sound[id(shape)] = shape
 
     def _validated(self, entry: ManifestEntry) -> JsonObject:
-        """Default and judge an object of our own kinds as the API server would."""
+        """Default and validate an object of our own kinds as the API server would."""
         model = self._models.get((entry.group, entry.kind))
         if model is None or entry.manifest["apiVersion"] != model.resource.api_version:
             return entry.manifest
@@ -178,7 +178,7 @@ class ObjectReader:
         return judged
 
     def _ready(self, pool: NodePool) -> NodePool:
-        """Take a pool for ready unless its status or its own fields say otherwise."""
+        """Set a NodePool to ready unless its status or its fields contradict."""
         from karpenter_core.api.conditions import READY, TRUE, find_condition
         from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
         from karpenter_core.api.nodepool import NODE_CLASS_READY
@@ -201,7 +201,7 @@ class ObjectReader:
 
 
 def _located(error: BadInputError, entry: ManifestEntry) -> str:
-    """Say what is wrong with an object, the field first."""
+    """Return an error of an object with the field first."""
     title, separator, text = str(error).partition('": ')
     if separator:
         text = quantity_error(entry.manifest) or decoding_error(text, entry.manifest)
@@ -209,14 +209,14 @@ def _located(error: BadInputError, entry: ManifestEntry) -> str:
 
 
 def _as_written(text: str, entry: ManifestEntry) -> str:
-    """Speak of the pod that stands for a DaemonSet, not of the DaemonSet made of it."""
+    """Replace the derived DaemonSet in a message by the pod that describes it."""
     if entry.key != DAEMON_SET_PODS:
         return text
     return text.replace("DaemonSet", "Pod", 1).replace("spec.template.", "", 1)
 
 
 def _dropped(given: object, kept: object, path: str) -> Iterator[str]:
-    """Name the fields that were given and are not known."""
+    """Return the names of unknown fields."""
     if isinstance(given, dict) and isinstance(kept, dict):
         kept_fields = cast("JsonObject", kept)
         for name, value in cast("JsonObject", given).items():
@@ -244,7 +244,7 @@ def _refuse_duplicates(entries: Iterable[ManifestEntry]) -> None:
 
 
 def _refuse_shared_uids(placed: Iterable[LocatedObject]) -> None:
-    """Two objects with one UID would be one object, and the other one lost without a word."""
+    """Refuse two objects with one UID, because one of them would be lost silently."""
     seen: dict[tuple[str, str], str] = {}
     for where, placed_object, _ in placed:
         other = seen.setdefault((type(placed_object).__name__, placed_object.uid), where)
@@ -255,7 +255,7 @@ def _refuse_shared_uids(placed: Iterable[LocatedObject]) -> None:
 
 
 def _with_empty_requirements(manifest: JsonObject) -> JsonObject:
-    """Let a pool leave out `requirements`, which the CRD wants to be there though empty."""
+    """Add empty `requirements` to a NodePool, which the CRD requires."""
     if manifest["kind"] != "NodePool":
         return manifest
     levels = [manifest]

@@ -1,7 +1,7 @@
 """Parses the text of a file into its documents: YAML or JSON, one or many.
 
-Read as Kubernetes reads it: dates stay text, and a key that is given twice in one object is an
-error, for one of the two values would be lost.
+Text is parsed as in Kubernetes: dates stay strings, and a duplicate key in an object is an error,
+because one of the two values would be lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["read_documents"]
 
 
 def read_documents(name: str, text: str) -> list[object]:
-    """Return the documents of a file; JSON is read as such whatever the file is called.
+    """Return the documents of a file; JSON is recognised whatever the name of the file.
 
     Raises:
         BadInputError: the text is neither YAML nor JSON; names the file, and the line if known.
@@ -41,11 +41,11 @@ def read_documents(name: str, text: str) -> list[object]:
 
 
 class _DuplicateKeyError(Exception):
-    """A key is given twice in one object."""
+    """A key is duplicated in one object."""
 
 
 def _json_documents(text: str) -> Iterator[object]:
-    """Read JSON documents that follow one another, as `jq` writes them."""
+    """Parse consecutive JSON documents, as `jq` writes them."""
     decoder = json.JSONDecoder(object_pairs_hook=_unique)
     position = 0
     while True:

@@ -1,4 +1,4 @@
-"""`karpenter plan`: what would be launched for pods that wait, and why some stay pending.
+"""`karpenter plan`: nodes to launch for pending pods, and why some pods stay pending.
 
 The JSON is a contract that other tools read (`docs/reference/plan.md`).
 """
@@ -63,14 +63,14 @@ def plan(
 ) -> None:
     """Show which nodes would be launched for pending pods, and why some pods stay pending.
 
-    Without --offline it reads the current cluster (get and list only, nothing is changed) and
-    plans for the pods that wait there now. FILEs then lie over the cluster as if they had been
-    applied: so the effect of a changed NodePool can be seen before it is made.
+    Without --offline it reads the current cluster (get and list only, nothing is changed) and plans
+    for its pending pods. FILEs are added to the cluster as if they had been applied, which shows
+    the effect of a changed NodePool in advance.
 
-    With --offline it plans for what is in the FILEs and nothing else.
+    With --offline it uses only the FILEs.
 
-    Exit code: 0 when a plan was made, also if pods stay pending; 2 when files, settings or the
-    cluster cannot be used.
+    Exit code: 0 if a plan was made, even if pods stay pending; 2 if files, settings or the cluster
+    cannot be used.
     """
     from karpenter_core.cli.document import json_text, plan_document
 
@@ -112,6 +112,6 @@ def solve_cluster(cluster: ClusterInput) -> SchedulingPlan:
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Say on stderr what people should know beside the result."""
+    """Print notes on stderr, beside the result."""
     for note in notes:
         print(f"karpenter: note: {note}", file=sys.stderr)

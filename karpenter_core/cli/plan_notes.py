@@ -1,7 +1,7 @@
-"""Notes beside a plan what it did not take into account, and why.
+"""Notes beside a plan about objects that it did not take into account.
 
-Nothing here changes a decision. A pool that is not used, pods on nodes that nobody described, a
-node on which nothing can fit: each looks like a mistake of the planner to who does not know.
+Notes change no decision. An unused NodePool, pods on a node that is not in the input, or a node on
+which nothing can fit would otherwise seem to be mistakes of the planner.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SHOWN: Final = 5
 
 
 def unusable_pools(snapshot: Snapshot, problems: Mapping[str, str]) -> dict[str, str]:
-    """Return the pools that nothing is bought from now, and why.
+    """Return the NodePools that cannot launch nodes now, with the reasons.
 
-    `problems` are those of catalogues that could not be had.
+    `problems` are the errors of catalogues that could not be listed.
     """
     usable = {pool.name for pool in usable_pools(snapshot)}
     return {
@@ -39,7 +39,7 @@ def unusable_pools(snapshot: Snapshot, problems: Mapping[str, str]) -> dict[str,
 
 
 def plan_notes(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return what a reader of the plan may stumble over, one line each."""
+    """Return the notes, one line each."""
     return (
         *_pods_on_unknown_nodes(snapshot),
         *_nodes_left_out(snapshot),
@@ -80,7 +80,7 @@ def _pods_on_unknown_nodes(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _nodes_left_out(snapshot: Snapshot) -> Iterator[str]:
-    """Name the nodes of pools that are not taken for capacity yet, as the controller does not."""
+    """Name nodes of NodePools that do not count as capacity yet, as in the controller."""
     left_out = [
         name
         for name, node in snapshot.nodes.items()
@@ -105,7 +105,7 @@ def _nodes_without_room_for_pods(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _pools_held_back(snapshot: Snapshot) -> Iterator[str]:
-    """Name the pools that the controller launches nothing, or little, for; a plan does not know."""
+    """Name the NodePools whose launches the controller limits now; a plan does not know this."""
     for name, pool in sorted(snapshot.node_pools.items()):
         held = find_condition(pool.status.conditions, LAUNCHES_HELD_BACK)
         if held is not None and held.status == TRUE:

@@ -1,8 +1,8 @@
-"""`karpenter plugin`: what is loaded, and a new provider to begin with.
+"""`karpenter plugin`: lists plug-ins, and generates a new provider.
 
-The distribution that `new` writes lies in `scaffold/`, as files that work: a provider for an imaginary
-cloud called tinycloud. Writing another is copying them with the name replaced, so what this project
-checks of them (style, types, the conformance kit) holds for what users get.
+`new` copies the distribution in `scaffold/`, a working provider for an imaginary cloud called
+tinycloud, and replaces the name. So the checks of this project (style, types, the conformance kit)
+also apply to generated providers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class InstalledPlugin(NamedTuple):
 
     name: str
     origin: str
-    """The distribution and version it came with."""
+    """Its distribution and version."""
     entry_point: str
     contract_version: int | None
     """None for a plug-in that is no provider, or cannot be loaded."""
@@ -52,9 +52,9 @@ def register(app: typer.Typer) -> None:
 def list_plugins(
     points: Sequence[EntryPoint] | None = None,
 ) -> tuple[tuple[InstalledPlugin, ...], str]:
-    """Return every installed plug-in, loaded on its own, and why they do not go together.
+    """Return every installed plug-in, loaded alone, and why they cannot be loaded together.
 
-    The reason is empty when they do.
+    The reason is empty if they can.
     """
     from karpenter_core.errors import PluginError
     from karpenter_core.provider.host.manager import load_plugins
@@ -100,7 +100,7 @@ def _load_one(point: EntryPoint) -> InstalledPlugin:
 def _list(
     output: Annotated[Literal["table", "json"], typer.Option(help="Output format.")] = "table",
 ) -> None:
-    """Show the installed plug-ins: what they serve, and what keeps them from being loaded."""
+    """Show the installed plug-ins: the kinds they serve, and errors that prevent loading them."""
     listed, clash = list_plugins()
     if output == "json":
         document = {"plugins": [plugin._asdict() for plugin in listed], "problem": clash}
@@ -139,7 +139,7 @@ def _new(
         Path | None, typer.Option(help="Folder to write; ./karpenter-provider-<name> by default.")
     ] = None,
 ) -> None:
-    """Write a distribution with a provider that keeps the contract, to change into your own."""
+    """Generate a distribution with a working provider that keeps the contract."""
     from karpenter_core.errors import BadInputError
 
     prefix = prefix or name.capitalize()

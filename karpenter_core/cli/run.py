@@ -1,7 +1,7 @@
 """`karpenter run`: the controller process.
 
-Its options are the table in `operator.settings` plus those of the loaded plug-ins, so they are
-read and explained from there instead of from this function's signature.
+Its options are the table in `operator.settings` and those of the loaded plug-ins, so they are
+parsed and documented there and not in this function's signature.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _print_help() -> None:
     of_plugins = options_by_plugin(load_plugins().settings())
     print("Usage: karpenter run [OPTIONS]\n")
     print("Watch the cluster; launch, register, drain and terminate nodes.")
-    print("Each option may also be given by the variable behind it; the flag wins.\n")
+    print("Each option can also be set by the variable in brackets; the flag takes precedence.\n")
     _print_options(OPTIONS)
     for name, options in of_plugins.items():
         print(f"\nOf the plug-in {name}:\n")

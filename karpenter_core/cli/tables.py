@@ -25,9 +25,9 @@ _SHOWN_POOLS: Final = 5
 _SHOWN_REASONS: Final = 20
 _COLUMN_GAP: Final = 2
 _LEAST_NAMES: Final = 10
-"""A column of names that is narrower says nothing."""
+"""Minimum width of a column of names."""
 _SMALL: Final = 0.00005
-"""Prices below this would show as nothing with four decimals."""
+"""Prices below this would be zero with four decimals."""
 STATES: Final = {
     "bound": "on a node",
     "ended": "done",
@@ -36,7 +36,7 @@ STATES: Final = {
     "launch": "a node will be launched",
     "unschedulable": "stays pending",
 }
-"""What can become of a pod, and how people are told."""
+"""Texts for the states of a pod."""
 _VERDICTS: Final = {
     "blocked": "blocked",
     "budget": "no budget",
@@ -45,7 +45,7 @@ _VERDICTS: Final = {
     "later": "later",
     "refused": "no move",
 }
-"""What a disruption method can say of a node, and how people are told."""
+"""Texts for the verdicts of a disruption method."""
 
 NODE_STATES: Final = {
     "budget": "would be disrupted, but its budget allows no more",
@@ -55,11 +55,11 @@ NODE_STATES: Final = {
     "stays": "stays",
     "unmanaged": "is not managed by Karpenter",
 }
-"""What can become of a node, and how people are told."""
+"""Texts for the states of a node."""
 
 
 def print_plan(document: JsonMapping, before: JsonMapping | None = None) -> None:
-    """Show the document of a plan and, if there is one to compare with, what has changed."""
+    """Print the document of a plan and, if there is one to compare with, the changes."""
     console = Console()
     if document["nodeClaims"]:
         _heading(console, "Nodes to launch")
@@ -78,7 +78,7 @@ def print_plan(document: JsonMapping, before: JsonMapping | None = None) -> None
 
 
 def print_explanation(document: JsonMapping) -> None:
-    """Show what is to be said of one pod."""
+    """Print the explanation of one pod."""
     console = Console()
     _say(console, f"{document['pod']}: {STATES[document['state']]}")
     pools: dict[str, JsonObject] = document["pools"]
@@ -100,7 +100,7 @@ def print_explanation(document: JsonMapping) -> None:
 
 
 def print_node_explanation(document: JsonMapping) -> None:
-    """Show what is to be said of one node."""
+    """Print the explanation of one node."""
     console = Console()
     name = document["node"] or document["nodeClaim"]
     _say(console, f"{name}: {NODE_STATES[document['state']]}")
@@ -122,7 +122,7 @@ def print_node_explanation(document: JsonMapping) -> None:
 
 
 def _node_verdict(answer: JsonMapping) -> list[str]:
-    """Write what a method says of a node, and what the move would be."""
+    """Return the lines of a method's verdict, and of its command."""
     lines = [f"{_VERDICTS[answer['verdict']]}: {answer['message']}"]
     move: JsonMapping | None = answer["move"]
     if move is not None:
@@ -146,7 +146,7 @@ def _node_verdict(answer: JsonMapping) -> list[str]:
 
 
 def _verdict(pool: JsonMapping, *, is_chosen: bool) -> tuple[str, ...]:
-    """Write what a pool says of a pod: what it would launch, or what to change."""
+    """Return the lines of a NodePool's result for a pod: an offering, or the required change."""
     if pool["fits"]:
         verdict = "takes it" if is_chosen else "could take it as the only NodePool"
         offer = f"{_offering(pool['cheapest'])} at {_price(pool['cheapest'])} per hour"
@@ -172,17 +172,17 @@ def _price(cheapest: JsonMapping) -> str:
 
 
 def _amount(amount: float) -> str:
-    """Write an amount of money with four decimals, a very small one with two digits."""
+    """Return an amount of money with four decimals, a very small one with two digits."""
     return f"{amount:.4f}" if amount == 0 or amount >= _SMALL else f"{amount:.2g}"
 
 
 def _heading(console: Console, text: str) -> None:
-    """Print the heading of a table, however narrow the table is."""
+    """Print the heading of a table without wrapping."""
     console.print(Text(text, style="bold"), end="\n\n")
 
 
 def _table(*headings: str, numbers: Sequence[str] = ()) -> Table:
-    """Return a table with text columns and, on their right, columns of numbers."""
+    """Return a table with text columns and right-aligned number columns."""
     made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name in headings:
         made.add_column(name, overflow="fold", min_width=len(name))
@@ -192,7 +192,7 @@ def _table(*headings: str, numbers: Sequence[str] = ()) -> Table:
 
 
 def _with_names(made: Table, rows: Sequence[Sequence[str]], title: str, width: int) -> Table:
-    """Fill a table; names, the last cells, are cut off where the width ends or left out."""
+    """Add rows to a table; truncate the last cells, which are names, to the width."""
     columns = list(zip(*rows, strict=True))[:-1]
     used_width = sum(
         _COLUMN_GAP + max(map(len, (str(column.header), *cells)))
@@ -209,12 +209,12 @@ def _with_names(made: Table, rows: Sequence[Sequence[str]], title: str, width: i
 
 
 def _plain(text: str) -> Text:
-    """Show text as it is: brackets in it are no markup."""
+    """Return text without markup, so that brackets stay."""
     return Text(text)
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun."""
+    """Return a number with its noun."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -251,7 +251,7 @@ def _summary(document: JsonMapping) -> str:
 
 
 def _claims_table(claims: list[JsonObject], width: int) -> Table:
-    """Show nodes of one pool and one cheapest offering in one row."""
+    """Group nodes of one NodePool and one cheapest offering in one row."""
     groups: dict[tuple[str, float, str], list[JsonObject]] = {}
     for claim in claims:
         cheapest = claim["cheapest"]
@@ -286,7 +286,7 @@ def _existing_table(existing: dict[str, list[str]], width: int) -> Table:
 
 
 def _print_pending(console: Console, pending: JsonObject) -> None:
-    """Show each reason once, below the pods that it holds back."""
+    """Print each reason once, below its pods."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for pod, why in pending.items():
         groups.setdefault(tuple(_reasons(why)), []).append(pod)
@@ -300,7 +300,7 @@ def _print_pending(console: Console, pending: JsonObject) -> None:
 
 
 def _reasons(why: JsonObject) -> list[str]:
-    """Write a line for each reason, with the pools that it holds for."""
+    """Return a line for each reason, with the NodePools that it applies to."""
     pools: dict[str, dict[str, str]] = why["pools"]
     reasons: dict[str, list[str]] = {}
     for name, pool in pools.items():
@@ -310,6 +310,6 @@ def _reasons(why: JsonObject) -> list[str]:
 
 
 def _some(names: Sequence[str], most: int) -> str:
-    """Write names, and how many more there are."""
+    """Return names, and the number of further names."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Reads YAML as Kubernetes does, several times as fast as the library's loader.
+"""Parses YAML like Kubernetes, several times as fast as the library's loader.
 
 The library parses in C but makes an object of every node before it makes the value: most of the
 time of reading a large file. Here values are made of its events directly.
@@ -25,7 +25,7 @@ _Collection: TypeAlias = "dict[str, object] | list[object] | None"
 
 _DEEPEST: Final = 200
 _MOST_REPEATED: Final = 10_000_000
-"""Values that aliases may stand for in one document: a few lines can stand for billions."""
+"""Maximum number of values that aliases may expand to in a document."""
 _STRING: Final = "tag:yaml.org,2002:str"
 _TAGS: Final[dict[type[object], set[str | None]]] = {
     kind: {None, "!", *(f"tag:yaml.org,2002:{name}" for name in names)}
@@ -53,15 +53,15 @@ class _YamlEvent(Protocol):
 
 
 class UnsupportedYamlError(MarkedYAMLError):
-    """It is YAML, but not such as can be a Kubernetes object."""
+    """The document is YAML, but cannot be a Kubernetes object."""
 
 
 def load_all(text: str) -> Iterator[object]:
     """Yield the documents of a text.
 
     Raises:
-        UnfitError: something cannot be part of a Kubernetes object.
-        yaml.YAMLError: it is no YAML.
+        UnfitError: a value cannot be part of a Kubernetes object.
+        yaml.YAMLError: the text is not YAML.
     """
     builder = _DocumentBuilder()
     for event in _YAML.parse(text, Loader=_LOADER):
@@ -72,21 +72,23 @@ def load_all(text: str) -> Iterator[object]:
 
 @final
 class _DocumentBuilder:
-    """Makes values of events; a stack of the collections that are open."""
+    """Builds values from events, with a stack of open collections."""
 
     def __init__(self) -> None:
         self._scalars: Final = _Scalars()
         self._anchors = dict[str, tuple[object, int]]()
-        """Values by anchor, and how many values are in each."""
+        """Values by anchor, and the number of values in each."""
         self._open = list[tuple[_Collection, _YamlEvent, str | None, int]]()
-        """Each collection, the start of it, the key that waits for its value, and the count then."""
+        """Each open collection, its start, the key that waits for a value, and the count at its
+        start.
+        """
         self._count = 0
         self._repeated = 0
         self._collection: _Collection = None
         self._key: str | None = None
 
     def take(self, event: _YamlEvent) -> object:
-        """Take one event; returns a document when it is whole."""
+        """Process one event; return a document when it is complete."""
         kind = cast("type[object]", type(event))
         if kind is yaml.ScalarEvent:
             value, size = self._scalars.value(event), 1
@@ -133,7 +135,7 @@ class _DocumentBuilder:
         return value, event, before
 
     def _add(self, event: _YamlEvent, value: object) -> object:
-        """Put a value into the collection that is open; without one it is a document."""
+        """Add a value to the open collection; without one it is a document."""
         here = self._collection
         if here is None:
             return value
@@ -164,7 +166,7 @@ class _DocumentBuilder:
 
 @final
 class _Scalars:
-    """Makes values of scalars; equal plain ones, most of all, are looked at once."""
+    """Builds values from scalars; equal plain scalars are resolved once."""
 
     def __init__(self) -> None:
         self._read_values: Final = dict[str, object]()
@@ -193,7 +195,7 @@ class _Scalars:
 
 
 def _plain_loader() -> Any:
-    """Return a loader to which dates and merge keys are text."""
+    """Return a loader that reads dates and merge keys as strings."""
     left_alone = {
         "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value", "tag:yaml.org,2002:merge",
     }  # fmt: skip
@@ -217,7 +219,7 @@ def _check_merge(event: _YamlEvent, value: object) -> None:
 
 
 def _merged(mapping: dict[str, object]) -> dict[str, object]:
-    """Give an object what it merges; its own fields win, then those that come first."""
+    """Merge objects into an object; its own fields have precedence, then the first merged ones."""
     value: object = mapping[_MERGE]
     parts = cast("list[dict[str, object]]", value if isinstance(value, list) else [value])
     merged: dict[str, object] = {}

@@ -280,7 +280,7 @@ OPTIONS: Final = (
         env="EXCHANGE_RATES",
         default="",
         help="Value of one unit of other currencies, such as CNY=0.14,EUR=1.1. Nodes priced in a "
-        "currency without a rate are not replaced to save money (condition PricesComparable of "
+        "currency without a rate are not consolidated to save money (condition PricesComparable of "
         "their NodePool).",
     ),
     ProcessOption(

@@ -1,6 +1,6 @@
-"""Re-exports the types of which a provider builds its catalogue.
+"""Re-exports the types that a provider builds its catalogue from.
 
-Providers import these from here: where the core keeps them is the core's own affair.
+Providers import these names from here, because the core's own modules may move.
 """
 
 from __future__ import annotations

@@ -110,10 +110,10 @@ def _summary(plan: SchedulingPlan) -> str:
     launched = sum(len(planned.pods) for planned in plan.claims)
     placed = sum(map(len, plan.existing.values()))
     text = (
-        f"{len(plan.claims)} nodeclaim(s) for {launched} pod(s), {placed} pod(s) on nodes that are"
-        f" there, {len(plan.unschedulable)} without a place"
+        f"{len(plan.claims)} nodeclaim(s) for {launched} pod(s), {placed} pod(s) on existing"
+        f" nodes, {len(plan.unschedulable)} pending"
     )
-    return f"{text}; cut short, it took too long" if plan.partial else text
+    return f"{text}; stopped early, because it took too long" if plan.partial else text
 
 
 def _launch(planned: PlannedNodeClaim, name: str, currency: str) -> DecisionLaunch:

@@ -33,9 +33,9 @@ class CloudAccount:
     """The simulated cloud's own records, independent of the controller's state."""
 
     instances: Sequence[Object] = ()
-    """Machines that exist, with `providerID` and `nodeClaim`."""
+    """Existing instances, with `providerID` and `nodeClaim`."""
     launches: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many machines were ever made for each token (a claim's UID)."""
+    """Number of instances launched for each token (a claim's UID)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Observation:
     """NodeClaims that existed at any time of the scenario."""
     events: Sequence[Object] = ()
     cloud: CloudAccount | None = None
-    """None when nobody has looked: then nothing is said about machines."""
+    """None if the cloud was not read: then nothing is asserted about instances."""
     objects: Mapping[tuple[str, str], Object] = field(
         default_factory=dict[tuple[str, str], "Object"]
     )

@@ -93,12 +93,12 @@ class ProviderClusterSpec:
     def run(self, folder: Path, story: Callable[[ProviderCluster], Awaitable[None]]) -> None:
         """Play a story from beginning to end, in simulated time."""
 
-        async def told() -> None:
+        async def run() -> None:
             harness = ControllerHarness(self.plugins, folder=folder, arguments=self.arguments)
             async with harness:
                 await story(ProviderCluster(spec=self, harness=harness))
 
-        run_virtual(told())
+        run_virtual(run())
 
 
 @final
@@ -170,4 +170,4 @@ class ProviderCluster:
         opening = open_providers(loaded, settings=settings, instance_types_file=None)
         async with opening as providers:
             found = await providers.check()
-        return errors_of(each for told in found.values() for each in told)
+        return errors_of(each for findings in found.values() for each in findings)

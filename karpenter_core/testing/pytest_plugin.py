@@ -170,7 +170,7 @@ class _ContractReport:
                 terminalreporter.write_line(f"{'':16}{verdict.why}")
         states = [verdict.state for verdict in sorted(self._verdicts)]
         counts = {state: states.count(state) for state in dict.fromkeys(states)}
-        told = ", ".join(f"{count} {state}" for state, count in counts.items())
-        terminalreporter.write_line(f"{len(states)} rules: {told}")
+        totals = ", ".join(f"{count} {state}" for state, count in counts.items())
+        terminalreporter.write_line(f"{len(states)} rules: {totals}")
         if "BROKEN" in counts:
             terminalreporter.write_line("the rules in full: docs/provider-contract.md")

@@ -363,7 +363,7 @@ class Expectation(_ScenarioModel):
     ready_nodes: Amount | None = None
     node_claims: Amount | None = None
     instances: Amount | None = None
-    """Machines that the simulated cloud knows."""
+    """Instances of the simulated cloud."""
     launched: Amount | None = None
     """NodeClaims that ever existed in this scenario."""
     nothing_left: bool = False

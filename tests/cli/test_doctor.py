@@ -300,7 +300,7 @@ def test_without_a_cluster_the_clouds_are_checked():
     result = doctor("--offline")
     assert result.exit_code == 0, result.output
     assert "loaded: kwok (karpenter-provider-kwok" in result.output
-    assert "the simulated cloud sells" in result.output
+    assert "the simulated cloud has" in result.output
 
 
 def test_a_cluster_that_cannot_be_found_is_an_error():
@@ -343,4 +343,4 @@ def test_a_cloud_s_warning_does_not_fail():
     result = doctor("--offline", "--kwok-state-file=:memory:")
     assert result.exit_code == 0
     assert "WARNING  kwok" in result.output
-    assert "remedy: name a file with --kwok-state-file" in result.output
+    assert "remedy: set --kwok-state-file to a file" in result.output

@@ -285,7 +285,7 @@ def test_a_pod_set_aside_in_every_pass_is_logged_once(tmp_path, monkeypatch):
             await stage.begin(2, cores=["4", "8"], small="800m")
             await stage.clock.sleep(300)
         reported = Counter(
-            line["Node"]["name"] for line in lines if line["event"].startswith("set aside")
+            line["Node"]["name"] for line in lines if line["event"].startswith("object skipped")
         )
         validations = [line for line in lines if line["event"].endswith("is no longer valid")]
         assert len(validations) > 2

@@ -1,4 +1,4 @@
-"""The story of a cloud: spread over zones, sold out, interrupted, given a newer image, and left."""
+"""The steps of the demo on a simulated cloud, and the checks of their results."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["BUDGET", "CAPACITY_TYPES", "CloudScenario"]
 
 BUDGET: Final = 2
-"""Nodes that may be disrupted at once."""
+"""Disruption budget: nodes that may be disrupted at the same time."""
 CAPACITY_TYPES: Final = (SPOT, ON_DEMAND)
 _FEW: Final = 50
 _MANY: Final = 75
 
 
 class CloudScenario:
-    """What happens in a cloud, and what must come of it."""
+    """Scenario: zone spread, stock-out, interruption, image update, scale-down."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CloudScenario:
         self._old = frozenset[str]()
 
     def steps(self) -> Sequence[DemoStep]:
-        """Return its acts."""
+        """Return the steps."""
         return [
             DemoStep(
                 title=f"scale nginx to {_FEW}, spread over zones",

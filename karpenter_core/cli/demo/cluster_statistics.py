@@ -1,4 +1,4 @@
-"""Collects for the demo what happens in a cluster."""
+"""Collects the numbers that the demo shows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PriceList = dict[tuple[str, str, str], float]
 
 
 async def read_prices(demo_manifests: DemoManifests) -> tuple[PriceList, str]:
-    """Ask the provider what its machines cost; returns the prices and their currency."""
+    """Return the provider's prices and their currency."""
     from karpenter_core.cli.cluster_source import ClusterSource
 
     with tempfile.TemporaryDirectory(prefix="karpenter-demo-") as folder:
@@ -48,7 +48,7 @@ async def read_prices(demo_manifests: DemoManifests) -> tuple[PriceList, str]:
 
 
 def price_by(prices: PriceList) -> Callable[[NodeView], float]:
-    """Return what looks a node's price per hour up by its labels; 0 for one that is not listed."""
+    """Return a function that returns a node's price per hour by its labels; 0 if not listed."""
 
     def price_of(node: NodeView) -> float:
         labels = node.labels
@@ -64,7 +64,7 @@ class _Pod(NamedTuple):
 
 
 class ClusterStatistics:
-    """The demo's pods, nodes and claims as they are, and what they have cost so far."""
+    """The demo's pods, nodes and claims, and the cost up to now."""
 
     def __init__(self, clock: Clock, price_of: Callable[[NodeView], float]) -> None:
         self._clock: Final = clock
@@ -72,51 +72,51 @@ class ClusterStatistics:
         self._pods: Final = dict[str, _Pod]()
         self._nodes: Final[dict[str, NodeView]] = {}
         self._claims: Final = dict[str, bool]()
-        """Whether each is on its way out, by UID."""
+        """Whether a node is being removed, by UID."""
         self._node_prices: Final = dict[str, float]()
         self._spent = 0.0
         self._counted_until = clock.monotonic()
         self.node_types: Final = dict[str, int]()
-        """How many nodes of each instance type there ever were."""
+        """Number of nodes of each instance type since the start."""
         self.most_leaving = 0
-        """How many machines were on their way out at once, at most; may be set back.
+        """Maximum number of nodes that were being removed at the same time; can be reset.
 
-        As for budgets, one whose end the cloud has begun does not count any more.
+        As in budgets, a node whose instance is already terminating does not count.
         """
 
     @property
     def pods(self) -> int:
-        """Pods that exist, ending ones included."""
+        """Return the number of pods, including terminating ones."""
         return len(self._pods)
 
     @property
     def running(self) -> int:
-        """Pods that run and are ready."""
+        """Return the number of ready pods."""
         return sum(pod.runs for pod in self._pods.values())
 
     @property
     def nodes(self) -> int:
-        """Nodes that exist."""
+        """Return the number of Nodes."""
         return len(self._nodes)
 
     @property
     def ready_nodes(self) -> int:
-        """Nodes that are ready."""
+        """Return the number of ready Nodes."""
         return sum(node.ready == _READY for node in self._nodes.values())
 
     @property
     def claims(self) -> int:
-        """NodeClaims that exist."""
+        """Return the number of NodeClaims."""
         return len(self._claims)
 
     @property
     def provider_ids(self) -> frozenset[str]:
-        """The machines behind the nodes."""
+        """Return the provider ids of the nodes."""
         return frozenset(node.provider_id for node in self._nodes.values())
 
     @property
     def running_by_zone(self) -> Mapping[str, int]:
-        """How many pods run in each zone that has nodes, in the order of zones."""
+        """Return the number of running pods by zone, for zones with nodes, in order."""
         zones = {node.name: node.labels.get(ZONE, "") for node in self._nodes.values()}
         count = Counter(dict.fromkeys(zones.values(), 0))
         count.update(
@@ -125,24 +125,24 @@ class ClusterStatistics:
         return dict(sorted(count.items()))
 
     def is_settled_at(self, replicas: int) -> bool:
-        """Whether so many pods run, no other is there, and with none no node either."""
+        """Return whether this many pods run, without others, and without nodes if it is zero."""
         if replicas:
             return self.running == self.pods == replicas
         return not (self.pods or self.nodes or self.claims)
 
     @property
     def price_per_hour(self) -> float:
-        """What the nodes of now cost together."""
+        """Return the price per hour of all current nodes."""
         return sum(self._node_prices.values())
 
     @property
     def spent(self) -> float:
-        """What all nodes have cost up to now, by the second."""
+        """Return the cost of all nodes up to now, by the second."""
         self._count_money()
         return self._spent
 
     def on_event(self, event: ObjectObserved | ObjectRemoved) -> None:
-        """Take note of a change."""
+        """Record a watch event."""
         from karpenter_core.api.nodeclaim import NodeClaim
         from karpenter_core.api.records import NodeView, PodView
         from karpenter_core.state.events import ObjectRemoved

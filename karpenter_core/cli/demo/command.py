@@ -1,9 +1,9 @@
 """`karpenter demo`: scales pods up and down and shows the nodes that follow.
 
-Without a kubeconfig it starts the embedded cluster in a process of its own; with one it plays on
-that cluster, under names of its own, and leaves it as it was. Either way the controller is the
-unchanged `karpenter run`, in its own process, and with the provider of a cloud it reaches a simulated
-one through that cloud's unmodified SDK.
+Without a kubeconfig it starts the embedded cluster in its own process. With one it runs on that
+cluster, in its own namespace, and removes all of its objects in the end. The controller is the
+unmodified `karpenter run` in its own process; with the provider of a cloud it calls a simulated
+cloud through the unmodified SDK.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ async def _main(
 
 
 def _keep_quiet() -> None:
-    """Let this process log nothing below errors: the story is told by the view."""
+    """Suppress log lines below errors, because the view prints the progress."""
     import structlog
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
@@ -103,7 +103,7 @@ def _keep_quiet() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DemoSetup:
-    """Where the story plays: the objects, the cloud if there is one, and what machines cost."""
+    """Objects, simulated cloud if there is one, prices and time limits of the demo."""
 
     demo_manifests: DemoManifests
     cloud: DemoCloud | None
@@ -251,10 +251,10 @@ async def _run_step(
     view: DemoView,
     timeout_seconds: float,
 ) -> None:
-    """Begin an act, and wait until what should come of it has.
+    """Start a step, and wait for its result.
 
     Raises:
-        DemoFailedError: it has not in time, or is not as promised.
+        DemoFailedError: the result did not arrive in time, or is wrong.
     """
     from karpenter_core.cli.demo.processes import DemoFailedError
 
@@ -294,7 +294,7 @@ async def _clean_up(
     cloud: DemoCloud | None,
     view: DemoView,
 ) -> None:
-    """Delete pods, pool and NodeClass and wait for the controller to take the rest away."""
+    """Delete pods, NodePool and NodeClass and wait for the controller to remove the rest."""
     await demo_cluster.retire()
 
     def is_gone() -> bool:
@@ -352,7 +352,7 @@ async def _connection(kubeconfig: Path, clock: Clock) -> AsyncGenerator[KubeApi]
 async def _following(
     api: KubeApi, demo_manifests: DemoManifests, clock: Clock, cluster_statistics: ClusterStatistics
 ) -> AsyncGenerator[asyncio.Event]:
-    """Keep the census up to date; the event is set at every change."""
+    """Update the statistics by watches; set the event at every change."""
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.kube.api import ClusterApis
     from karpenter_core.kube.informers import Informers

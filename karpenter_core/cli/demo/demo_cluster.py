@@ -33,7 +33,7 @@ class DemoCluster:
         self._installed: Final[list[type[KubernetesObject]]] = []
 
     async def set_up(self) -> None:
-        """Install missing CRDs and create the demo's objects, the Deployment empty."""
+        """Install missing CRDs and create the demo's objects, the Deployment without replicas."""
         from karpenter_core.api.crd import core_models
         from karpenter_core.api.nodepool import NodePool
         from karpenter_core.kube.resources import DEPLOYMENTS, NAMESPACES, custom_kind
@@ -50,7 +50,7 @@ class DemoCluster:
         await self._create(DEPLOYMENTS, self._demo_manifests.deployment())
 
     async def scale(self, replicas: int) -> None:
-        """Set how many pods there are to be."""
+        """Set the number of replicas."""
         from karpenter_core.kube.resources import DEPLOYMENTS
 
         scale = {"spec": {"replicas": replicas}}
@@ -64,14 +64,14 @@ class DemoCluster:
         await self._api.patch(kind, NAME, {"spec": fields})
 
     async def retire(self) -> None:
-        """Delete pods, pool and NodeClass; the controller takes its nodes and the rest away."""
+        """Delete pods, NodePool and NodeClass; the controller removes nodes and the rest."""
         retired_kinds = {"Deployment", "NodePool", self._demo_manifests.node_class.resource.kind}
         for kind, metadata in reversed(self._created):
             if kind.kind in retired_kinds:
                 await self._delete(kind, metadata)
 
     async def wait_retired(self) -> None:
-        """Wait until the controller has let go of the NodeClass: nobody else ever would."""
+        """Wait until the controller has removed its finalizer from the NodeClass."""
         from karpenter_core.errors import NotFoundError
         from karpenter_core.kube.resources import custom_kind
 
@@ -81,7 +81,7 @@ class DemoCluster:
                 await asyncio.sleep(_POLL_SECONDS)
 
     async def clear(self) -> None:
-        """Delete whatever is left of the demo, and the CRDs that it brought if nobody uses them."""
+        """Delete the remaining objects of the demo, and CRDs that it installed if they are unused."""
         from karpenter_core.api.crd import crd_name
         from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, custom_kind
 

@@ -22,18 +22,18 @@ __all__ = ["GROUP", "SELF_SIMULATED", "DemoKubelets", "find_simulated_cloud"]
 
 GROUP: Final = "karpenter.simulations"
 SELF_SIMULATED: Final = "kwok"
-"""The provider whose machines only pretend, and which needs no cloud."""
+"""The provider with simulated nodes, which needs no simulated cloud."""
 
 _POLL_SECONDS: Final = 0.25
 _FAKE: Final = {"kwok.x-k8s.io/node": "fake"}
-"""On a real control plane, kwok runs what is bound to nodes with this annotation."""
+"""Annotation of nodes that kwok manages on a real control plane."""
 
 
 def find_simulated_cloud(provider: str) -> AbstractContextManager[DemoCloud]:
-    """Return the simulated cloud of a provider, which its context starts and ends.
+    """Return the simulated cloud of a provider as a context manager.
 
     Raises:
-        SettingsError: the provider has none, or lacks what that needs.
+        SettingsError: the provider has no simulated cloud, or its dependencies are missing.
     """
     points_by_name = {point.name: point for point in entry_points(group=GROUP)}
     if provider not in points_by_name:
@@ -56,19 +56,19 @@ def find_simulated_cloud(provider: str) -> AbstractContextManager[DemoCloud]:
 
 
 class DemoKubelets:
-    """Lets machines join the cluster, and takes Nodes away whose machine is gone.
+    """Registers instances as Nodes, and deletes Nodes whose instance is gone.
 
-    The first is what kubelets do, the second what the cloud's controller manager does.
+    In a real cluster kubelets do the first, and the cloud controller manager does the second.
     """
 
     def __init__(self, cloud: DemoCloud, api: KubeApi) -> None:
         self._cloud: Final = cloud
         self._api: Final = api
         self._names: Final[dict[str, str]] = {}
-        """Of the Nodes that were registered, by provider id."""
+        """Names of the registered Nodes, by provider id."""
 
     async def run(self) -> None:
-        """Follow the cloud until cancelled."""
+        """Follow the state of the cloud until cancelled."""
         while True:
             # A cluster that does not answer for a moment is asked again.
             with contextlib.suppress(ApiError):
@@ -93,7 +93,7 @@ class DemoKubelets:
         try:
             await self._api.create(NODES, node)
         except ConflictError:
-            return  # the last machine of that name is still on its way out
+            return  # the previous Node of that name is still being removed
         self._names[provider_id] = metadata["name"]
 
     async def _remove(self, provider_id: str) -> None:

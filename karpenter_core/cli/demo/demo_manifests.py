@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["DEPLOYMENT", "NAME", "DemoManifests", "find_node_class"]
 
 NAME: Final = "karpenter-demo"
-"""Of the namespace, the NodePool, the NodeClass, the taint and the lease: all that is ours."""
+"""Name of namespace, NodePool, NodeClass, taint and Lease of the demo."""
 
 DEPLOYMENT: Final = "nginx"
 
@@ -41,8 +41,8 @@ def find_node_class(provider: str) -> type[NodeClass]:
 class DemoManifests:
     """The objects of the demo.
 
-    The pool is tainted and the pods select it, so that on a cluster with other work neither takes
-    part in the other.
+    The NodePool is tainted and the pods select it, so that the demo and other workloads of the
+    cluster do not affect each other.
     """
 
     node_class: type[NodeClass]
@@ -51,9 +51,9 @@ class DemoManifests:
     instance_cpu: Mapping[str, object] = field(
         default_factory=lambda: {"operator": "Gt", "values": ["7"]}
     )
-    """How many CPUs machines are to have: operator and values of a requirement."""
+    """Requirement on the number of CPUs: operator and values."""
     budget: str = "100%"
-    """How many nodes may be disrupted at once."""
+    """Disruption budget: nodes that may be disrupted at the same time."""
     pod_cpu: str = "1"
     is_spread: bool = False
     """Whether the pods are spread evenly over zones."""
@@ -73,7 +73,7 @@ class DemoManifests:
         }
 
     def node_pool(self) -> dict[str, object]:
-        """Return the NodePool: machines that hold several pods, gone as soon as they are empty."""
+        """Return the NodePool: nodes for several pods, removed as soon as they are empty."""
         resource = self.node_class.resource
         reference = {"group": resource.group, "kind": resource.kind, "name": NAME}
         return {
@@ -105,7 +105,7 @@ class DemoManifests:
         }
 
     def deployment(self) -> dict[str, object]:
-        """Return the Deployment, without replicas at first."""
+        """Return the Deployment, without replicas."""
         labels = {"app": DEPLOYMENT}
         container = {
             "name": DEPLOYMENT,

@@ -1,4 +1,4 @@
-"""Stories: what is done to a cluster, one act after the other, and what must come of each."""
+"""The steps of a demo: the change of the cluster, and the check of its result."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ _SCALES: Final = (50, 500, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoStep:
-    """One act of a story."""
+    """One step of a demo."""
 
     title: str
     replicas: int
-    """How many pods run in the end."""
+    """Number of running pods at the end."""
     begin: Callable[[], Awaitable[None]]
-    """Makes it happen."""
+    """Starts the step."""
     is_done: Callable[[], bool]
-    """Whether what should come of it has; asked at every change."""
+    """Returns whether the expected state is reached; called at every change."""
     report: Callable[[], Sequence[str]] = tuple
-    """What there is to say afterwards; raises `DemoFailedError` when it is not as promised."""
+    """Returns the lines to print afterwards; raises `DemoFailedError` if the result is wrong."""
 
 
 class DemoScenario(Protocol):
-    """A story on a stage."""
+    """A demo."""
 
     def steps(self) -> Sequence[DemoStep]:
-        """Return its acts."""
+        """Return the steps."""
         ...
 
 
 class ScalingScenario:
-    """Pods come and go, and nodes follow."""
+    """Scales pods up and down."""
 
     def __init__(self, demo_cluster: DemoCluster, cluster_statistics: ClusterStatistics) -> None:
         self._demo_cluster: Final = demo_cluster
         self._cluster_statistics: Final = cluster_statistics
 
     def steps(self) -> Sequence[DemoStep]:
-        """Return its acts."""
+        """Return the steps."""
         return [self._scale(replicas) for replicas in _SCALES]
 
     def _scale(self, replicas: int) -> DemoStep:

@@ -26,12 +26,12 @@ _RUN: Final = (sys.executable, "-c", "from karpenter_core.cli.main import main; 
 
 
 class DemoFailedError(Exception):
-    """Something did not come true, or not in time; says what."""
+    """A step failed or timed out; has the reason."""
 
 
 @asynccontextmanager
 async def embedded_cluster(folder: Path) -> AsyncGenerator[Path]:
-    """Run the embedded cluster in a process of its own; yields its kubeconfig."""
+    """Run the embedded cluster in its own process; yield its kubeconfig."""
     kubeconfig = folder / "kubeconfig"
     arguments = [sys.executable, "-m", "karpenter_core.sim", f"--kubeconfig={kubeconfig}"]
     log = folder / "cluster.log"
@@ -44,7 +44,7 @@ async def embedded_cluster(folder: Path) -> AsyncGenerator[Path]:
 async def controller(
     kubeconfig: Path, folder: Path, *, provider: str, environment: Mapping[str, str] | None
 ) -> AsyncGenerator[Path]:
-    """Run the controller in a process of its own; yields its log once it is ready."""
+    """Run the controller in its own process; yield its log once it is ready."""
     metrics_port, probe_port = _free_port(), _free_port()
     log = folder / "controller.log"
     arguments = [
@@ -64,7 +64,7 @@ async def controller(
 
 
 def log_tail(log: Path) -> str:
-    """Return the last lines of a log, cut to what can be read."""
+    """Return the last lines of a log, shortened."""
     if not log.exists():
         return ""
     lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
@@ -75,7 +75,7 @@ def log_tail(log: Path) -> str:
 async def _process(
     arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """Start a process that the terminal's Ctrl-C does not reach, and end it in good order."""
+    """Start a process that Ctrl-C in the terminal does not reach, and stop it cleanly."""
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             *arguments,
@@ -110,7 +110,7 @@ async def _ready(
 
 
 def _answers(port: int) -> bool:
-    """Ask `/readyz` on loopback."""
+    """Request `/readyz` on loopback."""
     import http.client
 
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["DemoView", "StepReport", "choose_view", "summarise"]
 
 _LINE_SECONDS: Final = 1.0
-"""Plain lines come at most this often."""
+"""Minimum time between plain lines."""
 
 
 @dataclass(slots=True, kw_only=True)
 class StepReport:
-    """One step of the demo, and how it went."""
+    """One step of the demo, and its result."""
 
     title: str
     replicas: int
@@ -34,34 +34,34 @@ class StepReport:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it ended as it should."""
+        """Return whether it succeeded."""
         return self.seconds is not None
 
 
 class DemoView(Protocol):
-    """What the story is told to."""
+    """Output of the demo."""
 
     def say(self, text: str) -> None:
-        """Tell one thing that happened."""
+        """Print one line."""
         ...
 
     def show(self, step_report: StepReport, cluster_statistics: ClusterStatistics) -> None:
-        """Show how things stand in an act; called at every change."""
+        """Show the current numbers of a step; called at every change."""
         ...
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         ...
 
 
 def choose_view(console: Console, clock: Clock, currency: str) -> DemoView:
-    """Return the view that suits where the output goes."""
+    """Return the view for the kind of output."""
     kind = _LiveView if console.is_terminal else _PlainView
     return kind(console, clock, currency)
 
 
 class _PlainView:
-    """Lines for logs and pipes."""
+    """Prints plain lines for logs and pipes."""
 
     def __init__(self, console: Console, clock: Clock, currency: str) -> None:
         self._console: Final = console
@@ -90,7 +90,7 @@ class _PlainView:
 
 
 class _LiveView:
-    """A panel that is drawn anew while things happen."""
+    """Draws a live panel."""
 
     def __init__(self, console: Console, clock: Clock, currency: str) -> None:
         from rich.live import Live
@@ -145,7 +145,7 @@ def summarise(
     cluster_statistics: ClusterStatistics,
     currency: str,
 ) -> None:
-    """Print what happened, how long it took and what it would have cost."""
+    """Print the steps, their durations and the cost."""
     from rich.table import Table
 
     table = Table(title="Summary", title_justify="left")

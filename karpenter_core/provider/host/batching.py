@@ -1,13 +1,13 @@
-"""Many callers, few calls: gather waiting items into one plural hook call.
+"""Gathers waiting items into batches of one plural hook.
 
-A thousand NodeClaims are launched by a thousand reconciles; the cloud wants ten calls of a hundred.
-Items wait until the window closes (nothing new for `idle`, or `maximum` passed, or `size` reached),
-go out together, and each caller gets its own outcome or typed error. Items that are equal, late or
-wanted by nobody are the affair of `open_calls`.
+A thousand NodeClaims are launched by a thousand reconciles, but should need only ten calls of a
+hundred. Items wait until the batch closes (nothing new for `idle`, or `maximum` has passed, or
+`size` is reached), are sent together, and each caller gets its own outcome or typed error.
+`open_calls` handles items that are equal, late or no longer wanted.
 
-Where the hook is written for one item there is nothing to gather: each item is a call of its own, as
-many of them at a time as `width` says, and the others wait for their turn. The time limit begins
-with the call, and a call that has passed it gives its turn away.
+A hook that is written for one item has no batches: each item is its own call, with at most `width`
+calls at a time, and the other items wait. The time limit starts with the call, and a call that
+exceeds it no longer counts against `width`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _RESOLUTION_SECONDS: Final = 1e-6
-"""Waits shorter than this are over: clocks count in floats."""
+"""Waits shorter than this are over, because clocks are floats."""
 
 
 @dataclass(slots=True, eq=False)
 class _BatchWindow(Generic[Item, Result]):
-    """Items that will go out together."""
+    """Items that will be sent together."""
 
     opened: float
     last: float
@@ -73,7 +73,7 @@ class HookBatcher(Generic[Item, Result]):
         self._key: Final = key
         self._width: Final = width
         self._queue: Final[deque[OpenItem[Item, Result]]] = deque()
-        """Single items that wait for their turn."""
+        """Single items that wait for a free call."""
         self._running = 0
         self._windows: Final[dict[Hashable, _BatchWindow[Item, Result]]] = {}
 
@@ -98,7 +98,7 @@ class HookBatcher(Generic[Item, Result]):
                 self._withdraw(entry)
 
     def close(self) -> None:
-        """Send nothing more; items that were not sent are as if never added."""
+        """Send nothing more; items that were not sent are dropped."""
         waiting = list(self._queue)
         for window in self._windows.values():
             if window.timer is not None:
@@ -109,14 +109,14 @@ class HookBatcher(Generic[Item, Result]):
         self._cancel(waiting)
 
     def _cancel(self, entries: Sequence[OpenItem[Item, Result]]) -> None:
-        """Cancel those who wait for items that will not be sent."""
+        """Cancel the callers of items that will not be sent."""
         for entry in entries:
             entry.sent = True  # as far as its waiters need to know
             entry.answer.cancel()
             self._calls.forget(entry)
 
     def _withdraw(self, entry: OpenItem[Item, Result]) -> None:
-        """Take back an item that was not sent and that nobody wants any more."""
+        """Remove an item that was not sent and that no caller waits for."""
         if entry in self._queue:
             self._queue.remove(entry)
             self._calls.forget(entry)

@@ -1,12 +1,13 @@
-"""Check the values of a catalogue: prices, amounts, units, zones, names.
+"""Checks the values of a catalogue: prices, amounts, units, zones, names.
 
-Plug-ins read them from the answers of a cloud, where a price may be text and an amount may be
+Plug-ins read them from the answers of a cloud, in which a price may be text and an amount may be
 missing. One such value would fail a whole scheduling pass, for every NodePool and every provider,
-or lose pods in silence (NaN is neither more nor less than anything). So a catalogue is checked once,
-when it is listed, and refused as a whole by plug-in, instance type, field and value. Most providers
-list the very same objects until something changes; those are not checked again.
+or lose pods silently (NaN is neither more nor less than anything). So a catalogue is checked once,
+when it is listed, and refused as a whole with plug-in, instance type, field and value. Most
+providers return the same objects until something changes; those are not checked again.
 
-One pass over the catalogue, with exact types first: that is what nearly every value is.
+The check is one pass over the catalogue; it tests for exact types first, which nearly every value
+has.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _REMEMBERED: Final = 8
 
 @final
 class CatalogueValidator:
-    """Checks what is listed, but not the very objects again that it has found sound."""
+    """Checks catalogues, except objects that it has found valid before."""
 
     def __init__(self) -> None:
         self._sound: Final[deque[Sequence[InstanceType]]] = deque(maxlen=_REMEMBERED)
@@ -107,7 +108,7 @@ def check_catalogue(instance_types: Sequence[InstanceType], *, plugin: str) -> N
 
 
 def price_problem(price: Price) -> str:
-    """Return what is wrong with a price; empty when nothing is."""
+    """Return the error of a price; empty if it is valid."""
     try:
         _check_price(price)
     except _InvalidValue as problem:
@@ -117,7 +118,7 @@ def price_problem(price: Price) -> str:
 
 @final
 class _CatalogueRun:
-    """Checks one catalogue; remembers what many of its offerings share."""
+    """Checks one catalogue; remembers the values that many of its offerings share."""
 
     def __init__(self) -> None:
         self._places: Final = dict[int, tuple[str, str]]()
@@ -143,7 +144,7 @@ class _CatalogueRun:
                 allowed.add(place)
 
     def _checked(self, offering: Offering) -> tuple[str, str]:
-        """Return an offering's zone and capacity type; all of it is sound."""
+        """Return the zone and capacity type of an offering after checking all of it."""
         place = self._places.get(id(offering.requirements))
         if place is not None and _is_usual(offering):
             return place
@@ -166,7 +167,7 @@ def _check_labels(requirements: Requirements) -> None:
 
 
 def _check_node_amounts(it: InstanceType) -> None:
-    """Check what a type holds, and what its nodes keep for themselves."""
+    """Check the capacity of a type, and the overhead of its nodes."""
     _check_amounts(it.capacity, "capacity")
     for resource, least in _LEAST.items():
         amount = it.capacity.get(resource, 0)
@@ -192,7 +193,7 @@ def _check_allowed(it: InstanceType, offering: Offering, place: tuple[str, str])
 
 
 def _is_usual(offering: Offering) -> bool:
-    """Whether nothing of an offering needs a closer look; most of them pass here, in no time."""
+    """Return whether an offering passes the fast check; most of them do."""
     price = offering.price
     return (
         type(price) is Price
@@ -228,7 +229,7 @@ def _check_rest(offering: Offering) -> None:
         raise _InvalidValue(
             f"available must be True or False, not {_value_text(offering.available)}"
         )
-    _check_amount(offering.reservation_capacity, "reservation_capacity", "machines")
+    _check_amount(offering.reservation_capacity, "reservation_capacity", "instances")
     risk = offering.interruption_risk
     if not _is_number(risk) or not 0 <= risk <= 1:
         raise _InvalidValue(f"interruption_risk must be from 0 to 1, not {_value_text(risk)}")
@@ -262,7 +263,7 @@ def _check_amount(amount: object, field: str, unit: str) -> None:
 
 
 def _zone_and_capacity_type(offering: Offering) -> tuple[str, str]:
-    """Return an offering's zone and capacity type, once they are known to be sound."""
+    """Return the zone and capacity type of an offering after checking them."""
     requirements = offering.requirements
     if not isinstance(_raw(requirements), Requirements):
         raise _InvalidValue(f"requirements must be Requirements, not {_value_text(requirements)}")
@@ -295,7 +296,7 @@ def _is_resource(name: object) -> bool:
 
 
 def _raw(value: object) -> object:
-    """Return a value as what it is, not as what it is declared to be."""
+    """Return a value without its declared type, for checks of its real type."""
     return value
 
 
@@ -304,12 +305,12 @@ def _is_number(value: object) -> bool:
 
 
 def _value_text(value: object) -> str:
-    """Write a value for people; a text is called one, since "0.5" looks like a number."""
+    """Return a value for a message; strings are marked, since "0.5" could be a number."""
     return f"the text {value!r}" if isinstance(value, str) else repr(value)
 
 
 def _offering_text(offering: Offering) -> str:
-    """Name an offering, as far as it says what it is."""
+    """Name an offering, as far as its values permit."""
     requirements = offering.requirements
     if not isinstance(_raw(requirements), Requirements):
         return "an offering"

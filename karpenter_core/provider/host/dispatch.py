@@ -1,8 +1,8 @@
-"""One call of one hook of one plug-in: in its lane, in time, fenced, measured, errors typed.
+"""Calls one hook of one plug-in: in its threads, with time limit, fence, metrics and typed errors.
 
-Plug-ins are other people's code. Whatever one does (raise anything, return nonsense, never return)
-ends here as a typed error that names the plug-in and the hook, or as an overdue call; it reaches
-neither the process nor the calls to other plug-ins.
+Plug-ins are foreign code. Whatever a plug-in does (raise anything, return an invalid value, never
+return) becomes a typed error that names plug-in and hook, or an overdue call; it affects neither
+the process nor the calls to other plug-ins.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Dispatcher:
         """By hook and plug-in."""
 
     def timed_calls(self, name: str) -> TimedCalls:
-        """Return the calls of a plug-in that run now, with their time limits."""
+        """Return the running calls of a plug-in, with their time limits."""
         if name not in self._calls:
             self._calls[name] = TimedCalls(
                 self.clock, on_change=lambda count: self._metrics.set_overdue(name, count)
@@ -93,7 +93,7 @@ class Dispatcher:
         return sum(calls.overdue for calls in self._calls.values())
 
     def limits(self, hook: Hook[Request, Result], name: str) -> BatchLimits:
-        """Return the limits a provider declares for a hook."""
+        """Return the limits that a provider declares for a hook."""
         provider = self._plugins.providers.get(name)
         return provider.info.batch_limits.get(hook.name, _NO_LIMITS) if provider else _NO_LIMITS
 

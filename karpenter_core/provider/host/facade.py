@@ -73,7 +73,7 @@ MAX_REPORTED_PROBLEMS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginTask:
-    """Periodic work of one plug-in, ready to be run by the core."""
+    """Periodic work of one plug-in, in the form in which the core runs it."""
 
     plugin: str
     name: str
@@ -87,7 +87,7 @@ class PluginTask:
 
 @final
 class Providers:
-    """Every loaded plug-in; picks the provider by `nodeClassRef`."""
+    """All loaded plug-ins; selects the provider by `nodeClassRef`."""
 
     def __init__(
         self,
@@ -104,12 +104,12 @@ class Providers:
         )
         self._started: Final[list[str]] = []
         self.left_out: Final[dict[str, KarpenterError]] = {}
-        """Plug-ins that could not start and are done without, and why."""
+        """Plug-ins that could not start and were left out, with the reasons."""
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
         self._catalogues: Final = CatalogueValidator()
         self._reported: Final[dict[tuple[str, str, str], None]] = {}
-        """Plug-in, kind and place of what is wrong with a status, the oldest first; logged once."""
+        """Plug-in, kind and field of logged status errors, oldest first."""
         self._instances: Final = {
             name: BatchedInstanceCalls(name, self._dispatcher) for name in plugins.providers
         }
@@ -122,7 +122,7 @@ class Providers:
         return tuple(self._plugins.providers)
 
     def infos(self) -> Mapping[str, ProviderInfo]:
-        """Return what each provider says of itself."""
+        """Return the `ProviderInfo` of each provider."""
         return {name: provider.info for name, provider in self._plugins.providers.items()}
 
     def managed_kinds(self) -> frozenset[tuple[str, str]]:
@@ -167,7 +167,7 @@ class Providers:
         return self._labels
 
     def tasks(self) -> tuple[PluginTask, ...]:
-        """Return the periodic work of all plug-ins; none before `start`."""
+        """Return the periodic tasks of all plug-ins; none before `start`."""
         return self._tasks
 
     def overdue_calls(self) -> int:
@@ -181,7 +181,7 @@ class Providers:
     def subscribe_late_launches(
         self, callback: Callable[[LaunchRequest, LaunchOutcome], None]
     ) -> None:
-        """Be told, on the event loop, what came of launches that nobody waited for any more."""
+        """Register a callback, on the event loop, for results of launches that no caller waits for."""
         for calls in self._instances.values():
             calls.on_late_launch = callback
 
@@ -190,10 +190,10 @@ class Providers:
     async def start(
         self, context_for: Callable[[str], ProviderContext], *, all_needed: bool = True
     ) -> None:
-        """Start every plug-in; when one cannot start, those that did are stopped again.
+        """Start every plug-in; if one cannot start, stop those that did.
 
         Unless all are needed: one that cannot start is then done without (`left_out`), and whoever
-        asks for what it serves is told why.
+        needs its NodeClass kinds gets the reason.
 
         Raises:
             KarpenterError: what a plug-in refused to start for.
@@ -245,7 +245,7 @@ class Providers:
         }
 
     def _implementers(self, hook: Hook[Request, Result]) -> tuple[str, ...]:
-        """Return the plug-ins that implement a hook, but for those left out."""
+        """Return the plug-ins that implement a hook, except those left out."""
         names = self._dispatcher.implementers(hook)
         return tuple(name for name in names if name not in self.left_out)
 
@@ -278,15 +278,15 @@ class Providers:
     # -- NodeClass -----------------------------------------------------------------------------
 
     def resolves(self, node_class: NodeClass) -> bool:
-        """Tell whether the provider of a NodeClass finds out what it refers to."""
+        """Return whether the provider of a NodeClass implements its resolution."""
         return self._dispatcher.implements(hooks.RESOLVE_NODE_CLASS, self._owner(node_class))
 
     def finalizes(self, node_class: NodeClass) -> bool:
-        """Tell whether the provider of a NodeClass has something to remove at its end."""
+        """Return whether the provider of a NodeClass implements its finalization."""
         return self._dispatcher.implements(hooks.FINALIZE_NODE_CLASS, self._owner(node_class))
 
     async def resolve_node_class(self, node_class: NodeClass) -> NodeClassResolution:
-        """Return what the NodeClass refers to; nothing when the provider resolves nothing.
+        """Return the resolution of a NodeClass; empty if the provider does not implement it.
 
         Raises:
             FencedError: this process does not lead; nothing was called.
@@ -307,7 +307,7 @@ class Providers:
         return resolution
 
     def _is_new(self, plugin: str, kind: str, path: str) -> bool:
-        """Whether nothing was said of this place in a status yet; it is from now on."""
+        """Return whether this status field was not logged yet; record it."""
         if (plugin, kind, path) in self._reported:
             return False
         self._reported[plugin, kind, path] = None
@@ -316,12 +316,12 @@ class Providers:
         return True
 
     async def hash_node_class(self, node_class: NodeClass) -> NodeClassHash | None:
-        """Return the digest for static drift; None when the provider has none."""
+        """Return the hash for static drift; None if the provider does not implement it."""
         name = self._owner(node_class)
         return await self._call_for_node_class(hooks.HASH_NODE_CLASS, name, node_class)
 
     async def finalize_node_class(self, node_class: NodeClass) -> None:
-        """Remove what was made for a NodeClass; raises while something is left.
+        """Delete the cloud resources created for a NodeClass; raises while some are left.
 
         Raises:
             FencedError: this process does not lead; nothing was called.
@@ -332,7 +332,7 @@ class Providers:
     async def list_instance_types(
         self, node_pool: NodePool, node_class: NodeClass
     ) -> tuple[InstanceType, ...]:
-        """Return the catalogue for a NodePool, with what plug-ins make of prices and risks."""
+        """Return the catalogue for a NodePool, with adjusted prices and risks."""
         hook, name = hooks.LIST_INSTANCE_TYPES, self._owner(node_class)
         with self._dispatcher.measure(hook, name):
             types = await self._dispatcher.call(
@@ -347,7 +347,7 @@ class Providers:
     # -- instances -----------------------------------------------------------------------------
 
     async def launch(self, request: LaunchRequest) -> LaunchOutcome:
-        """Wait for this request's share of a batch; never raises for one item.
+        """Launch one instance in a batch; return errors as outcomes.
 
         CallPendingError as outcome: the time limit passed. The claim is not launched again while
         the call is open; its result goes to the subscriber of late launches.
@@ -360,13 +360,13 @@ class Providers:
             return measured.note(await self._instances[name].launch(request))
 
     async def fetch(self, ref: NodeClassRef, provider_id: str) -> FetchOutcome:
-        """Look one instance up; NodeClaimNotFoundError as outcome when it is gone."""
+        """Fetch one instance; the outcome is NodeClaimNotFoundError if it is gone."""
         name = self.provider_of(ref)
         with self._dispatcher.measure(hooks.FETCH_INSTANCES, name) as measured:
             return measured.note(await self._instances[name].fetch(provider_id))
 
     async def terminate(self, ref: NodeClassRef, provider_id: str) -> TerminateOutcome:
-        """Ask for one instance's end, and hear whether it is gone.
+        """Start the termination of one instance; return whether it is gone.
 
         Raises:
             FencedError: this process does not lead; nothing was sent.
@@ -374,7 +374,7 @@ class Providers:
         return await self.terminate_leaked(self.provider_of(ref), provider_id)
 
     async def terminate_leaked(self, provider: str, provider_id: str) -> TerminateOutcome:
-        """Ask a provider by name for the end of an instance that has no claim.
+        """Start the termination of an instance without a claim, by provider name.
 
         Raises:
             FencedError: this process does not lead; nothing was sent.
@@ -383,22 +383,22 @@ class Providers:
             return measured.note(await self._instances[provider].terminate(provider_id))
 
     async def list_instances(self, provider: str) -> InstanceListing:
-        """List a provider's instances; look at `complete` before missing something."""
+        """List a provider's instances; check `complete` before concluding that one is missing."""
         with self._dispatcher.measure(hooks.LIST_INSTANCES, provider):
             return await self._dispatcher.call(hooks.LIST_INSTANCES, provider, hooks.NoArguments())
 
     async def gate_registration(
         self, node_claim: NodeClaim, node: NodeView
     ) -> RegistrationGate | None:
-        """Ask whether a node may register; None lets it pass."""
+        """Return the gate of a node's registration; None lets it register."""
         return await self._call_for_node(hooks.GATE_REGISTRATION, node_claim, node)
 
     def syncs(self, ref: NodeClassRef) -> bool:
-        """Tell whether the provider of a NodeClass keeps instances in line in place."""
+        """Return whether the provider of a NodeClass implements the sync of instances."""
         return self._dispatcher.implements(hooks.SYNC_INSTANCE, self.provider_of(ref))
 
     async def sync_instance(self, node_claim: NodeClaim, node: NodeView) -> None:
-        """Bring an instance in line with its claim and Node.
+        """Update an instance in place, after its claim and Node.
 
         Raises:
             FencedError: this process does not lead; nothing was called.
@@ -445,15 +445,15 @@ class Providers:
     # -- interruptions -------------------------------------------------------------------------
 
     def polls_interruptions(self, provider: str) -> bool:
-        """Tell whether a provider announces anything when it is asked."""
+        """Return whether a provider implements the polling of interruptions."""
         return self._dispatcher.implements(hooks.POLL_INTERRUPTIONS, provider)
 
     def reads_interruptions(self, provider: str) -> bool:
-        """Tell whether a provider finds announcements in Nodes."""
+        """Return whether a provider reads interruptions from Nodes."""
         return self._dispatcher.implements(hooks.READ_INTERRUPTIONS, provider)
 
     async def poll_interruptions(self, provider: str) -> tuple[Interruption, ...]:
-        """Fetch what a provider announces and nobody has acknowledged."""
+        """Fetch a provider's interruptions that are not acknowledged."""
         if not self._dispatcher.implements(hooks.POLL_INTERRUPTIONS, provider):
             return ()
         return (
@@ -462,7 +462,7 @@ class Providers:
         )
 
     async def acknowledge_interruptions(self, provider: str, ids: Sequence[str]) -> None:
-        """Tell a provider that these announcements were handled.
+        """Acknowledge interruptions.
 
         Raises:
             FencedError: this process does not lead; nothing was called.
@@ -476,7 +476,7 @@ class Providers:
     async def read_interruptions(
         self, ref: NodeClassRef, node: NodeView
     ) -> tuple[Interruption, ...]:
-        """Read announcements from a Node; runs at once, since the hook does no I/O."""
+        """Read interruptions from a Node; runs inline, since the hook does no I/O."""
         hook, name = hooks.READ_INTERRUPTIONS, self.provider_of(ref)
         if not self._dispatcher.implements(hook, name):
             return ()
@@ -488,7 +488,7 @@ class Providers:
     # -- open to any plug-in -------------------------------------------------------------------
 
     async def check(self) -> Mapping[str, tuple[Finding, ...]]:
-        """Return the preflight findings of each plug-in; a check that fails is one too."""
+        """Return the preflight findings of each plug-in; a failed check is a finding too."""
         return {name: await self._check_one(name) for name in self._implementers(hooks.CHECK)}
 
     async def _check_one(self, name: str) -> tuple[Finding, ...]:
@@ -498,7 +498,7 @@ class Providers:
             return (Finding(severity=Severity.ERROR, message=f"the check failed: {error}"),)
 
     async def vetoes(self, candidate: StateNode) -> Mapping[str, str]:
-        """Return why plug-ins keep a node from being disrupted, by plug-in; empty when none does.
+        """Return the reasons of plug-ins against the disruption of a node; empty if there are none.
 
         A plug-in whose veto fails keeps the node: it cannot be known what it would have said.
         """
@@ -517,7 +517,7 @@ class Providers:
         return reasons
 
     async def observe_decision(self, decision: Decision) -> None:
-        """Show a decision to every plug-in that watches; never raises."""
+        """Pass a decision to every plug-in that implements the hook; never raises."""
         hook = hooks.OBSERVE_DECISION
         for name in self._implementers(hook):
             try:
@@ -536,7 +536,7 @@ class Providers:
     async def _call_for_node_class(
         self, hook: Hook[hooks.NodeClassArguments, Result], name: str, node_class: NodeClass
     ) -> Result | None:
-        """Call a hook about a NodeClass; None where its provider does not implement it."""
+        """Call a hook about a NodeClass; None if its provider does not implement it."""
         if not self._dispatcher.implements(hook, name):
             return None
         return await self._dispatcher.call(
@@ -549,7 +549,7 @@ class Providers:
         node_claim: NodeClaim,
         node: NodeView,
     ) -> Result | None:
-        """Call a hook about a claim and its Node; None where its provider does not implement it."""
+        """Call a hook about a claim and its Node; None if its provider does not implement it."""
         name = self.provider_of(node_claim.spec.node_class_ref)
         if not self._dispatcher.implements(hook, name):
             return None

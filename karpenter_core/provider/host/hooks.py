@@ -1,8 +1,8 @@
-"""The hooks as typed values: what each is called with, what it answers, how the host calls it.
+"""Defines the hooks as typed values: request, result, and the way in which the host calls them.
 
-A hook name is a string to pluggy alone. The host names a hook by its constant here, so that the type
-checker knows the arguments and the answer of a call. Plug-ins are typed by nobody: `Hook.read` turns
-what one really returned into the type that the hook promises, or into an error.
+For pluggy a hook name is a string. The host uses the constants of this module instead, so that the
+type checker knows the arguments and the result of a call. Results of plug-ins have no static types:
+`Hook.read` converts a result to the type that the hook promises, or raises an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The three calls about instances that are made in batches: launch, fetch, terminate."""
+"""Batches the three calls about instances: launch, fetch, terminate."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class BatchedInstanceCalls:
         return await _as_outcome(self._launches.add(request))
 
     async def fetch(self, provider_id: str) -> FetchOutcome:
-        """Look one instance up."""
+        """Fetch one instance."""
         return await _as_outcome(self._fetches.add(provider_id))
 
     async def terminate(self, provider_id: str) -> TerminateOutcome:

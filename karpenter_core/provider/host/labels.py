@@ -1,4 +1,4 @@
-"""Put together what the providers say about labels."""
+"""Combines the label classes of all providers."""
 
 from __future__ import annotations
 

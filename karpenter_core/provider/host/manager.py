@@ -1,10 +1,10 @@
-"""Find the plug-ins, and refuse at start what would go wrong at night.
+"""Finds and loads the plug-ins; refuses invalid ones at start.
 
-Plug-ins come from entry points of the group `karpenter` and from the caller's hand (built-ins,
-tests). Everything that can be told without running a plug-in is checked here: hooks that do not
-exist, arguments that do not exist, a forgotten `@hookimpl`, a wrong contract version, mandatory
-hooks that are missing, and two plug-ins that claim the same kind, name or setting. Each refusal
-names both sides: the plug-in and the distribution it came with.
+Plug-ins come from entry points of the group `karpenter` and from the caller (built-ins, tests). All
+errors that can be found without running a plug-in are found here: hooks that do not exist,
+arguments that do not exist, a forgotten `@hookimpl`, a wrong contract version, missing mandatory
+hooks, and two plug-ins with the same kind, name or setting. Each message names both sides: the
+plug-in and its distribution.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LoadedProvider:
 
 @final
 class Plugins:
-    """The loaded plug-ins, and who is to be called for what."""
+    """The loaded plug-ins, and which of them is called for a hook."""
 
     __slots__ = ("_callers", "_names", "_pm", "_sources", "owners", "providers")
 

@@ -176,7 +176,7 @@ class AlibabaCloudProvider:
 
     @hookimpl
     def karpenter_fetch_instances(self, provider_ids: Sequence[str]) -> Sequence[FetchOutcome]:
-        """Look instances up."""
+        """Fetch instances."""
         return self.running.parts.operations.instances.fetch(provider_ids)
 
     @hookimpl
@@ -229,7 +229,7 @@ class AlibabaCloudProvider:
 
     @hookimpl
     def karpenter_check(self) -> Sequence[Finding]:
-        """Look at credentials, permissions and the cluster."""
+        """Check credentials, permissions and the cluster."""
         return self.running.parts.doctor.check()
 
 

@@ -181,7 +181,7 @@ class AwsProvider:
 
     @hookimpl
     def karpenter_fetch_instances(self, provider_ids: Sequence[str]) -> Sequence[FetchOutcome]:
-        """Look instances up."""
+        """Fetch instances."""
         return self.running.parts.operations.instances.fetch(provider_ids)
 
     @hookimpl
@@ -227,7 +227,7 @@ class AwsProvider:
 
     @hookimpl
     def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
-        """Read the queue, and what status checks and reservations have told."""
+        """Return interruptions of the queue, status checks and reservations."""
         return self.running.parts.interruption.sources.poll()
 
     @hookimpl
@@ -244,7 +244,7 @@ class AwsProvider:
 
     @hookimpl
     def karpenter_check(self) -> Sequence[Finding]:
-        """Look at credentials, permissions, the queue and the cluster."""
+        """Check credentials, permissions, the queue and the cluster."""
         return self.running.check()
 
 

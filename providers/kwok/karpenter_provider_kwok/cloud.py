@@ -216,7 +216,7 @@ class KwokCloud:
     # -- what exists -------------------------------------------------------------------------------
 
     def fetch(self, provider_ids: Sequence[str]) -> list[FetchOutcome]:
-        """Look instances up by provider id."""
+        """Fetch instances by provider id."""
         now = self._timestamp()
         with self._store.reading() as db:
             rows = [(_live(db, provider_id, now), provider_id) for provider_id in provider_ids]

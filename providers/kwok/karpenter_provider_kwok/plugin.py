@@ -109,7 +109,7 @@ class KwokProvider:
 
         from karpenter_provider_kwok.commands import add_commands
 
-        kwok = typer.Typer(no_args_is_help=True, help="Look into the simulated cloud.")
+        kwok = typer.Typer(no_args_is_help=True, help="Inspect the simulated cloud.")
         add_commands(kwok)
         app.add_typer(kwok, name="kwok")
 
@@ -160,7 +160,7 @@ class KwokProvider:
     def karpenter_fetch_instances(
         self, provider_ids: Sequence[str]
     ) -> Sequence[FetchOutcome] | Awaitable[Sequence[FetchOutcome]]:
-        """Look instances up."""
+        """Fetch instances."""
         running = self._started
 
         def fetch() -> list[FetchOutcome]:
@@ -221,13 +221,13 @@ class KwokProvider:
         """Say what is sold and whether instances outlive the process."""
         running = self._started
         sold = f"{len(running.catalogue)} instance types"
-        findings = [Finding(severity=Severity.OK, message=f"the simulated cloud sells {sold}")]
+        findings = [Finding(severity=Severity.OK, message=f"the simulated cloud has {sold}")]
         if not running.settings.keeps_state:
             findings.append(
                 Finding(
                     severity=Severity.WARNING,
-                    message="the simulated cloud forgets its instances with the process",
-                    remedy="name a file with --kwok-state-file",
+                    message="the simulated cloud loses its instances when the process ends",
+                    remedy="set --kwok-state-file to a file",
                 )
             )
         return findings

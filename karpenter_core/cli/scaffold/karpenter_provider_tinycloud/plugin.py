@@ -283,7 +283,7 @@ class TinyCloud:
             return [_error(error, "set TINYCLOUD_TOKEN to a token of the account")]
         except CloudProviderError as error:
             return [_error(error, "check that --tinycloud-endpoint can be reached from this host")]
-        return [Finding(severity=Severity.OK, message=f"tinycloud sells {sold} sizes")]
+        return [Finding(severity=Severity.OK, message=f"tinycloud has {sold} sizes")]
 
 
 def _error(error: CloudProviderError, remedy: str) -> Finding:

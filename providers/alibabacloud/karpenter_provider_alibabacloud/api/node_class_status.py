@@ -81,6 +81,6 @@ class ECSNodeClassStatus(NodeClassStatus):
     security_groups: tuple[SecurityGroup, ...] = ()
     """Security groups."""
     images: tuple[Image, ...] = ()
-    """Machine images."""
+    """Images."""
     capacity_reservations: tuple[CapacityReservation, ...] = ()
     """Private pools of capacity."""

@@ -1,4 +1,4 @@
-"""Selects the machine images of a NodeClass.
+"""Selects the images of a NodeClass.
 
 Aliases are looked up in the list of images that ACK publishes for the cluster's version of
 Kubernetes; all other images are read from ECS. The first image of each architecture counts, in the

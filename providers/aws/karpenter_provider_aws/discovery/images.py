@@ -1,4 +1,4 @@
-"""Selects the machine images of a NodeClass.
+"""Selects the images of a NodeClass.
 
 An alias names images by public SSM parameters, one for each variant (GPU drivers, architecture);
 all other terms name images themselves. The status lists one image for each set of requirements: the
