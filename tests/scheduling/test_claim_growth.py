@@ -34,16 +34,18 @@ def types(**price_of_cpu):
     )
 
 
-def lonely(count):
+def lonely(count, **requests):
     """Pods that have no other of their kind beside them."""
     apart = AffinityTerm(
         topology_key=HOSTNAME, selector=LabelSelector(match_labels={"app": "lonely"})
     )
-    shape = replace(pod_shape(labels={"app": "lonely"}, cpu="1"), pod_anti_affinity=(apart,))
+    shape = replace(
+        pod_shape(labels={"app": "lonely"}, cpu="1", **requests), pod_anti_affinity=(apart,)
+    )
     return [pod(f"lonely-{number}", shape=shape) for number in range(count)]
 
 
-def loosely_spread(count):
+def loosely_spread(count, **requests):
     """Pods that hardly mind where they are, but are counted by zone."""
     rule = TopologySpread(
         topology_key=ZONE,
@@ -51,7 +53,9 @@ def loosely_spread(count):
         when_unsatisfiable="DoNotSchedule",
         selector=LabelSelector(match_labels={"app": "web"}),
     )
-    shape = replace(pod_shape(labels={"app": "web"}, cpu="1500m"), topology_spread=(rule,))
+    shape = replace(
+        pod_shape(labels={"app": "web"}, cpu="1500m", **requests), topology_spread=(rule,)
+    )
     return [pod(f"web-{number}", shape=shape) for number in range(count)]
 
 
@@ -63,6 +67,19 @@ def test_nodes_that_are_needed_anyway_grow_for_pods_that_hardly_mind_where():
     assert len(grown) >= 6
     assert {claim.cheapest.instance_type for claim in grown} == {"c4"}
     assert plan.cost.hourly < 10 * 0.02 + 5 * 0.03
+    assert violations(asked, plan) == []
+
+
+def test_nodes_grow_that_have_nothing_left_of_what_is_not_asked_for():
+    """All of the memory is taken; the pods that come ask for none."""
+    asked = problem(
+        [*lonely(10, memory="64Gi"), *loosely_spread(10, memory="0")],
+        catalogue=types(c2=0.02, c4=0.03),
+    )
+    plan = solve(asked, ONE_PLAN)
+
+    assert len(plan.claims) < 20
+    assert {claim.cheapest.instance_type for claim in plan.claims} >= {"c4"}
     assert violations(asked, plan) == []
 
 
