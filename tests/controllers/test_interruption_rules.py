@@ -29,9 +29,7 @@ NODE = node("web", claim=WEB)
 OTHER = NodeClassRef(group="other.io", kind="Other", name="a")
 
 
-def reclaim(
-    number=1, *, provider_id=WEB.status.provider_id, kind=InterruptionKind.SPOT_RECLAIM
-):
+def reclaim(number=1, *, provider_id=WEB.status.provider_id, kind=InterruptionKind.SPOT_RECLAIM):
     return Interruption(id=f"message-{number}", kind=kind, provider_id=provider_id)
 
 
