@@ -237,6 +237,30 @@ class TestReplacement:
 
         staged(tmp_path, scenario)
 
+    def test_a_node_that_went_by_itself_meanwhile_is_no_failure(self, tmp_path):
+        """Nothing is left to delete when its replacement is ready."""
+
+        async def story(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            stage.change()
+            await stage.until(lambda: len(stage.claims) == 2)
+            await stage.until(lambda: stage.tainted == stage.first)
+            (old,) = stage.first
+            registry = stage.scene.cluster.server.registry
+            registry.patch(NODE_CLAIMS, {"metadata": {"finalizers": None}}, old, "")
+            stage.scene.cluster.delete(NODE_CLAIMS, old)
+            assert stage.claims.isdisjoint(stage.first)
+            await stage.clock.sleep(20 * 60)
+
+            failures = (
+                'karpenter_voluntary_disruption_queue_failures_total{consolidation_type="replace",'
+                'decision="replace",reason="drifted"}'
+            )
+            assert stage.running.metric(failures) == 0
+            assert stage.tainted == set()
+
+        staged(tmp_path, story)
+
     def test_all_replacements_of_a_command_are_waited_for(self, tmp_path):
         """Cases 182 and 259: three small nodes for one large one."""
 

@@ -251,6 +251,24 @@ def test_claims_are_checked_again_when_their_pool_is_edited(changed, is_checked)
     assert [at for at in checks.times() if at > 40] == [40.5] * is_checked
 
 
+def test_without_its_node_class_a_claim_is_not_asked_about():
+    checks = Checks("web")
+    checks.state.fold(ObjectRemoved(checks.node_class))
+    assert checks.play(60).asked == []
+
+
+def test_a_claim_that_drifted_from_its_pool_is_not_asked_about():
+    """The answer would change nothing."""
+    checks = Checks("web")
+    hashes = {NODE_POOL_HASH: "old", NODE_POOL_HASH_VERSION: "v3"}
+    checks.observe(checks.claims[0], annotations=hashes)
+    checks.observe(checks.pool, annotations={**hashes, NODE_POOL_HASH: "new"})
+    checks.play(60)
+
+    assert checks.asked == []
+    assert [name for _, name in checks.written] == ["web"]
+
+
 def test_a_node_class_without_claims_is_not_asked_about():
     checks = Checks("web")
     checks.play(

@@ -21,6 +21,7 @@ from karpenter_core.scheduling.problem import (
 )
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.launch_limits import LaunchLimit, LaunchRefusal
+from karpenter_core.state.provisioning_input import IgnoredPod
 from karpenter_core.testing.builders import node_pool, pod, problem
 from karpenter_core.testing.state_builders import synced_state
 
@@ -69,6 +70,23 @@ def test_a_pod_that_waits_for_a_reservation_has_not_failed():
     assert [notice.regarding.name for notice in desk.said] == ["b"]
     assert desk.value(UNSCHEDULABLE) == 1
     assert set(desk.cluster_state.snapshot().ledger.decisions) == {"uid-default-a", "uid-default-b"}
+
+
+def test_a_pod_that_opted_out_is_no_news_and_others_are_told_why():
+    """Neither an Event nor the metric; but its first decision has been made."""
+    quiet, loud = pod("quiet"), pod("loud")
+    desk = Desk(quiet, loud)
+    ignored = [
+        IgnoredPod(pod=quiet, reason="the pod asks for a node of no NodePool", silent=True),
+        IgnoredPod(pod=loud, reason="a volume claim is missing"),
+    ]
+    desk.recorder.report_ignored(ignored, desk.cluster_state.snapshot())
+
+    assert [(notice.regarding.name, notice.reason) for notice in desk.said] == [
+        ("loud", "FailedScheduling")
+    ]
+    assert "a volume claim is missing" in desk.said[0].message
+    assert desk.value("karpenter_scheduler_ignored_pods_count") == 1
 
 
 def test_empty_pass_resets_the_metrics():

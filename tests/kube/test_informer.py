@@ -7,12 +7,15 @@ from contextlib import asynccontextmanager
 from itertools import pairwise, repeat
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from karpenter_core.errors import ApiError
 from karpenter_core.kube import resources
 from karpenter_core.kube.api import ClusterApis, KubeApi
+from karpenter_core.kube.contact import ContactTimes
 from karpenter_core.kube.informer import Informer
 from karpenter_core.kube.informers import Informers
+from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.wire.codecs import NODE_POOLS, Codecs
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.direct import DirectTransport
@@ -484,6 +487,41 @@ def test_all_informers_sync_and_stop_together():
 
     run_virtual(scenario())
     assert answer().status == 200
+
+
+def test_all_informers_pass_on_what_they_are_given():
+    """Odd objects to their listener, counts to metrics; and they ask as they are told to."""
+    registry, invalid, times = CollectorRegistry(), [], []
+    odd = {**node("odd", 2), "spec": {"taints": "none"}}
+    transport = ScriptedTransport(repeat(page([node("a", 1), odd], 3)), [[BROKEN], [HANG]])
+
+    async def scenario():
+        clock = LoopClock()
+        informers = Informers(
+            ClusterApis(KubeApi(transport, clock=clock)),
+            Codecs(),
+            clock=clock,
+            sink=lambda change: None,
+            metrics=KubeMetrics(registry),
+            on_invalid=lambda found: invalid.append(found.name),
+            jitter=lambda: times.append(clock.monotonic()) or 0.0,
+            kinds=[resources.NODES],
+            watch_list=False,
+            times=ContactTimes(fresh_seconds=9.0, quiet_seconds=6.0, reply_seconds=1.0),
+        )
+        running = asyncio.ensure_future(informers.run())
+        await asyncio.sleep(100)
+        running.cancel()
+        await asyncio.wait({running})
+
+    run_virtual(scenario())
+    assert invalid[:1] == ["odd"]
+    assert "sendInitialEvents" not in transport.requests[0].query
+    assert registry.get_sample_value("karpenter_core_informer_objects", {"kind": "Node"}) == 1
+    assert times, "jitter spreads its retries"
+    lists = [at for at, each in zip(transport.times, transport.requests, strict=True)
+             if "watch" not in each.query]  # fmt: skip
+    assert len(lists) > 100 / 9, "a silent kind is listed again in time"
 
 
 def written(name, version):

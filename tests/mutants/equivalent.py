@@ -11,24 +11,37 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "karpenter_core/controllers/observability/node_series.py",
         "if (snapshot is not None or snapshot is not self._rendered):",
     ): "texts of state nodes that did not change are taken over: rendered again they are the same",
+    **dict.fromkeys(
+        [
+            ("karpenter_core/scheduling/whatif/first_fit.py", f"elif {condition}:")
+            for condition in ("(free[line_b] < amount_b)", "(free[line_a] < amount_a)", "False")
+        ],
+        "what a node lacks is looked at before its places are counted, which would be none",
+    ),
     (
-        "karpenter_core/controllers/node/health.py",
-        "if census is not None:",
-    ): "the census of a state is taken again by `repair`, with the same counts",
-    (
-        "karpenter_core/controllers/nodeclaim/drift.py",
-        "if (asked or node_class is not None):",
-    ): "without a NodeClass nothing is left to ask, and a question about no claims reaches no plug-in",
+        "karpenter_core/scheduling/whatif/what_if_question.py",
+        "return places[self._slots[0]].leaving_pods -> pass",
+    ): "the pods that leave one node are sorted by class already",
 }
-"""By module and the changed lines of the mutant, stripped and joined by spaces."""
+"""By module and the changed lines of the mutant, stripped and joined by spaces.
+
+A change that leaves nothing but `pass` is named with the lines before it: `old -> pass`.
+"""
 
 
 def reason_for(mutant: Mutant, source: str) -> str:
     """Return why a mutant changes no behaviour, or nothing."""
-    return EQUIVALENT.get((mutant.path, fragment(mutant, source)), "")
+    added = fragment(mutant, source)
+    if added == "pass":
+        added = f"{_lines(mutant, source, '-')} -> pass"
+    return EQUIVALENT.get((mutant.path, added), "")
 
 
 def fragment(mutant: Mutant, source: str) -> str:
     """Return the lines that a mutant adds, as one; they name it while lines move."""
-    lines = [line[1:].strip() for line in mutant.diff(source).splitlines() if line[0] == "+"]
+    return _lines(mutant, source, "+")
+
+
+def _lines(mutant: Mutant, source: str, sign: str) -> str:
+    lines = [line[1:].strip() for line in mutant.diff(source).splitlines() if line[0] == sign]
     return " ".join(line for line in lines if line)

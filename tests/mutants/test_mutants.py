@@ -10,9 +10,9 @@ from textwrap import dedent
 
 import pytest
 
-from tests.mutants.areas import ROOT
-from tests.mutants.draw import Mutant, draw, mutants_of
-from tests.mutants.equivalent import fragment
+from tests.mutants.areas import AREAS, ROOT, sources
+from tests.mutants.draw import Mutant, draw, enum_members, mutants_of
+from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
 from tests.mutants.order import most_telling_first, nearness
 from tests.mutants.probes import MARKS, Blocks, block_of
 
@@ -163,6 +163,17 @@ class TestOrder:
         ordered = self.ordered(record, tmp_path)
         assert 0 < ordered.index("tests/a/test_far.py::test") < 5
         assert 0 < ordered.index("tests/a/test_near.py::test_once") < 5
+
+
+class TestEquivalent:
+    def test_every_entry_is_a_mutant_of_its_module(self):
+        """An entry whose lines have changed explains nothing any more."""
+        members = enum_members(ROOT, sources(ROOT, tuple(AREAS)))
+        for path in {path for path, _ in EQUIVALENT}:
+            source = (ROOT / path).read_text("utf-8")
+            mutants = mutants_of(path, source, members)
+            reasons = {reason for mutant in mutants if (reason := reason_for(mutant, source))}
+            assert reasons == {EQUIVALENT[key] for key in EQUIVALENT if key[0] == path}
 
 
 class TestProbes:

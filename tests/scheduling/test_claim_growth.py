@@ -21,25 +21,33 @@ from karpenter_core.testing.builders import (
 from tests.verifier import violations
 
 ONE_PLAN = SolveOptions(work_units=0)
+SLOT = {"example.com/slot": "1"}
 
 
-def types(**price_of_cpu):
+def types(resources=None, **price_of_cpu):
     return catalogue(
         *(
             instance_type(
-                name, cpu=name[1:], memory="64Gi", price=price, capacity_types=(ON_DEMAND,)
+                name,
+                cpu=name[1:],
+                memory="64Gi",
+                price=price,
+                capacity_types=(ON_DEMAND,),
+                resources=resources,
             )
             for name, price in price_of_cpu.items()
         )
     )
 
 
-def lonely(count):
+def lonely(count, **options):
     """Pods that have no other of their kind beside them."""
     apart = AffinityTerm(
         topology_key=HOSTNAME, selector=LabelSelector(match_labels={"app": "lonely"})
     )
-    shape = replace(pod_shape(labels={"app": "lonely"}, cpu="1"), pod_anti_affinity=(apart,))
+    shape = replace(
+        pod_shape(labels={"app": "lonely"}, cpu="1", **options), pod_anti_affinity=(apart,)
+    )
     return [pod(f"lonely-{number}", shape=shape) for number in range(count)]
 
 
@@ -63,6 +71,19 @@ def test_needed_nodes_grow_for_flexible_pods():
     assert len(grown) >= 6
     assert {claim.cheapest.instance_type for claim in grown} == {"c4"}
     assert plan.cost.hourly < 10 * 0.02 + 5 * 0.03
+    assert violations(asked, plan) == []
+
+
+def test_nodes_grow_that_have_nothing_left_of_what_is_not_asked_for():
+    """The one slot of each is taken; the pods that come need none."""
+    asked = problem(
+        [*lonely(10, requests=SLOT), *loosely_spread(10)],
+        catalogue=types(resources=SLOT, c2=0.02, c4=0.03),
+    )
+    plan = solve(asked, ONE_PLAN)
+
+    grown = [claim for claim in plan.claims if len({pod.shape for pod in claim.pods}) > 1]
+    assert len(grown) >= 6
     assert violations(asked, plan) == []
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from karpenter_core.api.labels import ON_DEMAND, ZONE
 from karpenter_core.api.records import LabelSelector, TopologySpread
+from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
@@ -112,3 +113,30 @@ def test_a_pod_that_fits_no_node_does_not_change_the_plan_of_others():
     assert list(beside.unschedulable) == [giant.uid]
     assert beside.cost.hourly <= alone.cost.hourly * 1.01
     assert beside.cost.hourly < beside.cost.first_fit_hourly * 0.95
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "no_worse"),
+    [
+        (1.0, 1.0, True),
+        (1.0, 2.0, True),
+        (2.0, 1.0, False),
+        (1.000000004, 1.000000004, True),
+        (1.000000004, 1.0, False),
+        (1.0000000001, 1.0, True),
+    ],
+)
+def test_of_plans_that_place_the_same_the_dearer_one_is_worse(own, other, no_worse):
+    """To the billionth: sums of the same prices in another order may differ by less."""
+    first, second = (FinishedPlan(engine=None, cost_per_hour=cost) for cost in (own, other))
+    assert first.is_no_worse_than(second) is no_worse
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "no_worse"),
+    [({}, {0: 1}, True), ({0: 1}, {}, False), ({0: 1}, {0: 2}, True), ({0: 1}, {1: 1}, False)],
+)
+def test_a_plan_that_leaves_a_pod_that_another_places_is_worse_at_any_price(own, other, no_worse):
+    first = FinishedPlan(engine=None, left=own, cost_per_hour=9.0 if no_worse else 1.0)
+    second = FinishedPlan(engine=None, left=other, cost_per_hour=5.0)
+    assert first.is_no_worse_than(second) is no_worse

@@ -146,9 +146,9 @@ class InterruptionController:
         claims = () if node is None else snapshot.claims_of(node)
         if node is None or len(claims) != 1:
             return DONE
-        ref = claims[0].spec.node_class_ref
-        if not snapshot.manages(ref):
-            return DONE
+        ref = claims[
+            0
+        ].spec.node_class_ref  # the state indexes the claims of loaded providers alone
         provider = self._providers.provider_of(ref)
         for message in await self._providers.read_interruptions(ref, node):
             if _key(provider, message) in self._handled:

@@ -172,23 +172,6 @@ class PodClassIndex:
         self._classes: Final = classes
         self._attachments: Final = attachments
 
-    def find(self, shape: PodShape, volumes: PodVolumes | None = None) -> PodClass | None:
-        """Return the class of a pod that was not there when the pass was compiled.
-
-        None when there is no such class; then the pass has to be compiled again, since the pod may
-        bring topology groups that were not counted.
-        """
-        group_count = len(self.groups.all)
-        constraints = self._reader.constraints_reader.read(shape)
-        if len(self.groups.all) != group_count:
-            return None
-        key: object = self._reader.key(shape, constraints)
-        if volumes is not None:
-            if not self._attachments.is_known(volumes):
-                return None
-            key = (key, volumes.alternatives, self._attachments.signature(volumes))
-        return self._classes.get(key)
-
 
 @final
 class _PodClassReader:

@@ -50,11 +50,6 @@ class VolumeAttachments:
                         users[claim] = users.get(claim, 0) + 1
         self._users: Final = users
 
-    def is_known(self, volumes: PodVolumes) -> bool:
-        """Whether these volumes were there when users were counted."""
-        attached = (volumes.attached[driver] for driver in self.drivers & volumes.attached.keys())
-        return all(claim in self._users for claims in attached for claim in claims)
-
     def requests(self, volumes: PodVolumes) -> dict[str, int]:
         """Return how many volumes of its own a pod attaches, by resource."""
         counts: dict[str, int] = {}

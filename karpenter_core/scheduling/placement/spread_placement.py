@@ -254,7 +254,7 @@ def fill_levels(levels: Sequence[int], tops: Sequence[int], amount: int) -> list
         open_places = [n for n in range(len(levels)) if shares[n] < tops[n]]
         lowest = min(levels[n] + shares[n] for n in open_places)
         bottom = [n for n in open_places if levels[n] + shares[n] == lowest]
-        above = [levels[n] + shares[n] for n in open_places if levels[n] + shares[n] > lowest]
+        above = [levels[n] for n in open_places if levels[n] > lowest]  # these have no share yet
         rise = min((*above, lowest + remaining)) - lowest
         rise = min(rise, *(tops[n] - shares[n] for n in bottom), max(remaining // len(bottom), 1))
         for n in bottom:

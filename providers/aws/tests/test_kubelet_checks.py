@@ -18,7 +18,11 @@ from karpenter_provider_aws.kubelet.checks import (
     kubelet_finding,
     unsupported_settings,
 )
-from karpenter_provider_aws.kubelet.fields import READABLE_TYPES, known_fields
+from karpenter_provider_aws.kubelet.fields import (
+    READABLE_TYPES,
+    known_fields,
+    unreadable_fields,
+)
 from providers.aws.tests.admission_cases import node_class
 
 SIMPLE_FAMILIES = ("AL2", "Bottlerocket", "Windows2019", "Windows2022", "Windows2025")
@@ -487,3 +491,25 @@ def test_reservations_see_the_number_of_pods_that_was_found():
 
     assert problem is not None
     assert "is -4" in problem.message
+
+
+def scalar_fields(kind):
+    """Fields of the kubelet's configuration that are of one type."""
+    return sorted(name for name, shape in known_fields().items() if shape == kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lowest", "highest"),
+    [
+        ("int32", -(2**31), 2**31 - 1),
+        ("int64", -(2**63), 2**63 - 1),
+    ],
+)
+def test_whole_numbers_are_as_long_as_their_type(kind, lowest, highest):
+    name = scalar_fields(kind)[0]
+    for value, is_read in [
+        (lowest, True), (highest, True), (lowest - 1, False), (highest + 1, False),
+        (3.0, True), (0.5, False), (True, False), ("3", False),
+    ]:  # fmt: skip
+        told = list(unreadable_fields({name: value}, place="spec.kubelet"))
+        assert (told == []) is is_read, (value, told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from hashlib import sha256
 
 import pytest
 
@@ -294,3 +295,14 @@ def test_spot_is_always_cheaper_than_on_demand(shipped):
         for on_demand, spot in zip(it.offerings[::2], it.offerings[1::2], strict=True):
             assert (on_demand.capacity_type, spot.capacity_type) == ("on-demand", "spot")
             assert 0 < spot.price.amount < on_demand.price.amount
+
+
+def test_the_default_catalogue_is_the_one_that_examples_and_benchmarks_are_about():
+    """Where it is to change, print the new digest; figures of older runs cannot be compared then."""
+    text = default_catalogue_text()
+    assert sha256(text.encode()).hexdigest()[:16] == "614211d50fc3a40f"
+    largest = {entry["name"]: entry for entry in json.loads(text)}["gpu2.16xlarge"]
+    assert largest["resources"] == {
+        "cpu": "64", "memory": "524288Mi", "ephemeral-storage": "20Gi", "pods": "110",
+        "nvidia.com/gpu": "8",
+    }  # fmt: skip

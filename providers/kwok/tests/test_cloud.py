@@ -352,6 +352,20 @@ def test_an_adopted_instance_is_found_without_a_listing(tmp_path):
     run_kwok(scenario, tmp_path)
 
 
+def test_an_instance_the_store_never_heard_of_ends_with_its_node(tmp_path):
+    """Without a listing before; the claim's finalizer waits for the Node."""
+
+    async def scenario(world):
+        request = await world.request("web-1", node_class())
+        world.nodes.nodes["old"] = kwok_node("old")
+        outcome = await world.providers.terminate(ref(request), "kwok://old")
+        await world.settle()
+        assert outcome is TerminationStatus.GONE
+        assert world.nodes.nodes == {}
+
+    run_kwok(scenario, tmp_path)
+
+
 @pytest.mark.parametrize(
     "fields",
     [

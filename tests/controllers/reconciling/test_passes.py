@@ -17,7 +17,12 @@ from karpenter_core.controllers.reconciling.passes import (
     pass_failure_gauge,
 )
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime, PeriodicLoop
-from karpenter_core.errors import FencedError, NodeClassNotReadyError, ThrottledError
+from karpenter_core.errors import (
+    FencedError,
+    KarpenterError,
+    NodeClassNotReadyError,
+    ThrottledError,
+)
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepool.failing_passes import PASSES_SUCCEED
 from karpenter_core.provider.host.facade import Providers
@@ -73,6 +78,16 @@ def test_passes_that_fail_in_a_row_are_a_problem_until_one_succeeds():
     assert "example has failed 5 times in a row: ValueError: odd" in seen[FAILING_PASSES - 1]
     assert "6 times" in seen[FAILING_PASSES]
     assert seen[-1] is None
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(KarpenterError(), "KarpenterError"), (ValueError(), "ValueError"), (KeyError("a"), "'a'")],
+)
+def test_an_error_without_words_is_told_by_its_kind(error, text):
+    seen = looped([error] * FAILING_PASSES)
+    assert f"{FAILING_PASSES} times in a row: " in seen[-1]
+    assert text in seen[-1]
 
 
 def test_a_success_in_between_restarts_the_count():

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 from karpenter_core.api.base import ObjectMeta
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.crd import render_crd
-from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.nodepool import NODE_CLASS_READY, VALIDATION_SUCCEEDED, NodePool
 from karpenter_core.api.quantities import Quantity
 from karpenter_core.api.schema import SchemaValidator
 from karpenter_core.lifecycle.nodepool.pool_usage import with_usage
 from karpenter_core.lifecycle.nodepool.readiness import with_readiness
-from karpenter_core.lifecycle.nodepool.status import node_pool_status_patch
+from karpenter_core.lifecycle.nodepool.status import node_pool_status_patch, with_condition
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 from karpenter_core.testing.builders import EPOCH, node_pool
@@ -152,3 +153,24 @@ def test_conditions_are_patched_under_the_lock_and_are_what_the_schema_wants():
     manifest = new.model_dump(mode="json", exclude_none=True) | patch.body
     validator = SchemaValidator(version["schema"]["openAPIV3Schema"])
     assert validator.validate(validator.default(manifest)) == []
+
+
+def test_a_pool_that_is_being_deleted_stays_unready_since_it_was():
+    """Its generation is one higher then; that is no news about its conditions."""
+    invalid = with_condition(
+        node_pool(), type=VALIDATION_SUCCEEDED, status="False", reason="Invalid", now=EPOCH
+    )
+    kept = tuple(each for each in invalid.status.conditions if each.type != NODE_CLASS_READY)
+    deleting = invalid.model_copy(
+        update={
+            "status": invalid.status.model_copy(update={"conditions": kept}),
+            "metadata": invalid.metadata.model_copy(
+                update={"generation": 2, "deletion_timestamp": NOW}
+            ),
+        }
+    )
+    after = with_condition(
+        deleting, type=VALIDATION_SUCCEEDED, status="False", reason="Invalid", now=NOW
+    )
+    ready = find_condition(after.status.conditions, "Ready")
+    assert (ready.status, ready.last_transition_time) == ("False", EPOCH)

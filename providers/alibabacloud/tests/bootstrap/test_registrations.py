@@ -76,3 +76,26 @@ def test_a_repeated_launch_keeps_the_time_of_its_first_answer(registrations, scr
     registrations.note_terminated(["r.i-1"])
 
     assert scripts.reports == ["unregistered"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "told"), [(9.9, []), (10, ["unregistered"]), (120, ["unregistered"]), (121, [])]
+)
+def test_a_machine_that_did_not_join_counts_for_two_hours(
+    registrations, scripts, clock, minutes, told
+):
+    """The next launch forgets older ones, of which nobody told the end."""
+    registrations.note_launched(["r.i-1"])
+    clock.forward(minutes=minutes)
+    registrations.note_launched(["r.i-2"])
+    registrations.note_terminated(["r.i-1"])
+
+    assert scripts.told == told
+
+
+def test_without_scripts_nothing_follows(clock):
+    registrations = PendingRegistrations(None, clock)
+    registrations.note_launched(["r.i-1", "r.i-2"])
+    registrations.note_registered("r.i-1")
+    clock.forward(minutes=15)
+    registrations.note_terminated(["r.i-2"])

@@ -18,6 +18,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_provider_alibabacloud.discovery.call_errors import refusal_behind
 from karpenter_provider_alibabacloud.launch.answers import (
     LaunchAnswer,
     TargetFailure,
@@ -292,6 +293,7 @@ def test_a_refusal_has_the_error_of_its_kind(process, node_class, code, status, 
 
     assert type(outcome) is kind
     assert code in str(outcome)
+    assert refusal_behind(outcome).code == code, "the NodeClass is judged by it"
     assert process.unavailable_offerings.view(now=process.clock.now()).is_empty
     assert process.vswitches.expected_addresses(process.cloud.world.vswitches[ZONE_B]) == 0
 

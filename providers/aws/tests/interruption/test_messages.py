@@ -104,6 +104,20 @@ def test_a_rebalance_recommendation_names_its_instance():
     assert (said.kind, said.instance_ids) == (Kind.REBALANCE, (INSTANCE,))
 
 
+@pytest.mark.parametrize(
+    ("other", "detail"),
+    [
+        ({"service": "RDS"}, "AWS Health Event AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED"),
+        ({"service": "RDS", "eventTypeCode": ""}, "AWS Health Event scheduledChange"),
+        ({"eventTypeCategory": "issue", "eventTypeCode": ""}, "AWS Health Event issue"),
+        ({"service": "RDS", "eventTypeCode": "", "eventTypeCategory": ""}, "AWS Health Event"),
+    ],
+)
+def test_an_event_about_something_else_says_about_what(other, detail):
+    said = parse_message(health(**other))
+    assert (said.kind, said.detail) == (Kind.IRRELEVANT, detail)
+
+
 def test_a_scheduled_change_is_about_all_its_entities_and_has_no_deadline():
     said = parse_message(health())
 

@@ -1,0 +1,249 @@
+"""Interruptions are handled once, acknowledged when handled, and tried again otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from karpenter_core.controllers.reconciler import ControllerRuntime
+
+from karpenter_core.api.nodeclaim import NodeClassRef
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.interruption.controller import (
+    ATTEMPTS,
+    POLL_SECONDS,
+    UNCLAIMED_GRACE,
+    InterruptionController,
+)
+from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.errors import ApiError, ConflictError, NotFoundError
+from karpenter_core.provider.contract import Interruption, InterruptionKind
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved
+from karpenter_core.testing.harness import SequentialIds
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
+from tests.controllers.clocks import TwoClocks
+
+WEB = node_claim("web", stage="Initialized")
+NODE = node("web", claim=WEB)
+OTHER = NodeClassRef(group="other.io", kind="Other", name="a")
+
+
+def reclaim(number=1, *, provider_id=WEB.status.provider_id, kind=InterruptionKind.SPOT_RECLAIM):
+    return Interruption(id=f"message-{number}", kind=kind, provider_id=provider_id)
+
+
+class Interruptions:
+    """The controller over a state; it is also its writer and its providers."""
+
+    names = ("kwok",)
+
+    def __init__(self, *objects, messages=(), failures=()):
+        self.clock = TwoClocks()
+        self.cluster_state = ClusterState(synced_state(*objects), self.clock)
+        self.messages, self.failures = list(messages), list(failures)
+        self.acknowledged, self.deleted, self.read = [], [], []
+        self.metrics = Metrics()
+        self.controller = InterruptionController(
+            writer=self,
+            providers=self,
+            runtime=ControllerRuntime(
+                clock=self.clock, new_id=SequentialIds("id"), metrics=self.metrics
+            ),
+            act_on_rebalance=False,
+        )
+
+    # providers
+
+    def reads_interruptions(self, _provider):
+        return True
+
+    def polls_interruptions(self, _provider):
+        return True
+
+    def provider_of(self, _ref):
+        return "kwok"
+
+    async def poll_interruptions(self, provider):
+        assert provider == "kwok"
+        return tuple(self.messages)
+
+    async def read_interruptions(self, _ref, its_node):
+        self.read.append(its_node.name)
+        return tuple(self.messages)
+
+    async def acknowledge_interruptions(self, provider, ids):
+        assert provider == "kwok"
+        self.acknowledged += ids
+
+    # writer
+
+    async def write_claim(self, _old, new):
+        if self.failures:
+            raise self.failures.pop(0)
+        return new
+
+    async def delete_claim(self, claim):
+        self.deleted.append(claim.name)
+        return True
+
+    def publish_all(self, _notices):
+        pass
+
+    def record_metrics(self, _updates):
+        pass
+
+    # what a test does
+
+    def poll(self):
+        return asyncio.run(self.controller.poll("kwok"))
+
+    def read_node(self, name="web"):
+        asyncio.run(self.controller.read_node(name))
+
+    def counted(self, name, **labels):
+        labels = {"provider": "kwok", **labels}
+        return self.metrics.registry.get_sample_value(f"karpenter_interruption_{name}", labels) or 0
+
+
+class TestPoll:
+    def test_a_reclaimed_claim_is_deleted_and_its_message_acknowledged(self):
+        world = Interruptions(WEB, NODE, messages=[reclaim()])
+        assert world.poll() == 0.0, "there may be more messages"
+        assert (world.deleted, world.acknowledged) == (["web"], ["message-1"])
+        assert world.counted("received_messages_total", message_type="spot_interrupted") == 1
+        assert world.counted("deleted_messages_total") == 1
+
+    def test_without_messages_the_next_poll_waits(self):
+        world = Interruptions(WEB, NODE)
+        assert world.poll() == POLL_SECONDS
+        assert world.acknowledged == []
+
+    def test_a_provider_that_repeats_itself_is_not_polled_without_a_pause(self):
+        world = Interruptions(WEB, NODE, messages=[reclaim()])
+        assert [world.poll(), world.poll()] == [0.0, POLL_SECONDS]
+        world.messages.append(reclaim(2))
+        assert world.poll() == 0.0
+
+    @pytest.mark.parametrize("kind", [InterruptionKind.IRRELEVANT, InterruptionKind.UNKNOWN])
+    def test_a_message_about_nothing_is_acknowledged_and_deletes_nothing(self, kind):
+        world = Interruptions(WEB, NODE, messages=[reclaim(kind=kind)])
+        world.poll()
+        assert (world.deleted, world.acknowledged) == ([], ["message-1"])
+
+    def test_a_message_waits_for_a_claim_that_may_still_appear(self):
+        world = Interruptions(messages=[reclaim()])
+        assert world.poll() == POLL_SECONDS
+        world.clock.passes(UNCLAIMED_GRACE.total_seconds() - 1)
+        world.poll()
+        assert world.acknowledged == []
+        world.clock.passes(1)
+        world.poll()
+        assert world.acknowledged == ["message-1"]
+
+    def test_a_claim_that_appears_meanwhile_is_interrupted(self):
+        world = Interruptions(messages=[reclaim()])
+        world.poll()
+        world.cluster_state.fold(ObjectObserved(WEB))
+        world.poll()
+        assert (world.deleted, world.acknowledged) == (["web"], ["message-1"])
+
+    def test_the_time_of_an_instance_without_claim_counts_anew_after_the_acknowledgement(self):
+        world = Interruptions(messages=[reclaim()])
+        for _ in range(3):
+            world.poll()
+            world.clock.passes(UNCLAIMED_GRACE.total_seconds())
+        assert len(world.acknowledged) == 1
+
+    def test_a_message_that_names_no_instance_is_not_waited_for(self):
+        world = Interruptions(WEB, NODE, messages=[reclaim(provider_id="")])
+        world.poll()
+        assert world.acknowledged == ["message-1"]
+
+    def test_messages_that_were_handled_are_acknowledged_although_others_fail(self):
+        api = node_claim("api", stage="Initialized")
+        about_api = reclaim(2, provider_id=api.status.provider_id)
+        failure = ApiError("trouble", status=500)
+        world = Interruptions(WEB, api, messages=[reclaim(), about_api], failures=[failure])
+        with pytest.raises(ApiError, match="trouble"):
+            world.poll()
+        assert (world.deleted, world.acknowledged) == (["api"], ["message-2"])
+
+    def test_the_time_in_the_queue_is_measured(self):
+        world = Interruptions(WEB, NODE)
+        announced = world.clock.now() - timedelta(seconds=40)
+        message = reclaim()
+        world.messages = [
+            Interruption(
+                id=message.id, kind=message.kind, provider_id=message.provider_id,
+                announced_at=announced,
+            )
+        ]  # fmt: skip
+        world.poll()
+        assert world.counted("message_queue_duration_seconds_sum") == 40
+
+
+class TestWrites:
+    @pytest.mark.parametrize("times", [1, ATTEMPTS - 1])
+    def test_a_conflict_is_tried_again(self, times):
+        conflicts = [ConflictError("changed", status=409)] * times
+        world = Interruptions(WEB, NODE, messages=[reclaim()], failures=conflicts)
+        world.poll()
+        assert (world.deleted, world.acknowledged) == (["web"], ["message-1"])
+
+    def test_conflicts_without_end_leave_the_message_with_the_provider(self):
+        conflicts = [ConflictError("changed", status=409)] * ATTEMPTS
+        world = Interruptions(WEB, NODE, messages=[reclaim()], failures=conflicts)
+        with pytest.raises(ConflictError):
+            world.poll()
+        assert (world.deleted, world.acknowledged) == ([], [])
+
+    def test_a_claim_that_is_gone_is_done(self):
+        gone = NotFoundError("gone", status=404)
+        world = Interruptions(WEB, NODE, messages=[reclaim()], failures=[gone])
+        world.poll()
+        assert (world.deleted, world.acknowledged) == ([], ["message-1"])
+
+
+class TestNodes:
+    def test_an_announcement_is_handled_once(self):
+        world = Interruptions(WEB, NODE, messages=[reclaim(provider_id="")])
+        world.read_node()
+        world.read_node()
+        assert (world.deleted, world.read) == (["web"], ["web", "web"])
+        assert world.counted("received_messages_total", message_type="spot_interrupted") == 1
+        assert world.acknowledged == []
+
+    def test_an_announcement_that_could_not_be_handled_is_handled_later(self):
+        world = Interruptions(WEB, NODE, messages=[reclaim(provider_id="kwok://later")])
+        world.read_node()
+        assert world.deleted == []
+        world.messages = [reclaim()]
+        world.read_node()
+        assert world.deleted == ["web"]
+
+    @pytest.mark.parametrize(
+        "objects",
+        [
+            (),
+            (WEB,),
+            (NODE,),
+            (
+                WEB,
+                node_claim("twin", stage="Initialized", provider_id=WEB.status.provider_id),
+                NODE,
+            ),
+            (node_claim("web", stage="Initialized", node_class_ref=OTHER), NODE),
+        ],
+        ids=["nothing", "no node", "no claim", "two claims", "of nobody"],
+    )
+    def test_nodes_that_are_not_ours_are_not_asked_about(self, objects):
+        world = Interruptions(*objects, messages=[reclaim()])
+        world.read_node()
+        assert (world.read, world.deleted) == ([], [])
+
+    def test_a_node_that_is_gone_is_not_asked_about(self):
+        world = Interruptions(WEB, NODE, messages=[reclaim()])
+        world.cluster_state.fold(ObjectRemoved(NODE))
+        world.read_node()
+        assert world.read == []
