@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from math import inf, isfinite
 from operator import is_
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, ClassVar, Final, cast, final
 
 from karpenter_core.api.labels import (
     CAPACITY_TYPE,
@@ -55,10 +55,12 @@ _REMEMBERED: Final = 8
 
 @final
 class CatalogueValidator:
-    """Checks what is listed, but not the very objects again that it has found sound."""
+    """Checks what is listed, but not the very objects again that were found sound.
 
-    def __init__(self) -> None:
-        self._sound: Final[deque[Sequence[InstanceType]]] = deque(maxlen=_REMEMBERED)
+    Validators share what they remember: a provider may start several times in one process.
+    """
+
+    _sound: ClassVar[deque[tuple[InstanceType, ...]]] = deque(maxlen=_REMEMBERED)
 
     def check(self, instance_types: Sequence[InstanceType], *, plugin: str) -> None:
         """Refuse a catalogue with a value that cannot be used.
@@ -66,10 +68,10 @@ class CatalogueValidator:
         Raises:
             CloudProviderError: names plug-in, instance type, field and value.
         """
-        if any(_are_same(known, instance_types) for known in self._sound):
+        if any(_are_same(known, instance_types) for known in tuple(self._sound)):
             return
         check_catalogue(instance_types, plugin=plugin)
-        self._sound.append(instance_types)
+        self._sound.append(tuple(instance_types))
 
 
 def _are_same(known: Sequence[InstanceType], listed: Sequence[InstanceType]) -> bool:
