@@ -278,7 +278,7 @@ def _routed(core: Any, protocol: str, connections: int, proxies: Mapping[str, st
     """
     from requests.adapters import HTTPAdapter
 
-    adapter = (
+    adapter: Any = (
         HTTPAdapter(pool_maxsize=connections)
         if protocol == "http"
         else core.get_adapter(protocol, pool_size=connections)
