@@ -65,56 +65,59 @@ def refused(constraint):
 
 def test_a_pod_that_waits_for_a_reservation_has_not_failed():
     """Section 10.4: silent, not in the number of unschedulable pods, but decided about."""
-    desk = RecorderFixture(pod("a"), pod("b"))
-    desk.record(a=refused(PoolConstraint.RESERVATION), b=refused(PoolConstraint.RESOURCE))
-    assert [notice.regarding.name for notice in desk.said] == ["b"]
-    assert desk.value(UNSCHEDULABLE) == 1
-    assert set(desk.cluster_state.snapshot().ledger.decisions) == {"uid-default-a", "uid-default-b"}
+    fixture = RecorderFixture(pod("a"), pod("b"))
+    fixture.record(a=refused(PoolConstraint.RESERVATION), b=refused(PoolConstraint.RESOURCE))
+    assert [notice.regarding.name for notice in fixture.said] == ["b"]
+    assert fixture.value(UNSCHEDULABLE) == 1
+    assert set(fixture.cluster_state.snapshot().ledger.decisions) == {
+        "uid-default-a",
+        "uid-default-b",
+    }
 
 
 def test_a_pod_that_opted_out_is_no_news_and_others_are_told_why():
     """Neither an Event nor the metric; but its first decision has been made."""
     quiet, loud = pod("quiet"), pod("loud")
-    desk = Desk(quiet, loud)
+    fixture = RecorderFixture(quiet, loud)
     ignored = [
         IgnoredPod(pod=quiet, reason="the pod asks for a node of no NodePool", silent=True),
         IgnoredPod(pod=loud, reason="a volume claim is missing"),
     ]
-    desk.recorder.report_ignored(ignored, desk.cluster_state.snapshot())
+    fixture.recorder.report_ignored(ignored, fixture.cluster_state.snapshot())
 
-    assert [(notice.regarding.name, notice.reason) for notice in desk.said] == [
+    assert [(notice.regarding.name, notice.reason) for notice in fixture.said] == [
         ("loud", "FailedScheduling")
     ]
-    assert "a volume claim is missing" in desk.said[0].message
-    assert desk.value("karpenter_scheduler_ignored_pods_count") == 1
+    assert "a volume claim is missing" in fixture.said[0].message
+    assert fixture.value("karpenter_scheduler_ignored_pods_count") == 1
 
 
 def test_empty_pass_resets_the_metrics():
-    desk = RecorderFixture(pod("a"))
-    desk.record(a=refused(PoolConstraint.RESOURCE))
-    assert desk.value(UNSCHEDULABLE) == 1
-    desk.recorder.clear_unplaced()
-    assert desk.value(UNSCHEDULABLE) == 0
+    fixture = RecorderFixture(pod("a"))
+    fixture.record(a=refused(PoolConstraint.RESOURCE))
+    assert fixture.value(UNSCHEDULABLE) == 1
+    fixture.recorder.clear_unplaced()
+    assert fixture.value(UNSCHEDULABLE) == 0
 
 
 def test_pods_of_a_refused_claim_get_the_reason():
     """They are without a place like the others."""
     wanted = pod("a", cpu="3")
-    desk = RecorderFixture(wanted)
+    fixture = RecorderFixture(wanted)
     plan = solve(problem([wanted]))
 
-    desk.recorder.record_plan(
+    fixture.recorder.record_plan(
         plan,
         (None,),
-        desk.cluster_state.snapshot(),
+        fixture.cluster_state.snapshot(),
         quiet=False,
         refused={0: "it waits for its turn"},
     )
 
-    (notice,) = desk.said
+    (notice,) = fixture.said
     assert (notice.reason, notice.regarding.name) == ("FailedScheduling", "a")
     assert notice.message == "Failed to schedule pod, it waits for its turn"
-    assert desk.value(UNSCHEDULABLE) == 1
+    assert fixture.value(UNSCHEDULABLE) == 1
 
 
 def test_pools_that_are_held_back_are_among_the_reasons():
@@ -137,7 +140,7 @@ def test_pools_that_are_held_back_are_among_the_reasons():
 
 def test_pools_without_compatible_types_get_an_event():
     """Once a minute for each, with the cause."""
-    desk = RecorderFixture(node_pool("zones"), node_pool("choosy"))
+    fixture = RecorderFixture(node_pool("zones"), node_pool("choosy"))
     plan = SchedulingPlan(
         unusable_pools={
             "zones": PoolConstraint.REQUIREMENT,
@@ -145,14 +148,16 @@ def test_pools_without_compatible_types_get_an_event():
             "gone": PoolConstraint.REQUIREMENT,
         }
     )
-    desk.recorder.record_plan(plan, (), desk.cluster_state.snapshot(), quiet=False)
+    fixture.recorder.record_plan(plan, (), fixture.cluster_state.snapshot(), quiet=False)
 
     filtered = "NodePool requirements filtered out all compatible available instance types"
-    assert [(item.regarding.kind, item.regarding.name, item.message) for item in desk.said] == [
+    assert [(item.regarding.kind, item.regarding.name, item.message) for item in fixture.said] == [
         ("NodePool", "zones", filtered),
         ("NodePool", "choosy", f"{filtered} due to minValues incompatibility"),
     ]
-    assert {(item.type, item.reason, item.window) for item in desk.said} == {
+    assert {(item.type, item.reason, item.window) for item in fixture.said} == {
         ("Warning", "NoCompatibleInstanceTypes", timedelta(minutes=1))
     }
-    assert [item.dedupe for item in desk.said] == [(item.regarding.uid,) for item in desk.said]
+    assert [item.dedupe for item in fixture.said] == [
+        (item.regarding.uid,) for item in fixture.said
+    ]

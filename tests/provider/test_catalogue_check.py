@@ -8,6 +8,7 @@ import pytest
 
 from karpenter_core.api.prices import Price
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.host import catalogue_check
 from karpenter_core.provider.host.catalogue_check import CatalogueValidator, check_catalogue
 from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.markers import hookimpl
@@ -239,6 +240,18 @@ def test_the_very_same_objects_are_not_checked_again(monkeypatch):
     assert checked == [(first,), (first, second), (second, first)]
     catalogues.check((replace(first),), plugin="web")
     assert len(checked) == 4
+
+
+def test_objects_that_another_start_found_sound_are_not_checked_again(monkeypatch):
+    """A provider that starts again in the same process lists the objects that it kept."""
+    types = [instance_type("small"), instance_type("large")]
+    CatalogueValidator().check(types, plugin="web")
+    types.append(holding(cpu=-1))
+    with pytest.raises(CloudProviderError, match="small"):
+        CatalogueValidator().check(types, plugin="web")
+    del types[2]
+    monkeypatch.setattr(catalogue_check, "check_catalogue", None)
+    CatalogueValidator().check(list(types), plugin="web")
 
 
 def test_a_catalogue_that_was_refused_is_refused_again():

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Mapping
 from math import inf, isfinite
 from operator import is_
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, ClassVar, Final, cast, final
 
 from karpenter_core.api.labels import (
     CAPACITY_TYPE,
@@ -56,10 +56,12 @@ _REMEMBERED: Final = 8
 
 @final
 class CatalogueValidator:
-    """Checks catalogues, except objects that it has found valid before."""
+    """Checks catalogues, except objects that were found valid before.
 
-    def __init__(self) -> None:
-        self._sound: Final[deque[Sequence[InstanceType]]] = deque(maxlen=_REMEMBERED)
+    Validators share what they remember: a provider may start several times in one process.
+    """
+
+    _sound: ClassVar[deque[tuple[InstanceType, ...]]] = deque(maxlen=_REMEMBERED)
 
     def check(self, instance_types: Sequence[InstanceType], *, plugin: str) -> None:
         """Refuse a catalogue with a value that cannot be used.
@@ -67,10 +69,10 @@ class CatalogueValidator:
         Raises:
             CloudProviderError: names plug-in, instance type, field and value.
         """
-        if any(_are_same(checked_types, instance_types) for checked_types in self._sound):
+        if any(_are_same(checked_types, instance_types) for checked_types in tuple(self._sound)):
             return
         check_catalogue(instance_types, plugin=plugin)
-        self._sound.append(instance_types)
+        self._sound.append(tuple(instance_types))
 
 
 def _are_same(checked_types: Sequence[InstanceType], listed: Sequence[InstanceType]) -> bool:
