@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import socket
 from contextlib import suppress
-from threading import RLock, Thread
-from typing import TYPE_CHECKING, Final, final
+from io import BytesIO
+from threading import Lock, RLock, Thread
+from typing import TYPE_CHECKING, Any, Final, final
 
-from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
 from karpenter_core.provider.kit.simulated.calls import CallLog, LoggedCall
 from karpenter_core.provider.kit.simulated.faults import CloudFaultKind, CloudFaults
@@ -26,8 +27,6 @@ from karpenter_simulated_aws.throttling import Throttling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    from werkzeug.serving import BaseWSGIServer
 
     from karpenter_core.provider.kit.simulated.faults import CloudFault
     from karpenter_simulated_aws.account import Account
@@ -211,19 +210,86 @@ def _cut(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """Break the connection; what is written to it afterwards fails, which werkzeug takes calmly."""
     connection = environ.get("werkzeug.socket")
     if isinstance(connection, socket.socket):
-        with suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
+        _shut(connection)
     start_response("500 ", [("Connection", "close"), ("Content-Length", "0")])
     return [b""]
 
 
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Listener(ThreadedWSGIServer):
+    """Knows the open connections, so that those that clients keep can be cut."""
+
+    def __init__(self, application: Application, port: int) -> None:
+        super().__init__("127.0.0.1", port, application, _Quiet)
+        self._lock: Final = Lock()
+        self._open: Final[set[socket.socket]] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def cut_all(self) -> None:
+        """Cut the connections that clients keep."""
+        with self._lock:
+            still_open = list(self._open)
+        for connection in still_open:
+            _shut(connection)
+
+
 class _Quiet(WSGIRequestHandler):
-    """Serves without a line of log for each request, and without waiting for full packets."""
+    """Serves without a line of log for each request, and keeps connections, as AWS does.
 
+    werkzeug closes each after one request: a connection and a thread for each call take as long as
+    the call.
+    """
+
+    protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    wbufsize = -1  # an answer is one write
 
-    def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 - the name is werkzeug's
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the name is werkzeug's
         """Say nothing: the call log has it."""
+
+    def run_wsgi(self) -> None:
+        """Answer one request, which is read to its end."""
+        environ = self.make_environ()
+        length = int(self.headers.get("Content-Length") or 0)
+        environ["wsgi.input"] = BytesIO(self.rfile.read(length) if length else b"")
+        status, headers, body = self._answer(environ)
+        self.send_response(int(status.split()[0]), "")
+        for name, value in headers:
+            self.send_header(name, value)
+        if not any(name.lower() == "content-length" for name, _ in headers):
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def _answer(self, environ: Environ) -> tuple[str, list[tuple[str, str]], bytes]:
+        begun: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start(
+            status: str, headers: list[tuple[str, str]], *_: object
+        ) -> Callable[[bytes], object]:
+            begun.append((status, headers))
+            return self.wfile.write
+
+        try:
+            body = b"".join(self.server.app(environ, start))
+            status, headers = begun[-1]
+        except Exception:  # a fault of the simulation
+            return f"{_SERVER_ERROR} ", [("Connection", "close")], b""
+        return status, headers, body
 
 
 @final
@@ -231,9 +297,7 @@ class Server:
     """A thread that serves an application on 127.0.0.1."""
 
     def __init__(self, application: Application, *, port: int = 0) -> None:
-        self._server: Final[BaseWSGIServer] = make_server(
-            "127.0.0.1", port, application, threaded=True, request_handler=_Quiet
-        )
+        self._server: Final = _Listener(application, port)
         self._thread: Final = Thread(target=self._serve, name="simulated-aws", daemon=True)
 
     def _serve(self) -> None:
@@ -252,4 +316,5 @@ class Server:
         """End; calls that are open are left to themselves."""
         self._server.shutdown()
         self._thread.join()
+        self._server.cut_all()
         self._server.server_close()
