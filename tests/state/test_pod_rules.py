@@ -13,10 +13,16 @@ from karpenter_core.api.labels import (
     DO_NOT_EVICT,
     SAFE_TO_EVICT,
 )
+from karpenter_core.api.records import Toleration
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.state.pod_budgets import PodBudgets
-from karpenter_core.state.pod_rules import do_not_disrupt, is_evictable, protection_notice
-from karpenter_core.testing.builders import EPOCH, pod, toleration
+from karpenter_core.state.pod_rules import (
+    do_not_disrupt,
+    is_evictable,
+    protection_notice,
+    tolerates_disruption,
+)
+from karpenter_core.testing.builders import EPOCH, pod, pod_shape, toleration
 from karpenter_core.testing.state_builders import disruption_budget
 
 REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}
@@ -213,3 +219,31 @@ class TestOlderAnnotations:
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", None)])
 def test_a_pod_of_unknown_readiness_is_neither_ready_nor_unready(status, ready):
     assert read(node="web", conditions=[{"type": "Ready", "status": status}]).ready is ready
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "value", "effect", "stays"),
+    [
+        (DISRUPTED_TAINT, "Exists", "", "NoSchedule", True),
+        (DISRUPTED_TAINT, "Exists", "", "", True),
+        (DISRUPTED_TAINT, "Equal", "", "NoSchedule", True),
+        (DISRUPTED_TAINT, "", "", "NoSchedule", True),
+        (DISRUPTED_TAINT, "Equal", "other", "NoSchedule", False),
+        (DISRUPTED_TAINT, "", "other", "NoSchedule", False),
+        (DISRUPTED_TAINT, "Exists", "", "NoExecute", False),
+        (DISRUPTED_TAINT, "Lt", "", "NoSchedule", False),
+        ("other", "Exists", "", "NoSchedule", False),
+        ("other", "Equal", "", "", False),
+        ("", "Exists", "", "", True),
+        ("", "Exists", "", "NoSchedule", True),
+        ("", "Exists", "", "NoExecute", False),
+        ("", "Equal", "", "", False),
+    ],
+)
+def test_a_pod_that_tolerates_the_taint_of_a_leaving_node_stays(
+    key, operator, value, effect, stays
+):
+    tolerated = Toleration(key=key, operator=operator, value=value, effect=effect)
+    item = pod("web", shape=pod_shape(tolerations=[tolerated]), node_name="node", phase="Running")
+    assert tolerates_disruption(item) is stays
+    assert is_evictable(item, EPOCH) is not stays
