@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from io import BytesIO
 from threading import Lock, RLock, Thread
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     Handlers = Mapping[str, Handler]
     Environ = dict[str, object]
     StartResponse = Callable[..., object]
+    _Connection = socket.socket | tuple[bytes, socket.socket]
 
 _KEPT_ANSWERS: Final = 256
 _LONGEST_SILENCE_SECONDS: Final = 300
@@ -228,14 +229,16 @@ class _Listener(ThreadedWSGIServer):
         self._lock: Final = Lock()
         self._open: Final[set[socket.socket]] = set()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            self._open.add(request)
+    def process_request(self, request: _Connection, client_address: object) -> None:
+        if isinstance(request, socket.socket):
+            with self._lock:
+                self._open.add(request)
         super().process_request(request, client_address)
 
-    def shutdown_request(self, request: Any) -> None:
-        with self._lock:
-            self._open.discard(request)
+    def shutdown_request(self, request: _Connection) -> None:
+        if isinstance(request, socket.socket):
+            with self._lock:
+                self._open.discard(request)
         super().shutdown_request(request)
 
     def cut_all(self) -> None:
@@ -257,7 +260,7 @@ class _Quiet(WSGIRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1  # an answer is one write
 
-    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the name is werkzeug's
+    def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 - the name is werkzeug's
         """Say nothing: the call log has it."""
 
     def run_wsgi(self) -> None:
