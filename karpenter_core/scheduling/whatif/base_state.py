@@ -175,7 +175,7 @@ class BaseState:
     def _groups(self, shape: PodShape) -> tuple[TopologyGroup, ...]:
         known = self._groups_of.get(id(shape))
         if known is None:
-            counting = counting_groups(self.compiled.index.groups, shape)
+            counting = counting_groups(self.compiled.topology_groups, shape)
             known = self._groups_of[id(shape)] = (shape, counting)
         return known[1]
 
