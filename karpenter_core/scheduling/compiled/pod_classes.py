@@ -43,7 +43,6 @@ __all__ = [
     "ClassRelaxationStep",
     "NodeConstraints",
     "PodClass",
-    "PodClassIndex",
     "classify_pods_steps",
 ]
 
@@ -118,10 +117,10 @@ def pod_order(pod: PodView) -> tuple[datetime, str]:
 
 def classify_pods_steps(
     problem: SchedulingProblem, options: SolveOptions
-) -> Generator[int, None, tuple[tuple[PodClass, ...], PodClassIndex]]:
+) -> Generator[int, None, tuple[tuple[PodClass, ...], TopologyGroups]]:
     """Sort the pods of a problem into classes, in the order in which they are to be placed.
 
-    Returns the classes, and what finds the class of a pod that comes later.
+    Returns the classes, and all topology groups of the pass.
     """
     reader = _PodClassReader(problem, options)
     constraints_reader: dict[int, PodConstraints] = {}
@@ -154,23 +153,7 @@ def classify_pods_steps(
         if len(pod_class_found.members) > 1:
             pod_class_found.members.sort(key=pod_order)
     ordered = sorted(classes.values(), key=lambda pod_class: pod_class.queue_order)
-    return tuple(ordered), PodClassIndex(reader, classes, attachments)
-
-
-@final
-class PodClassIndex:
-    """The classes of a pass by what makes them; `groups` are all topology groups of the pass."""
-
-    def __init__(
-        self,
-        reader: _PodClassReader,
-        classes: Mapping[object, PodClass],
-        attachments: VolumeAttachments,
-    ) -> None:
-        self.groups: Final = reader.groups
-        self._reader: Final = reader
-        self._classes: Final = classes
-        self._attachments: Final = attachments
+    return tuple(ordered), reader.groups
 
 
 @final

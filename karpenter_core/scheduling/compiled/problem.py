@@ -33,10 +33,10 @@ if TYPE_CHECKING:
         ClassRelaxationStep,
         NodeConstraints,
         PodClass,
-        PodClassIndex,
     )
     from karpenter_core.scheduling.compiled.pools import CompiledPool
     from karpenter_core.scheduling.compiled.reservations import AvailableReservations
+    from karpenter_core.scheduling.compiled.topology import TopologyGroups
     from karpenter_core.scheduling.compiled.topology_axes import TopologyAxis
     from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem, SolveOptions
 
@@ -91,7 +91,7 @@ class CompiledProblem:
     initial_counts: InitialCounts
     topologies: tuple[tuple[ClassTopology, ...], ...]
     """The topology groups of every class at every relaxation step."""
-    index: PodClassIndex
+    topology_groups: TopologyGroups
     reader: ExistingNodeReader
     max_new_nodes: int | None = None
     _tasks: dict[tuple[int, int], PlacementTask] = field(
@@ -121,8 +121,7 @@ def compile_steps(
     problem: SchedulingProblem, options: SolveOptions, cache: CatalogueCache
 ) -> Generator[int, None, CompiledProblem]:
     """Compile a problem; yields units of work done."""
-    classes, index = yield from classify_pods_steps(problem, options)
-    groups = index.groups
+    classes, groups = yield from classify_pods_steps(problem, options)
     cache.retain({pool.name for pool in problem.pools})
     pools, reservations = yield from compile_pool_steps(problem, options, cache)
     daemons = read_daemons(problem)
@@ -162,7 +161,7 @@ def compile_steps(
         axes=axes,
         initial_counts=first_counts,
         topologies=find_class_topologies(classes, axes),
-        index=index,
+        topology_groups=groups,
         reader=reader,
         max_new_nodes=problem.max_new_nodes,
     )

@@ -261,7 +261,7 @@ def _owners(explanation: PoolExplanation, group: TopologyGroup) -> str:
             if not pod.shape.pod_anti_affinity or pod.is_terminal or pod.uid in moving:
                 continue
             if id(pod.shape) not in owns:
-                owns[id(pod.shape)] = group in compiled.index.groups.inverse_of(pod.shape)
+                owns[id(pod.shape)] = group in compiled.topology_groups.inverse_of(pod.shape)
             if owns[id(pod.shape)]:
                 names.append(pod.key)
     return f"pods {listed(sorted(names or waiting), _MAX_OWNERS)}"

@@ -175,7 +175,7 @@ class BaseState:
     def _groups(self, shape: PodShape) -> tuple[TopologyGroup, ...]:
         cached = self._groups_of.get(id(shape))
         if cached is None:
-            counting = counting_groups(self.compiled.index.groups, shape)
+            counting = counting_groups(self.compiled.topology_groups, shape)
             cached = self._groups_of[id(shape)] = (shape, counting)
         return cached[1]
 
