@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from karpenter_core.controllers.reconciler import ControllerRuntime
 from prometheus_client import generate_latest
 
 from karpenter_core.api.conditions import FALSE, TRUE, UNKNOWN, Condition
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.observability.conditions import ConditionObserver
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, custom_kind
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.state.events import InformersSynced, ObjectObserved

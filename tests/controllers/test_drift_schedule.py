@@ -6,12 +6,11 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from karpenter_core.controllers.reconciler import ControllerRuntime
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.labels import NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclaim.drift import (
     CONFLICT_RETRY_SECONDS,
     PERIOD_SECONDS,
@@ -19,6 +18,7 @@ from karpenter_core.controllers.nodeclaim.drift import (
     WRITE_RETRY_SECONDS,
     DriftController,
 )
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import (
     ApiError,
     CloudProviderError,

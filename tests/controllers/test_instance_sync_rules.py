@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from karpenter_core.controllers.reconciler import ControllerRuntime
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclaim.instance_sync import InstanceSyncController
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.state.events import InformersSynced, ObjectObserved, ObjectRemoved
 from karpenter_core.testing.builders import EPOCH

@@ -6,7 +6,6 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from karpenter_core.controllers.reconciler import ControllerRuntime
 
 from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.controllers.cluster_state import ClusterState
@@ -16,7 +15,8 @@ from karpenter_core.controllers.interruption.controller import (
     UNCLAIMED_GRACE,
     InterruptionController,
 )
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
 from karpenter_core.provider.contract import Interruption, InterruptionKind
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved

@@ -7,13 +7,12 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from karpenter_core.controllers.reconciler import ControllerRuntime
 
 from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.api.records import AffinityTerm, LabelSelector
 from karpenter_core.controllers.cluster_state import ClusterState
-from karpenter_core.controllers.metrics import Metrics
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclaim import admission
 from karpenter_core.controllers.nodeclaim.admission import (
     IDLE_SECONDS,
@@ -24,6 +23,7 @@ from karpenter_core.controllers.nodeclaim.admission import (
     NodeAdmission,
 )
 from karpenter_core.controllers.provisioning.new_claims import DECISION
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ConflictError, FencedError
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.sim.virtual_time import run_virtual

@@ -65,7 +65,7 @@ def test_failed_watches_handlers_and_listings_are_counted():
         return registry.get_sample_value(name, {"kind": "Node", **labels}) or 0
 
     async def script(follower):
-        follower.told = refused
+        follower.changes = refused
         await follower.informer.synced.wait()
         await asyncio.sleep(300)
 

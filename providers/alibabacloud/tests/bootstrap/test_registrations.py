@@ -90,7 +90,7 @@ def test_a_machine_that_did_not_join_counts_for_two_hours(
     registrations.note_launched(["r.i-2"])
     registrations.note_terminated(["r.i-1"])
 
-    assert scripts.told == told
+    assert scripts.reports == told
 
 
 def test_without_scripts_nothing_follows(clock):

@@ -263,6 +263,11 @@ class _Quiet(WSGIRequestHandler):
     def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 - the name is werkzeug's
         """Say nothing: the call log has it."""
 
+    def finish(self) -> None:
+        """Close the connection; a client that is gone already is no fault."""
+        with suppress(OSError):
+            super().finish()
+
     def run_wsgi(self) -> None:
         """Answer one request, which is read to its end."""
         environ = self.make_environ()
