@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
+from threading import Lock
 
 import pytest
 from hypothesis import given
@@ -18,10 +21,12 @@ from karpenter_core.errors import (
     CloudProviderError,
     InsufficientCapacityError,
     LaunchFailedError,
+    NodeClassNotReadyError,
 )
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
+from karpenter_core.provider.kit.claim_tags import ClaimTags
 from karpenter_core.provider.kit.launch.cloud import CallFailure, CloudTraits, FailureKind
-from karpenter_core.provider.kit.launch.instance_claims import SingleClaims
+from karpenter_core.provider.kit.launch.instance_claims import SingleClaims, TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunches
 from tests.properties import with_examples
@@ -60,7 +65,12 @@ class Call:
 
     requests: dict[str, LaunchRequest]
     idempotency_token: str
-    tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tags(self):
+        """Return the tags of its instances: all claims, as one value."""
+        claims = [ClaimRef(name=token, uid=token) for token in self.requests]
+        return {"call": self.idempotency_token, **TAGS.tags_for(claims, other_tags=1)}
 
 
 @dataclass
@@ -68,6 +78,7 @@ class Answer:
     """What a call launched."""
 
     instance_ids: tuple[str, ...] = ()
+    reference: str = ""
 
 
 LOST = CallFailure(kind=FailureKind.UNANSWERED, error=CloudProviderError("no answer"))
@@ -94,24 +105,23 @@ FAILURES = {
 
 
 class Job:
-    """One call for one request, and one more after a failure that asks for another form."""
+    """One call for its requests, and further ones as long as `calls` allows."""
 
-    def __init__(self, request, calls=1):
-        self.requests, self.rounds = (request,), []
-        self.calls_left = calls
+    def __init__(self, requests, calls=1):
+        self.requests, self.answers, self.calls_left = tuple(requests), [], calls
 
     def next_call(self, requests, attempts):
         if not self.calls_left:
             return None
         self.calls_left -= 1
-        (request,) = requests
-        if request.node_claim.name == "unreadable":
+        if any(request.node_claim.name == "unreadable" for request in requests):
             raise BadInputError("user data cannot be read")
-        count = attempts.get(request.token, 0)
-        return Call({request.token: request}, f"{request.token}:{count}")
+        names = "+".join(sorted(request.token for request in requests))
+        count = max(attempts.get(request.token, 0) for request in requests)
+        return Call({request.token: request for request in requests}, f"{names}:{count}")
 
-    def note_round(self, launch_round):
-        self.rounds.append(launch_round)
+    def note_answer(self, answered):
+        self.answers.append(answered)
 
     def error_without_call(self):
         return LaunchFailedError("no subnet")
@@ -126,70 +136,112 @@ class Cloud:
         self.behaviour = []
         """What the next calls do, the first first; the others succeed."""
         self.sent, self.released, self.recorded, self.listings = [], [], [], 0
-        self.calls_of_job = 1
-        self.is_blind = False
+        self.calls_of_job = self.claims_of_job = 1
+        self.capacity = 100
+        self.during = []
+        """Called while the next listings are read, the first first."""
+        self.is_blind = self.has_odd_types = self.cannot_record = False
+        self._numbers, self._lock = count(), Lock()
 
     def describe(self, _tokens):
         self.listings += 1
         if self.is_blind:
             raise CloudProviderError("no connection")
-        return [
+        shown = [
             machine
             for machine in self.machines
             if (self.clock.now() - machine.launched_at).total_seconds() >= self.delay_seconds
         ]
+        if self.during:
+            self.during.pop(0)()
+        return shown
 
-    def outcome_of_existing(self, request, machine):
+    def outcome_of_existing(self, _request, machine):
+        if self.has_odd_types:
+            raise NodeClassNotReadyError("the NodeClass has no subnets")
         return launched(machine.id)
 
-    def outcome_of_new(self, launch_round, instance_id, request):
+    def outcome_of_new(self, _answered, instance_id, _request):
+        if self.has_odd_types:
+            raise KeyError("no such type")
         return launched(instance_id)
 
     def jobs(self, requests):
         if requests[0].node_class.name == "unready":
             raise CloudProviderError("the NodeClass is not ready")
-        return [Job(request, self.calls_of_job) for request in requests], {}
+        size = self.claims_of_job
+        parts = [requests[first : first + size] for first in range(0, len(requests), size)]
+        return [Job(part, self.calls_of_job) for part in parts], {}
 
     def send(self, call):
+        with self._lock:
+            return self._send(call)
+
+    def _send(self, call):
         self.sent.append(call.idempotency_token)
         behaviour = self.behaviour.pop(0) if self.behaviour else "success"
-        if behaviour == "nothing" and call.idempotency_token in self._tokens():
+        if callable(behaviour):
+            behaviour = behaviour()
+        if behaviour == "nothing" and self._of_call(call):
             behaviour = "success"
         if behaviour in {"success", "reply-lost", "unreadable"}:
-            instance_id = self._launch(call)
+            instance_ids = self._launch(call)
             if behaviour == "success":
-                return Answer((instance_id,))
+                return Answer(instance_ids)
             if behaviour == "unreadable":
                 raise KeyError("InstanceId")
         if behaviour == "nothing":
             return Answer()
         return FAILURES[behaviour]
 
-    def record(self, launch_round):
-        self.recorded.append(launch_round)
+    def record(self, answered):
+        if self.cannot_record:
+            raise RuntimeError("no memory")
+        self.recorded.append(answered)
 
     def release(self, call):
         self.released.append(call.idempotency_token)
 
-    def unserved_error(self, rounds):
-        return InsufficientCapacityError(f"{len(rounds)} call(s) brought nothing")
+    def unserved_error(self, answered):
+        return InsufficientCapacityError(f"{len(answered)} call(s) brought nothing")
 
-    def _tokens(self):
-        return {machine.tags["call"] for machine in self.machines}
+    def _of_call(self, call):
+        return [m for m in self.machines if m.tags["call"] == call.idempotency_token]
 
     def _launch(self, call):
-        for machine in self.machines:
-            if machine.tags["call"] == call.idempotency_token:
-                return machine.id
-        (token,) = call.requests
-        machine = Machine(
-            id=f"i-{len(self.machines)}",
-            token=token,
-            launched_at=self.clock.now(),
-            tags={"call": call.idempotency_token},
+        if not self._of_call(call):
+            for token in list(call.requests)[: self.capacity]:
+                self.add(call.tags, token=token)
+        return tuple(machine.id for machine in self._of_call(call))
+
+    def add(self, tags, *, token=""):
+        """Add an instance of a call with these tags."""
+        self.machines.append(
+            Machine(
+                id=f"i-{next(self._numbers)}",
+                token=token,
+                launched_at=self.clock.now(),
+                tags=dict(tags),
+            )
         )
-        self.machines.append(machine)
-        return machine.id
+
+    def claims(self):
+        """Count the instances by the claim that they were launched for."""
+        return Counter(machine.token for machine in self.machines)
+
+
+TAGS = ClaimTags(
+    key="claims",
+    own_key="claim",
+    pool_key="pool",
+    call_key="call",
+    max_characters=256,
+    max_tags=50,
+    max_claim_tags=10,
+    later_tags=2,
+    write=lambda claim, _: claim.uid,
+    read=lambda entry, _: ClaimRef(name=entry, uid=entry),
+)
 
 
 def launched(instance_id):
@@ -210,10 +262,18 @@ def claim_of(machine):
 class World:
     """A cloud, and processes that launch in it."""
 
-    def __init__(self, *, finds_claims=True, delay_seconds=0.0):
+    def __init__(
+        self,
+        *,
+        finds_claims=True,
+        delay_seconds=0.0,
+        claims_of_job=1,
+        shown_seconds=SHOWN_SECONDS,
+    ):
         self.clock = Clock()
         self.cloud = Cloud(self.clock, delay_seconds=delay_seconds)
-        self.finds_claims = finds_claims
+        self.cloud.claims_of_job = claims_of_job
+        self.finds_claims, self.shown_seconds = finds_claims, shown_seconds
         self.restart()
 
     def restart(self):
@@ -221,16 +281,18 @@ class World:
         self.launcher = ClaimLauncher(
             self.clock,
             self.cloud,
-            claims=SingleClaims(claim_of),
+            claims=(
+                SingleClaims(claim_of)
+                if self.cloud.claims_of_job == 1
+                else TaggedClaims(TAGS, self.recent.owners)
+            ),
             recent=self.recent,
             traits=CloudTraits(
                 name="Cloud",
                 log_name="test.launch",
                 bad_input_reason="InvalidNodeClass",
                 finds_claims=self.finds_claims,
-                shown_within=timedelta(seconds=SHOWN_SECONDS),
-                made_within=timedelta(minutes=5),
-                quiet_within=timedelta(minutes=2),
+                shown_within=timedelta(seconds=self.shown_seconds),
             ),
         )
 
@@ -257,7 +319,8 @@ def world(request):
 
 def test_each_claim_gets_an_instance_in_the_order_of_the_requests(world):
     outcomes = world.launch("b", "a")
-    assert [world.cloud.machines[int(o.provider_id[2:])].token for o in outcomes] == ["b", "a"]
+    tokens = {machine.id: machine.token for machine in world.cloud.machines}
+    assert [tokens[outcome.provider_id] for outcome in outcomes] == ["b", "a"]
     assert sorted(world.recent.all()) == ["i-0", "i-1"]
 
 
@@ -310,13 +373,27 @@ def test_nothing_is_sent_when_the_listing_cannot_be_read(world):
 
 
 def test_a_cloud_that_lists_everything_is_not_asked_for_new_claims():
+    """But for the first minutes: the process before this one may have launched for them."""
     world = World(finds_claims=False)
     world.launch_one("a")
     world.launch_one("b", created=world.clock.now())
-    assert world.cloud.listings == 1
-    world.clock.seconds += 31
-    world.launch_one("c", created=START)
     assert world.cloud.listings == 2
+    world.clock.seconds += 300
+    world.launch_one("c", created=world.clock.now())
+    assert world.cloud.listings == 2
+    world.clock.seconds += 31
+    world.launch_one("d", created=world.clock.now() - timedelta(seconds=31))
+    world.launch_one("e", created=world.clock.now() + timedelta(seconds=1))
+    assert world.cloud.listings == 4, "an age that cannot be is no age"
+
+
+def test_a_young_claim_keeps_the_instance_that_the_process_before_launched():
+    world = World(finds_claims=False)
+    world.launch("a", "b")
+    world.restart()
+    world.launch_one("a")
+    world.launch_one("b")
+    assert world.cloud.claims() == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize("loss", ["reply-lost", "request-lost", "unreadable"])
@@ -331,7 +408,7 @@ def test_a_call_without_an_answer_is_repeated_with_its_token(world, loss):
     assert not world.cloud.released, "addresses may be in use"
 
 
-def test_the_outcome_of_a_repeated_call_is_kept_for_claims_that_come_later(world):
+def test_another_claim_does_not_repeat_a_call_without_an_answer(world):
     world.cloud.behaviour = ["request-lost"]
     world.launch_one("a")
     assert isinstance(world.launch_one("b"), LaunchedInstance)
@@ -419,10 +496,150 @@ def test_what_is_wrong_with_one_claim_or_node_class_spares_the_others(world):
     assert isinstance(outcomes[2], LaunchedInstance)
 
 
-ACCIDENTS = ["reply-lost", "request-lost", "unreadable", "refused", "exhausted", "nothing"]
+class TestCallsForSeveralClaims:
+    """One call launches for a and b; its instances are assigned by their tags."""
+
+    @pytest.fixture(params=[True, False], ids=["finds-claims", "lists-all"])
+    def world(self, request):
+        return World(finds_claims=request.param, claims_of_job=2)
+
+    def test_each_claim_gets_its_own_instance_and_a_restart_finds_the_same(self, world):
+        outcomes = world.launch("a", "b")
+        assert len({outcome.provider_id for outcome in outcomes}) == 2
+        world.restart()
+        assert world.launch("a", "b") == outcomes
+        assert world.cloud.sent == ["a+b:0"]
+
+    def test_a_claim_that_a_call_brought_nothing_gets_the_shortage(self, world):
+        world.cloud.capacity = 1
+        first, second = world.launch("a", "b")
+        assert isinstance(first, LaunchedInstance)
+        assert isinstance(second, InsufficientCapacityError)
+
+    def test_a_repetition_also_serves_claims_that_come_back_later(self, world):
+        world.cloud.behaviour = ["request-lost"]
+        world.launch("a", "b")
+        assert isinstance(world.launch_one("a"), LaunchedInstance)
+        assert isinstance(world.launch_one("b"), LaunchedInstance)
+        assert world.cloud.sent == ["a+b:0", "a+b:0"]
+
+    def test_a_partial_listing_of_an_open_call_does_not_assign_its_instances(self, world):
+        """The instance with the least id, which a gets in the end, is shown last."""
+        world.cloud.behaviour = ["reply-lost", "refused"]
+        world.launch("a", "b")
+        world.cloud.machines[0].launched_at += timedelta(hours=1)
+        assert {type(each) for each in world.launch("a", "b")} == {CloudProviderError}
+        first, second = world.launch("a", "b")
+        assert (first.provider_id, second.provider_id) == ("i-0", "i-1")
+
+    def test_a_listed_instance_outlasts_a_repetition_without_capacity(self, world):
+        world.cloud.behaviour = ["reply-lost", "final"]
+        world.cloud.capacity = 1
+        world.launch("a", "b")
+        first, second = world.launch("a", "b")
+        assert isinstance(first, LaunchedInstance)
+        assert isinstance(second, InsufficientCapacityError)
+
+    def test_claims_wait_while_another_process_may_still_launch_for_them(self, world):
+        tags = Call({"a": None, "b": None}, "other").tags
+        world.cloud.add(tags, token="a")
+        first, second = world.launch("a", "b")
+        assert isinstance(first, LaunchedInstance)
+        assert "another process" in str(second)
+        world.clock.seconds += 119
+        assert "another process" in str(world.launch("a", "b")[1])
+        world.clock.seconds += 1
+        assert isinstance(world.launch("a", "b")[1], LaunchedInstance)
+
+    def test_other_launches_do_not_prolong_the_wait(self, world):
+        world.cloud.add(Call({"a": None, "b": None}, "other").tags, token="a")
+        world.launch("a", "b")
+        for number in range(11):
+            world.clock.seconds += 10
+            world.launch(f"c{number}", f"d{number}")
+        world.clock.seconds += 10
+        assert isinstance(world.launch("a", "b")[1], LaunchedInstance)
+
+    def test_claims_of_a_call_made_elsewhere_wait_for_each_of_its_instances(self, world):
+        world.cloud.behaviour = ["elsewhere"]
+        world.launch("a", "b")
+        world.clock.seconds += SHOWN_SECONDS
+        world.cloud.add(Call({"a": None, "b": None}, "other").tags, token="a")
+        assert "another process recently" in str(world.launch("a", "b")[1])
+
+    def test_two_launches_that_share_a_call_without_an_answer_repeat_it_once(self, world):
+        """The other launch begins before the first one's repetition is answered."""
+        world.cloud.behaviour = ["request-lost"]
+        world.launch("a", "b")
+        others = []
+        world.cloud.during = [lambda: others.append(world.launch_one("a"))]
+        outcome = world.launch_one("b")
+        assert isinstance(outcome, LaunchedInstance)
+        assert isinstance(others[0], LaunchedInstance)
+        assert world.cloud.sent == ["a+b:0", "a+b:0"]
+        assert world.cloud.claims() == {"a": 1, "b": 1}
+
+
+def test_an_exhausted_repetition_is_judged_by_the_time_of_the_listing(world):
+    """The listing was read too early to show the instance; the answer comes later."""
+    world.cloud.delay_seconds = SHOWN_SECONDS - 1
+    world.cloud.behaviour = ["reply-lost"]
+    world.launch_one()
+    world.clock.seconds += SHOWN_SECONDS - 2
+
+    def wait_for_the_rate_limit():
+        world.clock.seconds += 10
+        return "exhausted"
+
+    world.cloud.behaviour = [wait_for_the_rate_limit]
+    assert type(world.launch_one()) is CloudProviderError
+
+
+def test_a_young_claim_with_a_call_without_an_answer_is_searched_for():
+    world = World(finds_claims=False, shown_seconds=5)
+    world.launch_one("old")
+    world.cloud.behaviour = ["reply-lost", "exhausted"]
+    world.launch_one("young", created=world.clock.now())
+    world.clock.seconds += 6
+    assert isinstance(world.launch_one("young", created=START), LaunchedInstance)
+    assert world.cloud.claims() == {"old": 1, "young": 1}
+
+
+def test_an_instance_that_cannot_be_described_never_gives_its_claim_up(world):
+    world.launch_one()
+    world.restart()
+    world.cloud.has_odd_types = True
+    outcome = world.launch_one()
+    assert type(outcome) is CloudProviderError
+    assert "i-0 exists" in str(outcome)
+
+
+def test_what_fails_after_a_launch_keeps_its_instance(world):
+    world.cloud.cannot_record = True
+    assert isinstance(world.launch_one("a"), LaunchedInstance)
+    world.cloud.cannot_record, world.cloud.has_odd_types = False, True
+    outcome = world.launch_one("b")
+    assert type(outcome) is CloudProviderError
+    world.cloud.has_odd_types = False
+    assert isinstance(world.launch_one("b"), LaunchedInstance)
+    assert world.cloud.claims() == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("kind", [FailureKind.UNANSWERED, FailureKind.LAUNCHED_ELSEWHERE])
+def test_a_failure_that_leaves_instances_possible_has_no_answer(kind):
+    with pytest.raises(ValueError, match=kind.name):
+        CallFailure(kind=kind, error=CloudProviderError("x"), answer=Answer())
+
+
+ACCIDENTS = [
+    "reply-lost", "request-lost", "unreadable", "refused", "other-form", "exhausted", "nothing",
+]  # fmt: skip
+NAMES = ["a", "b", "ab"]
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("launch"), st.sampled_from(["", *ACCIDENTS])),
+        st.tuples(
+            st.just("launch"), st.tuples(st.sampled_from(NAMES), st.sampled_from(["", *ACCIDENTS]))
+        ),
         st.tuples(st.just("wait"), st.integers(1, 200)),
         st.tuples(st.just("restart"), st.none()),
     ),
@@ -430,29 +647,45 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, finds_claims=st.booleans(), delay_seconds=st.integers(0, SHOWN_SECONDS - 1))
+@given(
+    steps=STEPS,
+    finds_claims=st.booleans(),
+    claims_of_job=st.integers(1, 2),
+    shown_seconds=st.sampled_from([5, SHOWN_SECONDS]),
+    delay_fifths=st.integers(0, 4),
+)
 @with_examples(200)
-def test_a_claim_never_has_two_instances(steps, finds_claims, delay_seconds):
+def test_a_claim_never_has_two_instances(
+    steps, finds_claims, claims_of_job, shown_seconds, delay_fifths
+):
     """Whatever gets lost or is refused, and if the process restarts.
 
     A new process counts attempts anew: its tokens match those of the last process only if that had
     no answer, so it must see in the listing what the last one launched.
     """
-    world = World(finds_claims=finds_claims, delay_seconds=delay_seconds)
+    delay_seconds = shown_seconds * delay_fifths / 5
+    world = World(
+        finds_claims=finds_claims,
+        delay_seconds=delay_seconds,
+        claims_of_job=claims_of_job,
+        shown_seconds=shown_seconds,
+    )
     for step, value in steps:
         match step:
             case "launch":
-                world.cloud.behaviour = [value] if value else []
-                outcome = world.launch_one()
-                if isinstance(outcome, LaunchFailedError | InsufficientCapacityError):
-                    assert not world.cloud.machines, "the claim would be given up"
+                names, accident = value
+                world.cloud.behaviour = [accident] if accident else []
+                for name, outcome in zip(names, world.launch(*names), strict=True):
+                    if isinstance(outcome, LaunchFailedError | InsufficientCapacityError):
+                        assert not world.cloud.claims()[name], "the claim would be given up"
             case "wait":
                 world.clock.seconds += value
             case _:
                 world.clock.seconds += delay_seconds
                 world.restart()
-        assert len(world.cloud.machines) <= 1
+        assert all(number == 1 for number in world.cloud.claims().values())
     world.cloud.behaviour = []
-    world.clock.seconds += 600
-    world.launch_one()
-    assert len(world.cloud.machines) == 1
+    for _ in range(3):
+        world.clock.seconds += 600
+        world.launch("a", "b")
+    assert world.cloud.claims() == {"a": 1, "b": 1}

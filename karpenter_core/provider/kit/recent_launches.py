@@ -99,8 +99,8 @@ class UnansweredCalls(Generic[C]):
     Callable from any thread.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._calls: Final[TtlCache[str, C]] = TtlCache(clock, VISIBLE_WITHIN)
+    def __init__(self, clock: Clock, *, kept: timedelta = VISIBLE_WITHIN) -> None:
+        self._calls: Final[TtlCache[str, C]] = TtlCache(clock, kept)
         self._failures: Final[TtlCache[str, int]] = TtlCache(clock, ATTEMPTS_KEPT)
         self._lock: Final = Lock()
 

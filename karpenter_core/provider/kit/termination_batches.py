@@ -1,4 +1,4 @@
-"""Terminates instances in batches, and isolates the ones for which a cloud refuses a whole batch.
+"""Terminates instances in batches, and isolates those that a cloud refuses.
 
 Clouds that terminate all instances of a call or none mostly name the instance that they refuse: the call
 is repeated without it. Where no instance is named, the batch is halved.
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from karpenter_core.errors import CloudProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["BatchResult", "terminate_batch"]
 
 Refusal = TypeVar("Refusal")
 
-_INSTANCE_ID: Final = re.compile(r"\bi-[0-9a-z]+")
+_WORD: Final = re.compile(r"[\w-]+")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,18 +42,18 @@ def terminate_batch(
     send: Callable[[Sequence[str]], None],
     *,
     read_refusal: Callable[[CloudProviderError], Refusal | None],
-    message: Callable[[Refusal], str],
+    message_of: Callable[[Refusal], str],
     max_refusals: int,
 ) -> BatchResult[Refusal]:
     """Terminate instances by as few calls as refusals allow.
 
     `send` raises CloudProviderError; `read_refusal` returns the refusal behind it if a call without
-    some of the instances may succeed, and None if nothing was answered or everybody is refused. Ids
-    of instances (`i-...`) are read in its message. After `max_refusals` refusals without a termination
-    between them nothing more is sent.
+    some of the instances may succeed, and None if nothing was answered or everybody is refused; then
+    nothing more is sent. Ids of the batch are searched in its message. After `max_refusals` refusals
+    without a termination between them nothing more is sent either.
     """
     result: BatchResult[Refusal] = BatchResult()
-    groups = [list(instance_ids)]
+    groups = [list(instance_ids)] if instance_ids else []
     refusals = 0
     while groups:
         group = groups.pop()
@@ -65,8 +65,7 @@ def terminate_batch(
                 result.failed |= dict.fromkeys(chain(group, *groups), error)
                 return result
             refusals += 1
-            named = set(_INSTANCE_ID.findall(message(refusal)))
-            culprits = group if len(group) == 1 else [name for name in group if name in named]
+            culprits = group if len(group) == 1 else _named(group, message_of(refusal))
             result.refused |= dict.fromkeys(culprits, refusal)
             groups += _groups_without(group, culprits)
             if refusals == max_refusals:
@@ -76,6 +75,12 @@ def terminate_batch(
             refusals = 0
             result.started += group
     return result
+
+
+def _named(group: Iterable[str], message: str) -> list[str]:
+    """Return the ids that a message names; no id that only begins like a named one."""
+    words = frozenset(_WORD.findall(message))
+    return [name for name in group if name in words]
 
 
 def _groups_without(group: list[str], culprits: list[str]) -> list[list[str]]:

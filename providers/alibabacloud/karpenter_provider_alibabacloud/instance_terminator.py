@@ -33,8 +33,8 @@ _STARTED_LIFE: Final = timedelta(hours=1)
 _RETRY_AFTER: Final = timedelta(minutes=1)
 """How long an instance that was asked to go, or was refused, is not asked again."""
 _MAX_REFUSALS: Final = 12
-"""After so many refusals in a row without one deletion nothing more is halved: seven halvings of a
-hundred instances find one, and a few more find its neighbours. The rest comes again, without those found."""
+"""After so many refusals in a row without one deletion nothing more is sent: seven halvings of a hundred
+instances find one, and a few more find its neighbours. The rest comes again, without those found."""
 _PASSING: Final = frozenset({ErrorClass.NOT_FOUND, ErrorClass.STATE})
 """Refusals that the next listing clears up: gone already, or too early."""
 _NOT_ABOUT_INSTANCES: Final = frozenset(
@@ -107,7 +107,7 @@ class InstanceTerminator:
             names,
             self._send,
             read_refusal=_refusal_of_instances,
-            message=lambda failure: failure.message,
+            message_of=lambda failure: failure.message,
             max_refusals=_MAX_REFUSALS,
         )
         outcomes: dict[str, TerminateOutcome] = {

@@ -31,7 +31,8 @@ _ACTION: Final = "ec2:TerminateInstances"
 _AT_ONCE: Final = 500
 """Instances terminated by one call (section 17)."""
 _REFUSALS: Final = 16
-"""Refused calls that one batch may cost: enough to find one of 500 instances by halving."""
+"""Refused calls without a termination between them, after which nothing more of a batch is sent: enough to
+find one of 500 instances by halving."""
 
 
 @final
@@ -77,7 +78,7 @@ class InstanceTerminator:
             names,
             self._terminate,
             read_refusal=_refusal_of_instances,
-            message=lambda failure: failure.message,
+            message_of=lambda failure: failure.message,
             max_refusals=_REFUSALS,
         )
         self._forget(result.started)

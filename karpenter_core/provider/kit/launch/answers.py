@@ -87,6 +87,8 @@ class CallAnswer(Generic[Target, Failure]):
 
     instances: tuple[NewInstance[Target], ...] = ()
     failures: tuple[Failure, ...] = ()
+    reference: str = ""
+    """The id by which the cloud finds the call again."""
 
     @property
     def instance_ids(self) -> tuple[str, ...]:

@@ -1,33 +1,34 @@
 """Declares what a cloud supplies to the launch state machine.
 
 A cloud describes existing instances, makes and sends calls, and classifies their failures.
-`ClaimLauncher` does the rest: it finds what exists, repeats calls without an answer, deals instances
+`ClaimLauncher` does the rest: it finds what exists, repeats calls without an answer, assigns instances
 to claims and remembers what was launched.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from karpenter_core.errors import CloudProviderError
     from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 
 __all__ = [
+    "AnsweredCall",
     "CallFailure",
     "CloudTraits",
     "DescribedInstance",
     "FailureKind",
-    "LaunchAnswer",
+    "InstanceAnswer",
     "LaunchCall",
     "LaunchCloud",
     "LaunchJob",
-    "LaunchRound",
 ]
 
 
@@ -45,12 +46,14 @@ class CloudTraits:
     finds_claims: bool
     """Whether instances of a claim can be searched for; else all of the cluster are listed."""
     shown_within: timedelta
-    """By then it shows a launched instance."""
-    made_within: timedelta
-    """By then all instances of a call exist and are shown."""
-    quiet_within: timedelta
-    """A call that shows no further instance for so long was answered with fewer than it has claims.
-    Claims that waited until their launch timed out would never be told of the shortage."""
+    """How soon after its call was answered an instance is shown."""
+    made_within: timedelta = timedelta(minutes=5)
+    """How soon after its newest instance was launched all instances of a call are shown."""
+    quiet_within: timedelta = timedelta(minutes=2)
+    """If a call shows no further instance for this long, it brought fewer than it has claims. Shorter
+    than the launch timeout, so that its other claims report the shortage."""
+    calls_at_once: int = 8
+    """How many jobs of one launch are executed side by side."""
 
 
 class DescribedInstance(Protocol):
@@ -59,11 +62,6 @@ class DescribedInstance(Protocol):
     @property
     def id(self) -> str:
         """Its id in the cloud."""
-        ...
-
-    @property
-    def tags(self) -> Mapping[str, str]:
-        """Its tags."""
         ...
 
     @property
@@ -85,13 +83,8 @@ class LaunchCall(Protocol):
         """The requests that it launches an instance for, by token."""
         ...
 
-    @property
-    def tags(self) -> Mapping[str, str]:
-        """The tags of its instances."""
-        ...
 
-
-class LaunchAnswer(Protocol):
+class InstanceAnswer(Protocol):
     """The answer to a call, with whatever else the cloud keeps of it."""
 
     @property
@@ -99,10 +92,15 @@ class LaunchAnswer(Protocol):
         """Ids of the launched instances."""
         ...
 
+    @property
+    def reference(self) -> str:
+        """The id by which the cloud finds the call again; empty for none."""
+        ...
+
 
 Described = TypeVar("Described", bound=DescribedInstance)
 Call = TypeVar("Call", bound=LaunchCall)
-Answer = TypeVar("Answer", bound=LaunchAnswer)
+Answer = TypeVar("Answer", bound=InstanceAnswer)
 
 
 class FailureKind(Enum):
@@ -121,6 +119,9 @@ class FailureKind(Enum):
     """Another process has used the token: it may have launched for these claims."""
 
 
+_WITH_ANSWER: Final = frozenset({FailureKind.REFUSED, FailureKind.EXHAUSTED, FailureKind.FINAL})
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFailure(Generic[Answer]):
@@ -130,14 +131,24 @@ class CallFailure(Generic[Answer]):
     error: CloudProviderError
     """The outcome of the call's claims, if no attempt was carried out."""
     answer: Answer | None = None
-    """A lack of capacity, read as an answer that brought nothing; None for other failures."""
+    """The failure, read as an answer that brought nothing: the job may make another call. Required for
+    EXHAUSTED and FINAL, allowed for REFUSED."""
     needs_other_form: bool = False
-    """Whether the job's next call has another form, which the cloud may accept."""
+    """Whether the job's next call has another form, which the cloud may accept. Of REFUSED alone."""
+
+    def __post_init__(self) -> None:
+        """Check that kind and answer belong together.
+
+        Raises:
+            ValueError: they do not.
+        """
+        if self.answer is not None and self.kind not in _WITH_ANSWER:
+            raise ValueError(f"a call that is {self.kind.name} has no answer")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRound(Generic[Call, Answer]):
+class AnsweredCall(Generic[Call, Answer]):
     """A call and its answer."""
 
     call: Call
@@ -158,15 +169,16 @@ class LaunchJob(Protocol[Call, Answer]):
         """Return a call for the requests that have no instance yet; None when nothing is left to try.
 
         `attempts` counts by token the earlier calls that were answered and brought nothing; the
-        idempotency token of the call must differ from theirs.
+        idempotency token of the call must differ from theirs. After a failure with
+        `needs_other_form` it must return another call, or None.
 
         Raises:
             BadInputError, CloudProviderError: no call can be made.
         """
         ...
 
-    def note_round(self, launch_round: LaunchRound[Call, Answer]) -> None:
-        """Take an answer into account before the next call is made."""
+    def note_answer(self, answered: AnsweredCall[Call, Answer]) -> None:
+        """Take an answer into account before the next call is made. Must not raise."""
         ...
 
     def error_without_call(self) -> CloudProviderError:
@@ -180,6 +192,9 @@ class LaunchCloud(Protocol[Described, Call, Answer]):
     def describe(self, tokens: Sequence[str], /) -> Sequence[Described]:
         """Return the instances of these claims, and all others of the calls that launched them.
 
+        Further instances may be among them. Terminated ones must be, for as long as the cloud lists
+        them: a claim whose instance is gone gets no other one.
+
         Raises:
             CloudProviderError: they could not be read, or not all of them.
         """
@@ -189,14 +204,18 @@ class LaunchCloud(Protocol[Described, Call, Answer]):
         """Return the outcome of a claim whose instance exists.
 
         Raises:
-            BadInputError, CloudProviderError: it cannot be described.
+            BadInputError, CloudProviderError: it cannot be described. The claim gets a plain
+                CloudProviderError, since it has an instance.
         """
         ...
 
     def outcome_of_new(
-        self, launch_round: LaunchRound[Call, Answer], instance_id: str, request: LaunchRequest
+        self, answered: AnsweredCall[Call, Answer], instance_id: str, request: LaunchRequest
     ) -> LaunchedInstance:
-        """Return the outcome of a claim for which a call has just launched an instance."""
+        """Return the outcome of a claim for which a call has just launched an instance.
+
+        Must not raise: the instance exists.
+        """
         ...
 
     def jobs(
@@ -210,17 +229,23 @@ class LaunchCloud(Protocol[Described, Call, Answer]):
         ...
 
     def send(self, call: Call) -> Answer | CallFailure[Answer]:
-        """Make a call once, without retries of the SDK."""
+        """Make a call.
+
+        If the client repeats it by itself, classify the failure by all attempts. Never raises for a
+        refusal; any exception counts as UNANSWERED. A cloud without idempotency tokens gives an
+        instance a unique name (of the claim and its attempts) and reads "the name exists" as the
+        answer.
+        """
         ...
 
-    def record(self, launch_round: LaunchRound[Call, Answer]) -> None:
-        """Record used and exhausted capacity for later catalogues and launches."""
+    def record(self, answered: AnsweredCall[Call, Answer]) -> None:
+        """Record used and exhausted capacity for later catalogues and launches. Must not raise."""
         ...
 
     def release(self, call: Call) -> None:
-        """Release what a call that launched nothing has reserved: addresses of subnets."""
+        """Release what a call that launched nothing has reserved (addresses). Must not raise."""
         ...
 
-    def unserved_error(self, rounds: Sequence[LaunchRound[Call, Answer]]) -> CloudProviderError:
+    def unserved_error(self, answered: Sequence[AnsweredCall[Call, Answer]]) -> CloudProviderError:
         """Return the outcome of claims that none of these calls brought an instance."""
         ...

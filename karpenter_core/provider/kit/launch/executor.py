@@ -1,12 +1,14 @@
-"""Sends launch calls, deals their instances to claims and remembers calls without an answer.
+"""Sends launch calls, assigns their instances to claims, and remembers calls without an answer.
 
 A call without an answer may have been carried out. It is remembered, and repeated word for word when
-one of its claims comes back: the cloud answers the same token with the same instances. A refusal that
-does not depend on the token (throttling, a permission) says nothing about an earlier attempt.
+one of its claims comes back: the cloud answers the same token with the same instances. A refusal of a
+repetition that does not depend on the token (throttling, a permission) says nothing about it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, final
 
 import structlog
@@ -15,18 +17,22 @@ from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_core.provider.contract import Instance
 from karpenter_core.provider.kit.launch.cloud import (
     Answer,
+    AnsweredCall,
     Call,
     CallFailure,
     Described,
     FailureKind,
-    LaunchRound,
 )
 from karpenter_core.provider.kit.launch.existing_instances import as_outcome
-from karpenter_core.provider.kit.recent_launches import RecentLaunch, UnansweredCalls
+from karpenter_core.provider.kit.recent_launches import (
+    VISIBLE_WITHIN,
+    RecentLaunch,
+    UnansweredCalls,
+)
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -41,7 +47,19 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.launch.instance_claims import InstanceClaims
     from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunches
 
-__all__ = ["CallExecutor"]
+__all__ = ["CallExecutor", "OpenCall"]
+
+
+@final
+@dataclass(slots=True, kw_only=True, eq=False)
+class OpenCall(Generic[Call]):
+    """A call whose last attempt had no answer."""
+
+    call: Call
+    attempted_at: float
+    """When the last attempt without an answer ended, by the monotonic clock."""
+    lock: Lock = field(default_factory=Lock)
+    """Held while it is repeated: two answers would be counted twice."""
 
 
 @final
@@ -53,7 +71,7 @@ class CallExecutor(Generic[Described, Call, Answer]):
         clock: Clock,
         cloud: LaunchCloud[Described, Call, Answer],
         *,
-        claims: InstanceClaims[Described],
+        claims: InstanceClaims[Described, Call],
         recent: RecentLaunches,
         traits: CloudTraits,
     ) -> None:
@@ -62,39 +80,53 @@ class CallExecutor(Generic[Described, Call, Answer]):
         self._traits: Final = traits
         self._claims: Final = claims
         self._recent: Final = recent
-        self._unanswered: Final[UnansweredCalls[Call]] = UnansweredCalls(clock)
-        self._not_yet_shown: Final[TtlCache[int, Call]] = TtlCache(clock, traits.shown_within)
-        """Calls, by identity, whose last attempt was not answered a short time ago."""
+        self._unanswered: Final[UnansweredCalls[OpenCall[Call]]] = UnansweredCalls(
+            clock, kept=max(VISIBLE_WITHIN, traits.shown_within)
+        )
         self._launched_elsewhere: Final[TtlCache[str, CloudProviderError]] = TtlCache(
             clock, traits.shown_within
         )
+        self._calls_elsewhere: Final[TtlCache[str, bool]] = TtlCache(clock, traits.made_within)
+        """Claims for which another process's call may still make instances."""
         self._log: FilteringBoundLogger = structlog.get_logger(traits.log_name)
 
     def has_attempted(self, token: str) -> bool:
-        """Whether this process has called for a claim, and repeats its call or makes another one.
+        """Whether a call of this process alone can have launched for a claim of late.
 
-        Its call was not answered, or was answered and brought the claim nothing.
+        Its call had no answer, or an answer without an instance for the claim.
         """
-        return self._unanswered.has_attempted(token)
+        return self._unanswered.has_attempted(token) and self._calls_elsewhere.get(token) is None
 
     def wait_reason(self, token: str) -> CloudProviderError | None:
         """Return why a claim must wait: another process may have launched for it just now."""
         return self._launched_elsewhere.get(token)
 
-    def unanswered_calls(self, tokens: Iterable[str]) -> list[Call]:
-        """Return the calls for these claims that were not answered, each once."""
+    def unanswered_calls(self, tokens: Iterable[str]) -> list[OpenCall[Call]]:
+        """Return the calls for these claims that had no answer, each once."""
         calls = (self._unanswered.call_for(token) for token in tokens)
         return list({id(call): call for call in calls if call is not None}.values())
 
-    def repeat(self, call: Call) -> dict[str, LaunchOutcome]:
-        """Make a call again that was not answered; return the outcomes of all its claims by token."""
-        result = self._send(call)
-        if isinstance(result, CallFailure):
-            return dict.fromkeys(call.requests, result.error)
-        outcomes = self._launched_outcomes(result, is_repeated=True)
-        missing = [token for token in call.requests if token not in outcomes]
-        if missing:
-            outcomes |= dict.fromkeys(missing, self._cloud.unserved_error([result]))
+    def repeat(self, open_call: OpenCall[Call], *, listed_at: float) -> dict[str, LaunchOutcome]:
+        """Make a call again that had no answer; return the outcomes of its claims by token.
+
+        `listed_at` is when the existing instances of these claims were read, by the monotonic clock.
+        """
+        call = open_call.call
+        outcomes: dict[str, LaunchOutcome] = {}
+        with open_call.lock:
+            if not self._unanswered.is_unanswered(call.requests, open_call):
+                return self._answered_meanwhile(call)
+            try:
+                known = self._claims.known_owners()
+                result = self._send(call, open_call, listed_at=listed_at)
+                if isinstance(result, CallFailure):
+                    return dict.fromkeys(call.requests, result.error)
+                self._settle(result, outcomes, known)
+                missing = [token for token in call.requests if token not in outcomes]
+                if missing:
+                    outcomes |= dict.fromkeys(missing, self._unserved_error([result]))
+            except Exception as error:
+                self._add_unexpected(error, call.requests, outcomes)
         return outcomes
 
     def execute(self, job: LaunchJob[Call, Answer]) -> dict[str, LaunchOutcome]:
@@ -103,7 +135,15 @@ class CallExecutor(Generic[Described, Call, Answer]):
         The job is asked for further calls until each claim has an instance or nothing is left to try.
         """
         outcomes: dict[str, LaunchOutcome] = {}
-        rounds: list[LaunchRound[Call, Answer]] = []
+        try:
+            self._execute(job, outcomes)
+        except Exception as error:
+            self._add_unexpected(error, [request.token for request in job.requests], outcomes)
+        return outcomes
+
+    def _execute(self, job: LaunchJob[Call, Answer], outcomes: dict[str, LaunchOutcome]) -> None:
+        answered: list[AnsweredCall[Call, Answer]] = []
+        refusal: CloudProviderError | None = None
         unserved: list[LaunchRequest] = list(job.requests)
         while unserved:
             tokens = [request.token for request in unserved]
@@ -111,97 +151,123 @@ class CallExecutor(Generic[Described, Call, Answer]):
                 call = job.next_call(unserved, self._unanswered.attempts(tokens))
             except (CloudProviderError, BadInputError) as error:
                 reason = self._traits.bad_input_reason
-                return outcomes | dict.fromkeys(tokens, as_outcome(error, reason=reason))
+                outcomes |= dict.fromkeys(tokens, as_outcome(error, reason=reason))
+                return
             if call is None:
                 break
             result = self._send(call)
             if isinstance(result, CallFailure):
+                refusal = result.error
                 if result.needs_other_form:
                     continue
-                return outcomes | dict.fromkeys(tokens, result.error)
-            outcomes |= self._launched_outcomes(result, is_repeated=False)
+                outcomes |= dict.fromkeys(tokens, refusal)
+                return
+            self._settle(result, outcomes, {})
             unserved = [request for request in unserved if request.token not in outcomes]
-            rounds.append(result)
-            job.note_round(result)
+            answered.append(result)
+            job.note_answer(result)
         if unserved:
-            error = self._cloud.unserved_error(rounds) if rounds else job.error_without_call()
+            error = (
+                self._unserved_error(answered) if answered else refusal or job.error_without_call()
+            )
             outcomes |= dict.fromkeys((request.token for request in unserved), error)
-        return outcomes
 
-    def _send(self, call: Call) -> LaunchRound[Call, Answer] | CallFailure[Answer]:
-        """Make a call and record what came of it; an exhaustion counts as an answer."""
+    def _send(
+        self, call: Call, repeated: OpenCall[Call] | None = None, *, listed_at: float = 0.0
+    ) -> AnsweredCall[Call, Answer] | CallFailure[Answer]:
+        """Make an attempt; a failure that counts as an answer is returned as one."""
         result = self._attempt(call)
-        if isinstance(result, CallFailure):
-            if self._may_be_carried_out(call, result.kind):
-                # What is reserved for it stays so until the cloud is asked again.
-                if result.kind is FailureKind.UNANSWERED:
-                    self._not_yet_shown.put(id(call), call)
-                    self._unanswered.note_unanswered(call.requests, call)
-                return CallFailure(kind=result.kind, error=_unanswered_error(result.error))
-            if result.kind is FailureKind.LAUNCHED_ELSEWHERE:
-                self._note_launched_elsewhere(call, result.error)
-            elif result.answer is None:
-                self._unanswered.note_answered(call.requests, failed=())
-            if result.answer is None:
-                self._cloud.release(call)
-                return result
-            result = result.answer
-        launch_round = LaunchRound(call=call, answer=result)
-        self._cloud.record(launch_round)
-        return launch_round
+        if not isinstance(result, CallFailure):
+            return AnsweredCall(call=call, answer=result)
+        if result.kind is FailureKind.UNANSWERED:
+            # What is reserved for it stays so until the cloud is asked again.
+            open_call = repeated or OpenCall(call=call, attempted_at=0.0)
+            open_call.attempted_at = self._clock.monotonic()
+            self._unanswered.note_unanswered(call.requests, open_call)
+            return CallFailure(kind=result.kind, error=_unanswered_error(result.error))
+        if repeated is not None and not self._is_answer(result.kind, repeated, listed_at):
+            return CallFailure(kind=result.kind, error=_unanswered_error(result.error))
+        if result.kind is FailureKind.LAUNCHED_ELSEWHERE:
+            self._note_launched_elsewhere(call, result.error)
+        elif result.answer is not None:
+            return AnsweredCall(call=call, answer=result.answer)
+        else:
+            self._unanswered.note_answered(call.requests, failed=())
+        self._cloud.release(call)
+        return result
 
     def _attempt(self, call: Call) -> Answer | CallFailure[Answer]:
         try:
             return self._cloud.send(call)
-        except Exception as error:  # whatever went wrong, instances may exist
-            outcome = CloudProviderError(f"the answer to a launch cannot be read: {error!r}")
+        except Exception as error:
+            self._log.exception("a launch call failed unexpectedly")
+            outcome = CloudProviderError(f"the call failed unexpectedly: {error!r}")
             outcome.__cause__ = error
             return CallFailure(kind=FailureKind.UNANSWERED, error=outcome)
 
-    def _may_be_carried_out(self, call: Call, kind: FailureKind) -> bool:
-        """Whether a call may have been carried out, now or by an earlier attempt."""
-        match kind:
-            case FailureKind.UNANSWERED:
-                return True
-            case FailureKind.REFUSED:
-                return self._unanswered.is_unanswered(call.requests, call)
-            case FailureKind.EXHAUSTED:
-                # Claims whose call is repeated later than that are not in the listing.
-                return self._not_yet_shown.get(id(call)) is call
-            case FailureKind.FINAL | FailureKind.LAUNCHED_ELSEWHERE:
-                return False
+    def _is_answer(self, kind: FailureKind, repeated: OpenCall[Call], listed_at: float) -> bool:
+        """Whether a failure answers the earlier attempts of a call, too."""
+        if kind is FailureKind.EXHAUSTED:
+            # The claims have no instance in a listing that would show those of the last attempt.
+            return listed_at - repeated.attempted_at >= self._traits.shown_within.total_seconds()
+        return kind is not FailureKind.REFUSED
 
     def _note_launched_elsewhere(self, call: LaunchCall, error: CloudProviderError) -> None:
         """Let claims wait until the listing shows what another process launched, then call anew."""
         reason = CloudProviderError(f"another process may have launched this NodeClaim: {error}")
         for token in call.requests:
             self._launched_elsewhere.put(token, reason)
+            self._calls_elsewhere.put(token, value=True)
         self._unanswered.note_answered(call.requests, failed=tuple(call.requests))
 
-    def _launched_outcomes(
-        self, launch_round: LaunchRound[Call, Answer], *, is_repeated: bool
-    ) -> dict[str, LaunchOutcome]:
-        """Return the outcomes of claims that have an instance, and remember these instances."""
-        call, instance_ids = launch_round.call, launch_round.answer.instance_ids
-        owners = self._claims.assign(call, instance_ids, is_repeated=is_repeated)
+    def _answered_meanwhile(self, call: Call) -> dict[str, LaunchOutcome]:
+        """Return the outcomes of claims whose call another thread has repeated."""
         outcomes: dict[str, LaunchOutcome] = {}
-        for instance_id in instance_ids:
-            owner = owners.get(instance_id)
-            if owner is not None and owner.uid in call.requests:
-                outcomes[owner.uid] = self._launched_outcome(launch_round, instance_id, owner)
-        failed = [token for token in call.requests if token not in outcomes]
-        self._unanswered.note_answered(call.requests, failed=failed)
-        if failed:
-            self._log.info(
-                "launch returned too few instances", missing=len(failed), of=len(call.requests)
+        for token in call.requests:
+            recent = self._recent.of_claim(token)
+            outcomes[token] = (
+                CloudProviderError(
+                    "an earlier launch call was answered meanwhile, without an instance"
+                )
+                if recent is None
+                else recent.outcome
             )
         return outcomes
 
+    def _settle(
+        self,
+        answered: AnsweredCall[Call, Answer],
+        outcomes: dict[str, LaunchOutcome],
+        known: Mapping[str, ClaimRef],
+    ) -> None:
+        """Add the outcomes of claims that have an instance, and remember these instances first."""
+        call, instance_ids = answered.call, answered.answer.instance_ids
+        owners = self._claims.assign(call, instance_ids, known)
+        launched: set[str] = set()
+        for instance_id in instance_ids:
+            owner = owners.get(instance_id)
+            if owner is not None and owner.uid in call.requests:
+                outcomes[owner.uid] = self._launched_outcome(answered, instance_id, owner)
+                launched.add(owner.uid)
+        failed = [token for token in call.requests if token not in launched]
+        self._unanswered.note_answered(call.requests, failed=failed)
+        try:
+            self._cloud.record(answered)
+        except Exception:
+            self._log.exception("what a launch used up could not be recorded")
+        if failed:
+            self._log.info(
+                "launch returned too few instances",
+                reference=answered.answer.reference,
+                missing=len(failed),
+                claims=len(call.requests),
+            )
+
     def _launched_outcome(
-        self, launch_round: LaunchRound[Call, Answer], instance_id: str, owner: ClaimRef
+        self, answered: AnsweredCall[Call, Answer], instance_id: str, owner: ClaimRef
     ) -> LaunchOutcome:
-        request = launch_round.call.requests[owner.uid]
-        outcome = self._cloud.outcome_of_new(launch_round, instance_id, request)
+        request = answered.call.requests[owner.uid]
+        outcome = self._cloud.outcome_of_new(answered, instance_id, request)
         instance = Instance(
             provider_id=outcome.provider_id,
             node_claim=owner.name,
@@ -216,6 +282,21 @@ class CallExecutor(Generic[Described, Call, Answer]):
             RecentLaunch(instance_id=instance_id, owner=owner, instance=instance, outcome=outcome)
         )
         return outcome
+
+    def _unserved_error(self, answered: Sequence[AnsweredCall[Call, Answer]]) -> CloudProviderError:
+        error = self._cloud.unserved_error(answered)
+        self._log.info("launch left claims without an instance", error=str(error))
+        return error
+
+    def _add_unexpected(
+        self, error: Exception, tokens: Iterable[str], outcomes: dict[str, LaunchOutcome]
+    ) -> None:
+        """Add an error for claims without an outcome that never makes the core give them up."""
+        self._log.exception("a launch failed unexpectedly")
+        outcome = CloudProviderError(f"the launch failed unexpectedly: {error!r}")
+        outcome.__cause__ = error
+        for token in tokens:
+            outcomes.setdefault(token, outcome)
 
 
 def _unanswered_error(error: CloudProviderError) -> CloudProviderError:

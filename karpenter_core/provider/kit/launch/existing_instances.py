@@ -24,6 +24,9 @@ __all__ = ["ExistingInstances", "as_outcome"]
 
 _NEW_CLAIM_AGE: Final = timedelta(seconds=30)
 """Only this process can have launched for a claim that is younger."""
+_SEARCHES_ALL: Final = timedelta(minutes=5)
+"""How long after its first listing a process searches for young claims, too: the process before it may have
+launched for them. Longer than a claim's age and the difference of clocks, by which the age is wrong."""
 
 
 @final
@@ -35,7 +38,7 @@ class ExistingInstances(Generic[Described, Call, Answer]):
         clock: Clock,
         cloud: LaunchCloud[Described, Call, Answer],
         *,
-        claims: InstanceClaims[Described],
+        claims: InstanceClaims[Described, Call],
         recent: RecentLaunches,
         traits: CloudTraits,
         has_attempted: Callable[[str], bool],
@@ -47,7 +50,8 @@ class ExistingInstances(Generic[Described, Call, Answer]):
         self._recent: Final = recent
         self._traits: Final = traits
         self._has_attempted: Final = has_attempted
-        self._has_listed = False
+        self._first_listed_at: float | None = None
+        """By the monotonic clock."""
         self._lock: Final = Lock()
         self._short_calls: dict[Hashable, tuple[int, datetime]] = {}
         """By call: how many instances are shown of one that has more claims, and since when."""
@@ -85,14 +89,20 @@ class ExistingInstances(Generic[Described, Call, Answer]):
 
     def _may_have_instance(self, request: LaunchRequest) -> bool:
         """Whether something may have been launched for a claim, by another process or long ago."""
-        if not self._has_listed or self._recent.of_claim(request.token) is not None:
+        token, since = request.token, self._first_listed_at
+        if since is None or self._clock.monotonic() - since < _SEARCHES_ALL.total_seconds():
+            return True
+        if self._recent.of_claim(token) is not None or self._has_attempted(token):
             return True
         created = request.node_claim.metadata.creation_timestamp
-        return created is None or self._clock.now() - created > _NEW_CLAIM_AGE
+        return created is None or not (
+            timedelta(0) <= self._clock.now() - created <= _NEW_CLAIM_AGE
+        )
 
     def _listed_outcomes(self, requests: Mapping[str, LaunchRequest]) -> dict[str, LaunchOutcome]:
         described = self._cloud.describe(tuple(requests))
-        self._has_listed = True
+        if self._first_listed_at is None:
+            self._first_listed_at = self._clock.monotonic()
         owners = self._claims.owners(described)
         by_token: dict[str, list[Described]] = defaultdict(list)
         for instance in described:
@@ -131,7 +141,12 @@ class ExistingInstances(Generic[Described, Call, Answer]):
             uids[call] = frozenset(claim.uid for claim in claims)
         with self._lock:
             before = self._short_calls
-            self._short_calls = {
+            not_listed = {
+                call: short
+                for call, short in before.items()
+                if call not in calls and now - short[1] < self._traits.made_within
+            }
+            self._short_calls = not_listed | {
                 call: before[call]
                 if call in before and before[call][0] >= len(shown)
                 else (len(shown), now)
@@ -141,7 +156,7 @@ class ExistingInstances(Generic[Described, Call, Answer]):
             return frozenset(
                 uid
                 for call, (_, since) in self._short_calls.items()
-                if now - since < self._traits.quiet_within
+                if call in calls and now - since < self._traits.quiet_within
                 for uid in uids[call]
             )
 
@@ -159,7 +174,11 @@ class ExistingInstances(Generic[Described, Call, Answer]):
         try:
             return self._cloud.outcome_of_existing(request, remaining[0])
         except (CloudProviderError, BadInputError) as error:
-            return as_outcome(error, reason=self._traits.bad_input_reason)
+            outcome = CloudProviderError(
+                f"instance {remaining[0].id} exists and cannot be described: {error}"
+            )
+            outcome.__cause__ = error
+            return outcome
 
 
 def as_outcome(error: CloudProviderError | BadInputError, *, reason: str) -> CloudProviderError:

@@ -11,13 +11,22 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, final
 
-from karpenter_core.errors import BadInputError, CloudProviderError, InsufficientCapacityError
+import structlog
+
+from karpenter_core.errors import (
+    BadInputError,
+    CloudProviderError,
+    InsufficientCapacityError,
+    LaunchFailedError,
+)
 from karpenter_core.provider.kit.launch.cloud import Answer, Call, Described
 from karpenter_core.provider.kit.launch.executor import CallExecutor
 from karpenter_core.provider.kit.launch.existing_instances import ExistingInstances, as_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
@@ -26,8 +35,6 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.recent_launches import RecentLaunches
 
 __all__ = ["ClaimLauncher"]
-
-_CALLS_AT_ONCE: Final = 8
 
 
 @final
@@ -39,18 +46,17 @@ class ClaimLauncher(Generic[Described, Call, Answer]):
         clock: Clock,
         cloud: LaunchCloud[Described, Call, Answer],
         *,
-        claims: InstanceClaims[Described],
+        claims: InstanceClaims[Described, Call],
         recent: RecentLaunches,
         traits: CloudTraits,
     ) -> None:
+        """`recent` must remember launches for `traits.shown_within` at least."""
+        self._clock: Final = clock
         self._cloud: Final = cloud
         self._traits: Final = traits
+        self._log: FilteringBoundLogger = structlog.get_logger(traits.log_name)
         self.executor: Final = CallExecutor(
-            clock,
-            cloud,
-            claims=claims,
-            recent=recent,
-            traits=traits,
+            clock, cloud, claims=claims, recent=recent, traits=traits
         )
         self._existing: Final = ExistingInstances(
             clock,
@@ -68,18 +74,26 @@ class ClaimLauncher(Generic[Described, Call, Answer]):
             CloudProviderError: the cloud could not say what exists; nothing was sent.
         """
         by_token = {request.token: request for request in requests}
+        # Read first: what another thread's repetition brings meanwhile is found when this one's is made.
+        open_calls = self.executor.unanswered_calls(by_token)
+        listed_at = self._clock.monotonic()
         outcomes = self._existing.outcomes(by_token)
-        for token in [token for token in by_token if token not in outcomes]:
+        for token in by_token:
             reason = self.executor.wait_reason(token)
             if reason is not None:
-                outcomes[token] = reason
-        left = [token for token in by_token if token not in outcomes]
-        for call in self.executor.unanswered_calls(left):
-            for token, outcome in self.executor.repeat(call).items():
-                # The repetition may be refused for what instances that are listed use up.
-                is_shortage = isinstance(outcome, InsufficientCapacityError)
-                if token in by_token and not (token in outcomes and is_shortage):
-                    outcomes[token] = outcome
+                outcomes.setdefault(token, reason)
+        for open_call in open_calls:
+            if all(token in outcomes for token in open_call.call.requests):
+                continue
+            repeated = self.executor.repeat(open_call, listed_at=listed_at)
+            for token in by_token.keys() & repeated.keys():
+                # While the listing shows a part of the call, it may assign instances wrongly: the
+                # answer is waited for. But what is listed is more than the call's last word.
+                gives_up = isinstance(
+                    repeated[token], InsufficientCapacityError | LaunchFailedError
+                )
+                if not (gives_up and token in outcomes):
+                    outcomes[token] = repeated[token]
         new = [request for token, request in by_token.items() if token not in outcomes]
         by_class: dict[tuple[str, str], list[LaunchRequest]] = {}
         for request in new:
@@ -91,20 +105,28 @@ class ClaimLauncher(Generic[Described, Call, Answer]):
 
     def _launch_new(self, requests: Sequence[LaunchRequest]) -> dict[str, LaunchOutcome]:
         """Launch for claims of one NodeClass; return the outcomes by token."""
+        tokens = [request.token for request in requests]
         try:
             jobs, refused = self._cloud.jobs(requests)
         except (CloudProviderError, BadInputError) as error:
             outcome = as_outcome(error, reason=self._traits.bad_input_reason)
-            return dict.fromkeys((request.token for request in requests), outcome)
+            return dict.fromkeys(tokens, outcome)
+        except Exception as error:
+            self._log.exception("a launch could not be planned")
+            outcome = CloudProviderError(f"the launch could not be planned: {error!r}")
+            outcome.__cause__ = error
+            return dict.fromkeys(tokens, outcome)
         outcomes: dict[str, LaunchOutcome] = dict(refused)
         for launched in self._run([partial(self.executor.execute, job) for job in jobs]):
             outcomes |= launched
-        return outcomes
+        forgotten = CloudProviderError(f"no launch was planned in {self._traits.name}")
+        return {token: outcomes.get(token, forgotten) for token in tokens}
 
     def _run(
         self, jobs: Sequence[Callable[[], dict[str, LaunchOutcome]]]
     ) -> list[dict[str, LaunchOutcome]]:
         if len(jobs) <= 1:
             return [job() for job in jobs]
-        with ThreadPoolExecutor(min(len(jobs), _CALLS_AT_ONCE), self._traits.log_name) as pool:
+        width = min(len(jobs), self._traits.calls_at_once)
+        with ThreadPoolExecutor(width, self._traits.log_name) as pool:
             return [future.result() for future in [pool.submit(job) for job in jobs]]

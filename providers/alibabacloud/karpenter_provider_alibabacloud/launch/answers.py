@@ -102,7 +102,6 @@ class TargetFailure:
 class LaunchAnswer(CallAnswer["LaunchTarget", TargetFailure]):
     """The new instances and the failures of a call; both in the order of the answer."""
 
-    request_id: str = ""
     tried: tuple[LaunchTarget, ...] | None = None
     """The targets of the call that were tried; None for all."""
 
@@ -152,7 +151,7 @@ def read_group_answer(body: ApiAnswer, targets: Sequence[LaunchTarget]) -> Launc
     return LaunchAnswer(
         instances=tuple(launched),
         failures=tuple(failures),
-        request_id=str(body.get("RequestId") or ""),
+        reference=str(body.get("RequestId") or ""),
     )
 
 
@@ -161,7 +160,7 @@ def read_run_answer(body: ApiAnswer, target: LaunchTarget) -> LaunchAnswer:
     ids = _texts(body, "InstanceIdSets", "InstanceIdSet")
     return LaunchAnswer(
         instances=tuple(NewInstance(id=instance_id, target=target) for instance_id in ids),
-        request_id=str(body.get("RequestId") or ""),
+        reference=str(body.get("RequestId") or ""),
     )
 
 
@@ -180,7 +179,7 @@ def refusal_answer(error: ApiError, targets: Sequence[LaunchTarget]) -> LaunchAn
     failure = TargetFailure(
         code=error.code, message=error.message, targets=about, status=error.status
     )
-    return LaunchAnswer(failures=(failure,), request_id=error.request_id, tried=about)
+    return LaunchAnswer(failures=(failure,), reference=error.request_id, tried=about)
 
 
 def shortages_of(
@@ -294,5 +293,5 @@ def _keys(targets: Iterable[LaunchTarget]) -> Iterator[OfferingKey]:
 
 def _requests(answers: Iterable[LaunchAnswer]) -> str:
     """Return the ids by which Alibaba Cloud finds the requests again."""
-    ids = dict.fromkeys(answer.request_id for answer in answers if answer.request_id)
+    ids = dict.fromkeys(answer.reference for answer in answers if answer.reference)
     return f" (request {', '.join(ids)})" if ids else ""

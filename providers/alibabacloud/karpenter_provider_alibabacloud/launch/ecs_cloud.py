@@ -16,10 +16,10 @@ import structlog
 from karpenter_core.api.labels import NODE_POOL, RESERVED, ZONE
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
 from karpenter_core.provider.kit.launch.cloud import (
+    AnsweredCall,
     CallFailure,
     CloudTraits,
     FailureKind,
-    LaunchRound,
 )
 from karpenter_core.provider.kit.launch.existing_instances import as_outcome
 from karpenter_core.provider.kit.launch.groups import claim_ref
@@ -85,8 +85,6 @@ ECS_TRAITS: Final = CloudTraits(
     log_name="alibabacloud.launch",
     bad_input_reason="InvalidNodeClass",
     shown_within=VISIBLE_WITHIN,
-    made_within=timedelta(minutes=5),
-    quiet_within=timedelta(minutes=2),
     finds_claims=False,
 )
 _ROUNDS: Final = 5
@@ -102,7 +100,7 @@ _INCONCLUSIVE: Final = frozenset(
 )
 """Refusals of a repeated token that instances of an earlier attempt may cause: they use it up."""
 
-EcsRound = LaunchRound[LaunchApiCall, LaunchAnswer]
+AnsweredEcsCall = AnsweredCall[LaunchApiCall, LaunchAnswer]
 
 
 @final
@@ -125,7 +123,7 @@ class EcsJob:
         self._zones: Final = tuple(zones)
         self._tried: Final[set[TriedTarget]] = set()
         self._rounds_left = _ROUNDS
-        self._has_failed_oddly = False
+        self._has_failed_unexpectedly = False
 
     def next_call(
         self, requests: Sequence[LaunchRequest], attempts: Mapping[str, int]
@@ -143,14 +141,14 @@ class EcsJob:
             attempts=attempts,
         )
 
-    def note_round(self, launch_round: EcsRound) -> None:
+    def note_answer(self, answered: AnsweredEcsCall) -> None:
         """Try no target again; after a failure that is no shortage, try others only once."""
-        call, answer = launch_round.call, launch_round.answer
+        call, answer = answered.call, answered.answer
         self._tried.update(call.trials(answer.tried_of(call.targets)))
         if any(not failure.is_shortage for failure in answer.failures):
-            if self._has_failed_oddly:
+            if self._has_failed_unexpectedly:
                 self._rounds_left = 0
-            self._has_failed_oddly = True
+            self._has_failed_unexpectedly = True
 
     def error_without_call(self) -> CloudProviderError:
         """Return the outcome of claims for which nothing that was planned is available."""
@@ -222,15 +220,15 @@ class EcsCloud:
         return launched_instance(details, instance_type, request.node_claim)
 
     def outcome_of_new(
-        self, launch_round: EcsRound, instance_id: str, request: LaunchRequest
+        self, answered: AnsweredEcsCall, instance_id: str, request: LaunchRequest
     ) -> LaunchedInstance:
         """Return the outcome of a claim for which a call has just launched an instance."""
-        target = launch_round.answer.target_of(instance_id)
+        target = answered.answer.target_of(instance_id)
         details = LaunchDetails(
             region=self._clients.region,
             instance_id=instance_id,
             zone=target.zone,
-            capacity_type=launch_round.call.plan.group.capacity_type,
+            capacity_type=answered.call.plan.group.capacity_type,
             image_id=target.image_id,
             reservation_id=target.reservation_id,
         )
@@ -356,9 +354,9 @@ class EcsCloud:
         """Give the addresses back that a call holds."""
         self._availability.vswitches.restore(call.hold)
 
-    def record(self, launch_round: EcsRound) -> None:
+    def record(self, answered: AnsweredEcsCall) -> None:
         """Record used addresses and reservations, and exhausted capacity."""
-        call, answer = launch_round.call, launch_round.answer
+        call, answer = answered.call, answered.answer
         now, availability = self._clock.now(), self._availability
         capacity_type = call.plan.group.capacity_type
         availability.vswitches.note_launched(
@@ -388,10 +386,10 @@ class EcsCloud:
         availability.disks.mark(*shortages.disks)
         availability.reservation_counts.note_exhausted(*shortages.reservations)
 
-    def unserved_error(self, rounds: Sequence[EcsRound]) -> CloudProviderError:
+    def unserved_error(self, answered: Sequence[AnsweredEcsCall]) -> CloudProviderError:
         """Return the outcome of claims that none of these calls brought an instance."""
-        tried = [target for each in rounds for target in each.answer.tried_of(each.call.targets)]
-        return unserved_outcome([each.answer for each in rounds], tried)
+        tried = [target for each in answered for target in each.answer.tried_of(each.call.targets)]
+        return unserved_outcome([each.answer for each in answered], tried)
 
 
 def _call_failure(call: LaunchApiCall, error: ApiError) -> CallFailure[LaunchAnswer]:

@@ -58,8 +58,8 @@ def many(number, *wish):
 @pytest.mark.parametrize("bought", [False, True])
 def test_an_unexplained_short_launch_is_explained_by_its_requests(bought):
     answers = [
-        LaunchAnswer(request_id="R-1", instances=(object(),) if bought else ()),
-        LaunchAnswer(request_id="R-2"),
+        LaunchAnswer(reference="R-1", instances=(object(),) if bought else ()),
+        LaunchAnswer(reference="R-2"),
     ]
 
     error = unserved_outcome(answers, ())

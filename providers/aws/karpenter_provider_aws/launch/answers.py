@@ -127,7 +127,9 @@ def read_answer(answer: CreateFleetResultTypeDef, targets: Sequence[LaunchTarget
         )
         for item in answer.get("Errors", ())
     )
-    return CallAnswer(instances=tuple(launched), failures=failures)
+    return CallAnswer(
+        instances=tuple(launched), failures=failures, reference=answer.get("FleetId", "")
+    )
 
 
 def refusal_answer(code: str, message: str) -> LaunchAnswer:
@@ -244,14 +246,14 @@ def _exhausted(
 
 
 def _reaches(failure: TargetFailure, target: LaunchTarget) -> bool:
-    told = failure.target
-    if told is None:
+    failed_target = failure.target
+    if failed_target is None:
         return True
     if failure.code == INSUFFICIENT_ADDRESSES:
-        return told.subnet.id == target.subnet.id
+        return failed_target.subnet.id == target.subnet.id
     if is_spread_limit(failure.message):
-        return told.offering.zone == target.offering.zone
-    return told is target
+        return failed_target.offering.zone == target.offering.zone
+    return failed_target is target
 
 
 def _covered_by_quotas(

@@ -25,10 +25,10 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.launch.answers import merge_shortages
 from karpenter_core.provider.kit.launch.cloud import (
+    AnsweredCall,
     CallFailure,
     CloudTraits,
     FailureKind,
-    LaunchRound,
 )
 from karpenter_core.provider.kit.launch.existing_instances import as_outcome
 from karpenter_core.provider.kit.launch.groups import claim_ref
@@ -84,14 +84,13 @@ EC2_TRAITS: Final = CloudTraits(
     log_name="aws.launch",
     bad_input_reason="InstanceTypeResolutionFailed",
     shown_within=timedelta(minutes=5),
-    made_within=timedelta(minutes=5),
     quiet_within=timedelta(minutes=5),
     finds_claims=True,
 )
 _OTHER_SUBNETS: Final = 2
 """Maximum number of further calls of a launch to other subnets."""
 
-FleetRound = LaunchRound[FleetCall, LaunchAnswer]
+AnsweredFleet = AnsweredCall[FleetCall, LaunchAnswer]
 
 
 class FailureCounter(Protocol):
@@ -122,7 +121,7 @@ class FleetJob:
         self._plan: Final = plan
         self._untried_templates = templates
         self._other_subnets = _OTHER_SUBNETS
-        self._rounds: Final[list[FleetRound]] = []
+        self._answered: Final[list[AnsweredFleet]] = []
 
     def next_call(
         self, requests: Sequence[LaunchRequest], attempts: Mapping[str, int]
@@ -132,19 +131,19 @@ class FleetJob:
             return None
         return self._calls.build(self._plan, requests, self._untried_templates, attempts)
 
-    def note_round(self, launch_round: FleetRound) -> None:
+    def note_answer(self, answered: AnsweredFleet) -> None:
         """Choose between other subnets and other templates for the next call."""
-        self._rounds.append(launch_round)
-        if self._other_subnets and self._has_other_subnets(launch_round.answer):
+        self._answered.append(answered)
+        if self._other_subnets and self._has_other_subnets(answered.answer):
             self._other_subnets -= 1
             return
-        error = _unserved_error(self._rounds)
+        error = _unserved_error(self._answered)
         may_succeed = (
             isinstance(error, InsufficientCapacityError)
             and error.scope is not ExhaustedScope.REGION
         )
         self._untried_templates = (
-            launch_round.call.untried_templates(self._untried_templates) if may_succeed else ()
+            answered.call.untried_templates(self._untried_templates) if may_succeed else ()
         )
 
     def error_without_call(self) -> CloudProviderError:
@@ -226,10 +225,10 @@ class FleetCloud:
         return launched_instance(details, instance_type, request.node_claim, node_class)
 
     def outcome_of_new(
-        self, launch_round: FleetRound, instance_id: str, request: LaunchRequest
+        self, answered: AnsweredFleet, instance_id: str, request: LaunchRequest
     ) -> LaunchedInstance:
         """Return the outcome of a claim for which a fleet has just launched an instance."""
-        plan, target = launch_round.call.plan, launch_round.answer.target_of(instance_id)
+        plan, target = answered.call.plan, answered.answer.target_of(instance_id)
         details = LaunchDetails(
             instance_id=instance_id,
             zone=target.offering.zone,
@@ -344,9 +343,9 @@ class FleetCloud:
         """Give the addresses back that a call holds."""
         self._availability.subnets.restore(call.hold)
 
-    def record(self, launch_round: FleetRound) -> None:
+    def record(self, answered: AnsweredFleet) -> None:
         """Record used addresses and reservations, and exhausted capacity."""
-        call, answer = launch_round.call, launch_round.answer
+        call, answer = answered.call, answered.answer
         now, availability, plan = self._clock.now(), self._availability, call.plan
         availability.subnets.note_launched(
             call.hold, answer.count_by(lambda target: target.subnet.id)
@@ -374,9 +373,9 @@ class FleetCloud:
         availability.reservation_counts.note_exhausted(*shortages.reservations)
         self._count(answer.failures, plan.group.capacity_type)
 
-    def unserved_error(self, rounds: Sequence[FleetRound]) -> CloudProviderError:
+    def unserved_error(self, answered: Sequence[AnsweredFleet]) -> CloudProviderError:
         """Return the outcome of claims that none of these fleets brought an instance."""
-        return _unserved_error(rounds)
+        return _unserved_error(answered)
 
     def _count(self, failures: Iterable[TargetFailure], capacity_type: str) -> None:
         for failure in failures:
@@ -389,12 +388,12 @@ class FleetCloud:
             )
 
 
-def _unserved_error(rounds: Sequence[FleetRound]) -> CloudProviderError:
+def _unserved_error(answered: Sequence[AnsweredFleet]) -> CloudProviderError:
     return reduce(
         merge_shortages,
         (
             unserved_outcome(each.answer, each.call.targets, each.call.allowed_types())
-            for each in rounds
+            for each in answered
         ),
     )
 
