@@ -44,8 +44,8 @@ async def test_a_demo_fills_disturbs_and_drains_a_cloud(local_cluster, provider,
             "50/50 pods running",
             "sold out, bought",
             "before its deadline",
-            "at once at most; image",
-            "nothing of this cluster is left",
+            "at the same time; image",
+            "the cloud has no resource of this cluster any more",
         ):
             assert told in text
         assert [node for node in await client.list(NODES) if NAME in str(node["spec"])] == []
