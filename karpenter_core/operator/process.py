@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -35,7 +34,6 @@ from karpenter_core.kube.lease import LeaseElector
 from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import custom_kind
-from karpenter_core.kube.server_clock import DatedTransport, ServerClock
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
@@ -86,9 +84,6 @@ class Process:
         registry: CollectorRegistry | None = None,
     ) -> None:
         self.settings: Final = settings
-        server_clock = ServerClock(platform.clock)
-        objects = DatedTransport(platform.objects, server_clock)
-        platform = replace(platform, clock=server_clock, objects=objects)
         self.platform: Final = platform
         self.metrics: Final = Metrics(
             registry,
@@ -100,7 +95,6 @@ class Process:
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
-        self.kube_metrics.clock_offset.set_function(server_clock.host_offset_seconds)
         self.apis: Final = self._connect()
         self._elector: Final = self._stand_for_election()
         self._fence: Final = AlwaysLeaderFence() if self._elector is None else self._elector.fence

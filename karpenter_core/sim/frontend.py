@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.kube.transport import ApiResponse
@@ -57,8 +56,8 @@ class ServerFrontend:
         faults = await self._enter(request)
         for fault in faults:
             if fault.status:
-                return self._dated(render_error(fault.error()))
-        response = self._dated(self.server.handle(request))
+                return render_error(fault.error())
+        response = self.server.handle(request)
         for fault in faults:
             if fault.reply_latency_seconds:
                 await asyncio.sleep(fault.reply_latency_seconds)
@@ -102,13 +101,6 @@ class ServerFrontend:
                 raise ConnectionLostError("no answer in time")
         self._require_open()
         return faults
-
-    def _dated(self, response: ApiResponse) -> ApiResponse:
-        """Add the `Date` header, which clients use as the server's time."""
-        date = format_datetime(self.server.clock.now(), usegmt=True)
-        return ApiResponse(
-            status=response.status, body=response.body, headers={**response.headers, "date": date}
-        )
 
     def _require_open(self) -> None:
         if not self._open:

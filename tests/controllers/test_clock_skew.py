@@ -26,7 +26,7 @@ def test_nodes_register_and_end_whatever_the_clock_shows(tmp_path, hours):
         (tmp_path / "faults.json").write_text("[]")
         clock = ControllerClock(scene.cluster.clock)
         clock.lead = timedelta(hours=hours)
-        watch = Invariants(scene)
+        watch = Invariants(scene, now=clock.now)
         made = set()
         scene.cluster.server.registry.store.listen(
             NODE_CLAIMS, lambda change: made.add(change.stored.uid)
@@ -52,7 +52,7 @@ def test_node_that_never_registers_is_given_up_whatever_the_clock_shows(tmp_path
         (tmp_path / "faults.json").write_text('[{"fault": "failed-node", "count": 1}]')
         clock = ControllerClock(scene.cluster.clock)
         clock.lead = timedelta(hours=hours)
-        watch = Invariants(scene)
+        watch = Invariants(scene, now=clock.now)
         with shaken_cloud(Obstacles(scene, tmp_path, random.Random(1), clock=clock, watch=watch)):
             scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
             scene.start(clock=clock)
@@ -76,7 +76,7 @@ def test_an_evicted_pod_has_its_grace_period_whatever_the_clock_shows(tmp_path, 
 
     async def scenario(scene):
         clock = ControllerClock(scene.cluster.clock)
-        with watched(scene) as watch:
+        with watched(scene, now=clock.now) as watch:
             patient = deployment("web", 2, terminationGracePeriodSeconds=120)
             scene.cluster.apply([NODE_CLASS, node_pool(), patient])
             running = scene.start(faults=watch.note_write, clock=clock)
@@ -96,47 +96,3 @@ def test_an_evicted_pod_has_its_grace_period_whatever_the_clock_shows(tmp_path, 
 
     play(tmp_path, scenario, times=KubeletTimes(pod_stop_seconds=60))
     assert 60 < ended[0] < 400
-
-
-@pytest.mark.parametrize("minutes", [20, -20])
-def test_a_pod_stays_until_the_deadline_of_its_node_whatever_the_clock_shows(tmp_path, minutes):
-    """`terminationGracePeriod` runs from the deletion of the claim, which the API server dates."""
-    gone = []
-
-    async def scenario(scene):
-        clock = ControllerClock(scene.cluster.clock)
-        with watched(scene) as watch:
-            guarded = deployment("web", 1)
-            template = guarded["spec"]["template"]["metadata"]
-            template["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
-            pool = node_pool(template={"terminationGracePeriod": "10m"})
-            scene.cluster.apply([NODE_CLASS, pool, guarded])
-            scene.start(faults=watch.note_write, clock=clock)
-            await scene.settle(lambda: len(scene.pods("Running")) == 1)
-            clock.lead = timedelta(minutes=minutes)
-            (first,) = scene.claims()
-            (pod,) = scene.pods("Running")
-            scene.cluster.delete(NODE_CLAIMS, first["metadata"]["name"])
-            deleted = clock.monotonic()
-            uid = pod["metadata"]["uid"]
-
-            def is_evicted():
-                return not any(
-                    each["metadata"]["uid"] == uid and "deletionTimestamp" not in each["metadata"]
-                    for each in scene.pods()
-                )
-
-            await scene.settle(is_evicted, seconds=1200)
-            gone.append(clock.monotonic() - deleted)
-            await scene.settle(
-                lambda: (
-                    first["metadata"]["uid"]
-                    not in {claim["metadata"]["uid"] for claim in scene.claims()}
-                ),
-                seconds=300,
-            )
-        assert watch.breaches == []
-
-    play(tmp_path, scenario)
-    grace_seconds = 30
-    assert 600 - grace_seconds - 2 <= gone[0] <= 610

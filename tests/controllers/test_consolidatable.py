@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from karpenter_core.kube.resources import DEPLOYMENTS
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from karpenter_core.sim.registry import render_time
+from karpenter_core.kube.wire.codecs import NODE_POOLS
 from tests.controllers.obstacles import ControllerClock
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
@@ -48,15 +47,6 @@ class Scene:
         self.cluster.patch(NODE_POOLS, "general", {"spec": {"weight": self._pass_count}})
         await self.passes(1)
 
-    def date_pod_event_in_the_future(self):
-        """Have a clock that was ahead write the time of the last pod event; return that time."""
-        (claim,) = self.scene.claims()
-        noted = render_time(self.cluster.clock.now() + timedelta(hours=5))
-        body = {"status": {"lastPodEventTime": noted}}
-        registry = self.cluster.server.registry
-        registry.patch(NODE_CLAIMS, body, claim["metadata"]["name"], part="status")
-        return noted
-
     @property
     def status(self):
         (claim,) = self.scene.claims()
@@ -85,14 +75,16 @@ def test_a_clock_behind_for_a_minute_makes_no_node_consolidatable_too_early(tmp_
     play(tmp_path, scenario)
 
 
-def test_pod_event_in_the_future_keeps_no_node_from_being_consolidatable(tmp_path):
+def test_a_clock_once_ahead_keeps_no_node_from_being_consolidatable(tmp_path):
     """A pod event that is too soon to be noted again begins the quiet anew all the same."""
 
     async def scenario(scene):
         seen = Scene(scene)
         await seen.begin()
+        await seen.set_clock(hours=5)
         await seen.have_pods(2)
-        noted = seen.date_pod_event_in_the_future()
+        noted = seen.status["lastPodEventTime"]
+        await seen.set_clock()
         await seen.passes(30 * MINUTE)
         await seen.have_pods(3)
         assert seen.status["lastPodEventTime"] == noted
