@@ -17,8 +17,6 @@ import structlog
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from structlog.typing import FilteringBoundLogger
-
     from karpenter_core.clock import Clock
 
 __all__ = ["CONFIRMATIONS", "DRIFT", "MAX_OFFSET", "WARNED_OFFSET", "ClockBounds", "ServerClock"]
@@ -33,6 +31,7 @@ DRIFT: Final = 0.001
 """Seconds by which two clocks may come apart in a second: twice what NTP corrects at most."""
 DATE_RESOLUTION_SECONDS: Final = 1.0
 _BAD_REQUEST: Final = 400
+_log = structlog.stdlib.get_logger("kube.server_clock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,6 @@ class ServerClock:
         "_clock",
         "_contradiction",
         "_date",
-        "_log",
         "_warned_absurd",
         "_warned_offset",
     )
@@ -118,7 +116,6 @@ class ServerClock:
         self._date: tuple[str, float | None] = ("", None)
         """The last header, and the time that it means."""
         self._warned_absurd = self._warned_offset = False
-        self._log: FilteringBoundLogger = structlog.stdlib.get_logger("kube.server_clock")
 
     def now(self) -> datetime:
         """Return the API server's time as an aware UTC datetime; callable from any thread."""
@@ -179,7 +176,7 @@ class ServerClock:
             return False
         if not self._warned_absurd:
             self._warned_absurd = True
-            self._log.warning(
+            _log.warning(
                 "the API server's Date is refused: it is too far from this process's clock",
                 seconds=round(offset, 3),
             )
@@ -189,7 +186,7 @@ class ServerClock:
         offset = self.offset_seconds
         if not self._warned_offset and abs(offset) > WARNED_OFFSET.total_seconds():
             self._warned_offset = True
-            self._log.warning(
+            _log.warning(
                 "this process's clock differs from the API server's, which deadlines go by",
                 seconds=round(offset, 3),
             )
