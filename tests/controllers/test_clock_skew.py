@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_core.kube.resources import DEPLOYMENTS
+from karpenter_core.kube.resources import DEPLOYMENTS, LEASES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.kubelets import KubeletTimes
 from karpenter_core.sim.registry import parse_time
@@ -201,3 +201,35 @@ def test_a_node_lives_for_its_time_whatever_the_clock_shows(tmp_path, hours):
 
     play(tmp_path, scenario)
     assert 3600 <= lifetimes[0] < 3660
+
+
+def test_of_two_clusters_the_one_that_keeps_the_claims_tells_the_time(tmp_path):
+    async def scenario(scene):
+        elsewhere, clock = (ControllerClock(scene.cluster.clock) for _ in range(2))
+        elsewhere.lead, clock.lead = timedelta(hours=1), timedelta(minutes=5)
+        scene.workload.server.clock = elsewhere
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        scene.workload.apply([deployment("web", 1)])
+        process = scene.start(clock=clock).process
+        await scene.settle(lambda: len(scene.pods("Running")) == 1)
+        await scene.cluster.clock.sleep(60)
+        behind = scene.cluster.clock.now() - process.runtime.clock.now()
+        assert timedelta() <= behind < timedelta(seconds=1)
+
+    play(tmp_path, scenario, split=True)
+
+
+@pytest.mark.parametrize(("arguments", "minutes"), [((), 60), (("elsewhere",), 0)])
+def test_renewals_of_a_lease_that_another_cluster_keeps_tell_no_time(tmp_path, arguments, minutes):
+    """The first request is for the lease; its API server's clock is an hour ahead."""
+
+    async def scenario(scene):
+        clock = ControllerClock(scene.cluster.clock)
+        clock.lead = timedelta(hours=-1)
+        flags = (f"--leader-election-kubeconfig={each}" for each in arguments)
+        process = scene.start(*flags, clock=clock).process
+        await process._lease_api().list_page(LEASES)
+        lead = process.clock.now() - clock.now()
+        assert timedelta(minutes=minutes, seconds=-1) <= lead <= timedelta(minutes=minutes)
+
+    play(tmp_path, scenario)
