@@ -36,7 +36,7 @@ TICK_SECONDS: Final = 0.05
 """How far the state's clock may be behind when an event is applied."""
 
 CLOCK_CHANGE_SECONDS: Final = 1.0
-"""Differences of the wall clock below this are ignored: no deadline is that precise."""
+"""Changes of the clock below this are ignored: no deadline is that precise."""
 
 
 @final
@@ -48,8 +48,8 @@ class ClusterState:
         self._clock = clock
         self._listeners: dict[ObjectKind, list[Listener]] = {kind: [] for kind in ObjectKind}
         self._ticked: float | None = None
-        self._wall_clock_offset: float | None = None
-        """How far the wall clock is ahead of the monotonic one."""
+        self._clock_lead: float | None = None
+        """How far the clock is ahead of the monotonic one."""
         self._log: FilteringBoundLogger = structlog.get_logger("state")
         self._synced = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()
@@ -95,18 +95,18 @@ class ClusterState:
 
     @property
     def now(self) -> datetime:
-        """The wall-clock time, which decisions use."""
+        """The time, which decisions use."""
         return self._clock.now()
 
     def _detect_clock_change(self) -> None:
-        """Compare wall clock and monotonic clock, and tell the state when the wall clock was set."""
+        """Compare the clock with the monotonic one, and tell the state when it was set."""
         lead = self._clock.now().timestamp() - self._clock.monotonic()
-        if self._wall_clock_offset is None:
-            self._wall_clock_offset = lead
-        by = lead - self._wall_clock_offset
+        if self._clock_lead is None:
+            self._clock_lead = lead
+        by = lead - self._clock_lead
         if abs(by) >= CLOCK_CHANGE_SECONDS:
-            self._wall_clock_offset = lead
-            self._log.warning("the wall clock was set", seconds=round(by, 3))
+            self._clock_lead = lead
+            self._log.warning("the clock was set", seconds=round(by, 3))
             self._apply(ClockSet(timedelta(seconds=by)))
 
     def _tick(self) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.fence import WriteFence
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.rate_limits import RequestLimiter
+    from karpenter_core.kube.server_clock import ServerClock
 
 __all__ = ["PAGE_SIZE", "Body", "ClusterApis", "KubeApi", "PatchStyle", "error_of"]
 
@@ -52,7 +53,7 @@ _ERRORS: Final[dict[int, type[ApiError]]] = {
 class KubeApi:
     """One cluster's API server."""
 
-    __slots__ = ("_clock", "_limiter", "_metrics", "_transport")
+    __slots__ = ("_clock", "_limiter", "_metrics", "_server_clock", "_transport")
 
     def __init__(
         self,
@@ -61,11 +62,14 @@ class KubeApi:
         clock: Clock,
         limiter: RequestLimiter | None = None,
         metrics: KubeMetrics | None = None,
+        server_clock: ServerClock | None = None,
     ) -> None:
+        """`server_clock` learns from the Date headers of the answers."""
         self._transport: Final = transport
         self._clock: Final = clock
         self._limiter: Final = limiter
         self._metrics: Final = metrics
+        self._server_clock: Final = server_clock
 
     def with_fence(self, fence: WriteFence) -> KubeApi:
         """Return the same API server for writers: the fence is asked when a request's turn comes.
@@ -74,7 +78,13 @@ class KubeApi:
         for minutes when the whole process was stopped there.
         """
         limiter = _FencedLimiter(self._limiter, fence)
-        return KubeApi(self._transport, clock=self._clock, limiter=limiter, metrics=self._metrics)
+        return KubeApi(
+            self._transport,
+            clock=self._clock,
+            limiter=limiter,
+            metrics=self._metrics,
+            server_clock=self._server_clock,
+        )
 
     async def get(
         self, kind: ResourceKind, name: str, *, namespace: str = "", subresource: str = ""
@@ -204,8 +214,10 @@ class KubeApi:
         if self._limiter is not None:
             await self._limiter.acquire()
         request = ApiRequest(method="GET", path=target.path, query=query)
+        sent = self._clock.monotonic()
         try:
             async with self._transport.stream(request) as (response, lines):
+                self._note_date(response, sent)
                 self._count(response.status, "GET")
                 if response.status >= _BAD_REQUEST:
                     raise error_of(response, f"watch {target}")
@@ -253,11 +265,16 @@ class KubeApi:
             raise type(error)(
                 message, status=error.status, reason=error.reason, retry_after=error.retry_after
             ) from error
+        self._note_date(response, started)
         self._count(response.status, method)
         self._observe(verb, target, self._clock.monotonic() - started)
         if response.status >= _BAD_REQUEST:
             raise error_of(response, f"{verb} {target}")
         return response.body
+
+    def _note_date(self, response: ApiResponse, sent: float) -> None:
+        if self._server_clock is not None:
+            self._server_clock.note_answer(response.status, response.headers, sent=sent)
 
     def _count(self, status: int, method: str) -> None:
         if self._metrics is not None:

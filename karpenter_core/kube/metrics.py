@@ -20,6 +20,7 @@ class KubeMetrics:
     """Every series of the kube layer; `client_go_*` keep the reference's names."""
 
     __slots__ = (
+        "clock_offset",
         "events_dropped",
         "gc_pause",
         "informer_age",
@@ -94,6 +95,11 @@ class KubeMetrics:
             "leader_election_master_status",
             "1 while this process holds the Lease of that name, 0 while it is a standby.",
             ["name"],
+            registry=registry,
+        )
+        self.clock_offset: Final = Gauge(
+            "karpenter_core_clock_offset_seconds",
+            "How far the API server's clock is ahead of this process's; 0 if unknown or too little to tell.",
             registry=registry,
         )
         self.gc_pause: Final = Histogram(

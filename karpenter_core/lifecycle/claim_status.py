@@ -20,7 +20,6 @@ __all__ = [
     "CLOCK_SKEW",
     "condition_of",
     "disrupted_labels",
-    "is_in_future",
     "metric_labels",
     "truncate_message",
     "with_condition",
@@ -46,8 +45,7 @@ def condition_of(claim: NodeClaim, condition_type: str) -> Condition | None:
 def with_initial_conditions(claim: NodeClaim, *, now: datetime) -> NodeClaim:
     """Return the claim with every condition that a NodeClaim must have.
 
-    A new condition is dated by the controller's clock, which also measures the time limits of launch
-    and registration. The API server's clock, which dated the claim's creation, may be hours behind.
+    A new condition is dated now; the time limits of launch and registration run from it.
     """
     return with_conditions(
         claim,
@@ -116,11 +114,6 @@ def with_current_generation(claim: NodeClaim, now: datetime) -> NodeClaim:
     )
 
 
-def is_in_future(at: datetime, now: datetime) -> bool:
-    """Tell whether a time is so far ahead that a clock must have been set back since it was noted."""
-    return at - now > CLOCK_SKEW
-
-
 def with_past_transition_time(claim: NodeClaim, condition_type: str, now: datetime) -> NodeClaim:
     """Return the claim with a condition that is dated in the future dated now instead.
 
@@ -129,7 +122,7 @@ def with_past_transition_time(claim: NodeClaim, condition_type: str, now: dateti
     """
     condition = condition_of(claim, condition_type)
     since = None if condition is None else condition.last_transition_time
-    if since is None or not is_in_future(since, now):
+    if since is None or since - now <= CLOCK_SKEW:
         return claim
     return with_conditions(
         claim,

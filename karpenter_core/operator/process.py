@@ -34,6 +34,7 @@ from karpenter_core.kube.lease import LeaseElector
 from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import custom_kind
+from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
@@ -90,11 +91,14 @@ class Process:
             node_class_labels=[node_class_label(*kind) for kind in sorted(plugins.owners)],
             now=platform.clock.monotonic,
         )
+        self.clock: Final = ServerClock(platform.clock)
+        """The clock of whatever compares times: that of the API server that keeps NodeClaims."""
         self.runtime: Final = self._make_runtime()
         self.runtime.passes.subscribe(pass_failure_gauge(self.metrics))
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
+        self.kube_metrics.clock_offset.set_function(lambda: self.clock.offset_seconds)
         self.apis: Final = self._connect()
         self._elector: Final = self._stand_for_election()
         self._fence: Final = AlwaysLeaderFence() if self._elector is None else self._elector.fence
@@ -104,7 +108,7 @@ class Process:
         self.providers: Final = self._make_providers(plugins)
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
-        self.cluster_state: Final = ClusterState(StateBuilder(plugins.owners), platform.clock)
+        self.cluster_state: Final = ClusterState(StateBuilder(plugins.owners), self.clock)
         codecs = Codecs(models.values(), with_selectors=bool(settings.scheduler_config))
         self.informers: Final = self._make_informers(codecs)
         self.freshness: Final = FreshnessGuard(
@@ -114,7 +118,7 @@ class Process:
         )
         self.kube_writer: Final = self._make_writer(codecs)
         self.recorder: Final = EventRecorder(
-            self._apis_for_events(), clock=platform.clock, metrics=self.kube_metrics
+            self._apis_for_events(), clock=self.clock, metrics=self.kube_metrics
         )
         self._crds: Final = CrdWaiter(
             self.apis,
@@ -127,7 +131,7 @@ class Process:
     def _make_runtime(self) -> ControllerRuntime:
         platform = self.platform
         return ControllerRuntime(
-            clock=platform.clock,
+            clock=self.clock,
             new_id=platform.new_id,
             metrics=self.metrics,
             cpu_requests=self.settings.cpu_requests,
@@ -138,7 +142,7 @@ class Process:
         return Providers(
             plugins,
             executor=self.platform.executor,
-            clock=self.platform.clock,
+            clock=self.clock,
             fence=self._fence,
             registry=self.metrics.registry,
         )
@@ -288,19 +292,25 @@ class Process:
         """Return clients of both clusters that may send so many requests a second, each."""
         clock = self.platform.clock
 
-        def api(transport: Transport) -> KubeApi:
-            limiter = AsyncTokenBucket(clock, rate=rate, burst=burst)
-            return KubeApi(transport, clock=clock, limiter=limiter, metrics=self.kube_metrics)
+        def api(transport: Transport, server_clock: ServerClock | None = None) -> KubeApi:
+            return KubeApi(
+                transport,
+                clock=clock,
+                limiter=AsyncTokenBucket(clock, rate=rate, burst=burst),
+                metrics=self.kube_metrics,
+                server_clock=server_clock,
+            )
 
         workload = None if self.platform.workload is None else api(self.platform.workload)
         groups = frozenset(group for group, _ in self._plugins.owners)
-        return ClusterApis(api(self.platform.objects), workload, node_class_groups=groups)
+        objects = api(self.platform.objects, self.clock)
+        return ClusterApis(objects, workload, node_class_groups=groups)
 
     def _stand_for_election(self) -> LeaseElector | None:
         if self.settings.disable_leader_election:
             return None
         return LeaseElector(
-            KubeApi(self.platform.lease, clock=self.platform.clock, metrics=self.kube_metrics),
+            self._lease_api(),
             clock=self.platform.clock,
             namespace=self.settings.leader_election_namespace or self.platform.namespace,
             identity=self.platform.identity,
@@ -309,6 +319,16 @@ class Process:
             labels=self.settings.leader_election_labels,
             jitter=self.platform.jitter,
             wait_until_fit=self._wait_until_fresh,
+        )
+
+    def _lease_api(self) -> KubeApi:
+        """Return the API server that keeps the lease; its renewals date its clock every few seconds."""
+        is_elsewhere = bool(self.settings.leader_election_kubeconfig)
+        return KubeApi(
+            self.platform.lease,
+            clock=self.platform.clock,
+            metrics=self.kube_metrics,
+            server_clock=None if is_elsewhere else self.clock,
         )
 
     async def _wait_until_fresh(self) -> None:
@@ -320,7 +340,7 @@ class Process:
         specs = self._plugins.settings().get(plugin, ())
         return ProviderContext(
             settings=self.settings.of_plugin(specs),
-            clock=self.platform.clock,
+            clock=self.clock,
             cache_folder=self.platform.cache_folder,
             metrics=self.metrics.registry,
             cluster=self.platform.cluster,

@@ -482,6 +482,7 @@ class ProviderContext:
     settings: Mapping[str, str | float | bool | timedelta]
     """By flag, without leading dashes; has every `SettingSpec` of the plug-in."""
     clock: Clock
+    """Its `now` is the API server's, as far as this is known: it dates claims and Nodes."""
     cache_folder: Path
     metrics: CollectorRegistry
     cluster: ClusterFacts

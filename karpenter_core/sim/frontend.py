@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
+from email.utils import format_datetime
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.kube.transport import ApiResponse
@@ -56,8 +58,8 @@ class ServerFrontend:
         faults = await self._enter(request)
         for fault in faults:
             if fault.status:
-                return render_error(fault.error())
-        response = self.server.handle(request)
+                return self._dated(render_error(fault.error()))
+        response = self._dated(self.server.handle(request))
         for fault in faults:
             if fault.reply_latency_seconds:
                 await asyncio.sleep(fault.reply_latency_seconds)
@@ -80,10 +82,15 @@ class ServerFrontend:
                     raise fault.error()
             watch = self.server.watch(request)
         except (StatusError, PageNotFoundError) as error:
-            return render_error(error), None
+            return self._dated(render_error(error)), None
         limits = [each.drop_after_events for each in faults if each.drop_after_events is not None]
         lines = self._lines(request, watch, min(limits, default=None))
-        return ApiResponse(status=200, body=b"", headers=_STREAM_HEADERS), lines
+        return self._dated(ApiResponse(status=200, body=b"", headers=_STREAM_HEADERS)), lines
+
+    def _dated(self, response: ApiResponse) -> ApiResponse:
+        """Add the server's time, as every HTTP server does."""
+        date = format_datetime(self.server.clock.now(), usegmt=True)
+        return replace(response, headers={**response.headers, "date": date})
 
     async def _enter(self, request: ApiRequest) -> list[RequestFault]:
         self._require_open()

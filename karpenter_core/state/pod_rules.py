@@ -196,8 +196,8 @@ def is_drainable(pod: PodView, now: datetime, ledger: LedgerView) -> bool:
 def _is_stuck(pod: PodView, now: datetime, ledger: LedgerView) -> bool:
     """Tell whether a pod has not ended a minute after its grace period.
 
-    The API server dates the end of that period, by a clock that may be far from ours: what counts
-    is how long the pod has been seen to end.
+    The API server of the pods dates the end of that period; with two clusters its clock may be far
+    from ours, which is that of the NodeClaims: what counts is how long the pod has been seen to end.
     """
     if pod.deletion_timestamp is None:
         return False

@@ -450,7 +450,7 @@ def breaches_of(seed, folder, *, verbose=False, events_counted=None):
 
     async def scenario(scene):
         clock = ControllerClock(scene.cluster.clock)
-        with watched(scene, now=clock.now) as watch:
+        with watched(scene) as watch:
             history = History(scene, folder, seed, clock=clock, watch=watch, verbose=verbose)
             kept.append(history)
             with closing(history), shaken_cloud(history.obstacles):

@@ -294,12 +294,9 @@ def serving(scene):
 
 
 @contextlib.contextmanager
-def watched(harness, *, now=None):
-    """Watch a cluster and its cloud; what is broken is in `breaches` of what this yields.
-
-    `now` is the wall clock of the controller, where it is not the cluster's.
-    """
-    watch = Invariants(harness, now=now)
+def watched(harness):
+    """Watch a cluster and its cloud; what is broken is in `breaches` of what this yields."""
+    watch = Invariants(harness)
     terminate = KwokCloud.terminate
 
     def noted(self, provider_ids):

@@ -39,7 +39,7 @@ def staged(tmp_path):
         async def observed_scenario(scene):
             (tmp_path / "faults.json").write_text("[]")
             clock = ControllerClock(scene.cluster.clock)
-            watch = Invariants(scene, now=clock.now)
+            watch = Invariants(scene)
             obstacles = Obstacles(scene, tmp_path, Scripted(*wanted), clock=clock, watch=watch)
             with shaken_cloud(obstacles):
                 scene.cluster.apply([NODE_CLASS, pool or node_pool(), deployment("web", 2)])
@@ -89,12 +89,16 @@ def test_a_kind_is_frozen_for_a_time(staged, how, stale):
 
 
 def test_the_clock_of_the_controller_jumps_and_is_put_right(staged):
-    """The API server and the cloud keep their time."""
+    """The API server and the cloud keep their time, and decisions go by the API server's."""
 
     async def scenario(scene, obstacles, running):
         assert obstacles.set_clock() == "3 min"
-        ahead = running.process.runtime.clock.now() - scene.cluster.clock.now()
+        process = running.process
+        ahead = process.platform.clock.now() - scene.cluster.clock.now()
         assert ahead == timedelta(minutes=3)
+        behind = scene.cluster.clock.now() - process.runtime.clock.now()
+        assert timedelta() <= behind < timedelta(seconds=1)
+        assert -181 < running.metric("karpenter_core_clock_offset_seconds") <= -180
         scene.cluster.scale(DEPLOYMENTS, "web", 12)
         await scene.settle(lambda: len(scene.pods("Running")) == 12, seconds=120)
         found = dump_file(str(obstacles.folder / "kwok.sqlite3"), now=scene.cluster.clock.now())

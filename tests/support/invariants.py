@@ -32,7 +32,7 @@ from karpenter_core.sim.registry import parse_time
 from karpenter_core.sim.store import DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from karpenter_core.kube.writer import WriteAttempt
@@ -71,13 +71,9 @@ class _PastPool:
 class Invariants:
     """Watches a cluster from now on; `breaches` describes each breach."""
 
-    def __init__(
-        self, harness: ControllerHarness, *, now: Callable[[], datetime] | None = None
-    ) -> None:
-        """`now` is the controller's wall clock, by which deadlines pass; else the cluster's."""
+    def __init__(self, harness: ControllerHarness) -> None:
         self._harness: Final = harness
         self._clock: Final = harness.cluster.clock
-        self._now: Final = now or self._clock.now
         self.blind_since: datetime | None = None
         """Since when the controller may not see what changes."""
         self._unclaimed: dict[str, float] = {}
@@ -91,8 +87,6 @@ class Invariants:
         self._taken: Final[set[str]] = set()
         self._nodes_deleted_by_us: Final[set[str]] = set()
         """Names of the Nodes that the controller has deleted."""
-        self._leads: Final[dict[str, timedelta]] = {}
-        """By the UID of a claim, how far the controller's clock was ahead when it was made."""
         for kind, listener in (
             (NODE_POOLS, self._note_pool),
             (NODE_CLAIMS, self._note_claim),
@@ -162,7 +156,6 @@ class Invariants:
         if before is None or change.type == DELETED:
             if before is None:
                 self._limits[uid] = self._most_allowed(pool)
-                self._leads[uid] = self._now() - self._clock.now()
             found = self._harness.cluster.find(NODE_POOLS, pool)
             if found is not None:
                 self._remember(pool, found["spec"])
@@ -195,8 +188,7 @@ class Invariants:
     def _note_given_up(self, claim: Json | None) -> None:
         """Check a claim that the controller deletes: a starting one must not be late yet.
 
-        A clock that was set meanwhile may end it, and so may users who delete its Node, even before
-        the claim shows that the Node is registered.
+        Users who delete its Node may end it, even before the claim shows that the Node is registered.
         """
         if (
             claim is None
@@ -205,7 +197,6 @@ class Invariants:
             or (_condition(claim, "Registered") or {}).get("status") == "True"
             or claim["status"].get("providerID", "") in self._taken
             or self._is_node_deleted_by_others(claim["status"].get("providerID", ""))
-            or self._leads.get(claim["metadata"]["uid"]) != self._now() - self._clock.now()
         ):
             return
         created = parse_time(claim["metadata"]["creationTimestamp"])
@@ -233,8 +224,7 @@ class Invariants:
         if since is None or period is None:
             return False
         grace = timedelta(seconds=pod["spec"].get("terminationGracePeriodSeconds", 30))
-        now = max(self._clock.now(), self._now())
-        return now >= parse_time(since) + parse_duration(period) - grace
+        return self._clock.now() >= parse_time(since) + parse_duration(period) - grace
 
     def _check_budget(self, claim: Json) -> None:
         reason = (_condition(claim, REASON) or {}).get("reason", "")

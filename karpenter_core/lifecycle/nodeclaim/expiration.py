@@ -9,9 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.nodeclaim import LAUNCHED
 from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate
-from karpenter_core.lifecycle.claim_status import condition_of, disrupted_labels, is_in_future
+from karpenter_core.lifecycle.claim_status import disrupted_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,28 +23,12 @@ __all__ = ["EXPIRED", "expiration_step", "expires_at"]
 
 EXPIRED: Final = "expired"
 PAUSED_RETRY: Final = timedelta(minutes=1)
-MAX_LAUNCH_TIME: Final = timedelta(minutes=10)
-"""Longest time from creation to launch; a claim that is not launched is given up far sooner."""
 
 
-def expires_at(claim: NodeClaim, now: datetime) -> datetime | None:
-    """Return when a claim expires; None if it never does."""
-    lifetime = claim.spec.expire_after.timedelta
-    born = _created_at(claim, now)
-    return None if lifetime is None or born is None else born + lifetime
-
-
-def _created_at(claim: NodeClaim, now: datetime) -> datetime | None:
-    """Return when a claim's lifetime began: at its creation, which the API server's clock dates.
-
-    If the launch, dated by the controller's clock, seems to be much later, the two clocks differ. The
-    lifetime then begins with the launch: otherwise the claim would expire as soon as it is launched.
-    """
-    created, launched = claim.metadata.creation_timestamp, condition_of(claim, LAUNCHED)
-    since = None if launched is None else launched.last_transition_time
-    if created is None or since is None or since - created <= MAX_LAUNCH_TIME:
-        return created
-    return created if is_in_future(since, now) else since
+def expires_at(claim: NodeClaim) -> datetime | None:
+    """Return when a claim expires, so long after its creation; None if it never does."""
+    lifetime, created = claim.spec.expire_after.timedelta, claim.metadata.creation_timestamp
+    return None if lifetime is None or created is None else created + lifetime
 
 
 def expiration_step(
@@ -55,7 +38,7 @@ def expiration_step(
 
     While all disruption of its pool is `paused`, the claim does not expire.
     """
-    at = None if claim.is_deleting else expires_at(claim, now)
+    at = None if claim.is_deleting else expires_at(claim)
     if at is None:
         return LifecycleStep(claim=claim)
     if at - now > timedelta():
