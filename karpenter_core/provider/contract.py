@@ -315,12 +315,18 @@ class Interruption:
 
     `deadline` is when the instance ends; None if the cloud gives no time. `detail` is
     for people, such as the state of the instance. `announced_at` is the time of the announcement.
+
+    With `LAUNCH_FAILED` a provider announces that a launch failed after the cloud had accepted it.
     """
 
     id: str
     kind: InterruptionKind
     provider_id: str = ""
     """The instance; empty if the message names none."""
+    token: str = ""
+    """UID of the NodeClaim, if the message names no instance."""
+    error: CloudProviderError | None = None
+    """With `LAUNCH_FAILED`: the error that the launch would have returned, a shortage with its scope."""
     deadline: datetime | None = None
     detail: str = ""
     announced_at: datetime | None = None

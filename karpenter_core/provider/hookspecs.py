@@ -256,7 +256,8 @@ def karpenter_poll_interruptions() -> Sequence[Interruption]:
     seconds, and immediately after a result that was not empty, so it may wait for messages (long
     polling) within its time limit. If a request costs money or quota, return data fetched earlier.
     Return a message that cannot be parsed with the kind `UNKNOWN`, and a message that announces no
-    end of an instance with the kind `IRRELEVANT`, so that both are counted and acknowledged.
+    end of an instance with the kind `IRRELEVANT`, so that both are counted and acknowledged. Return a
+    launch that failed after the cloud had accepted it with the kind `LAUNCH_FAILED` and its error.
 
     Default: none.
     """

@@ -41,6 +41,8 @@ class CloudTrouble(StrEnum):
     """Launches are throttled; nothing is done."""
     AUTH_FAILURE = "auth-failure"
     """Launches are refused because of missing credentials or permissions."""
+    LATE_FAILURE = "late-failure"
+    """Launches are accepted, and their instances fail soon afterwards for lack of capacity."""
     LOST_REPLY = "lost-reply"
     """The first launch is executed, and its caller sees a broken connection."""
     PARTIAL_LISTING = "partial-listing"

@@ -181,6 +181,7 @@ async def terminate_until_gone(
         answer = await world.providers.terminate(ref, provider_id)
         await world.settle()
         if answer is TerminationStatus.GONE:
+            world.claims.pop(request.node_claim.name, None)
             return
         assert not isinstance(answer, CloudProviderError), (
             f"terminating {provider_id} returned {answer!r}"

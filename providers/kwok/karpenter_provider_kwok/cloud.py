@@ -144,16 +144,20 @@ class KwokCloud:
         node = node_manifest(
             claim, labels, capacity=launched.capacity, allocatable=launched.allocatable
         )
-        late = timedelta()
+        late, fails_after = timedelta(), None
         for fault in self._node_faults(db, claim.name, launched):
             if fault.kind is KwokFaultKind.UNREADY_NODE:
                 node = without_kubelet(node)
             elif fault.kind is KwokFaultKind.MISSING_RESOURCE:
                 node = without_resources(node, fault.matches_resource)
+            elif fault.kind is KwokFaultKind.LATE_FAILURE:
+                fails_after = fault.delay
             else:
                 late += fault.delay
         running_at = now + (self._registration_delay(request) + late).total_seconds()
         _insert(db, launched, request.token, offering, now=now, running_at=running_at, node=node)
+        if fails_after is not None:
+            _fail(db, launched, request.token, at=now + fails_after.total_seconds())
         return launched
 
     def _node_faults(
@@ -167,6 +171,7 @@ class KwokCloud:
                 KwokFaultKind.UNREADY_NODE,
                 KwokFaultKind.MISSING_RESOURCE,
                 KwokFaultKind.SLOW_NODE,
+                KwokFaultKind.LATE_FAILURE,
             )
             for fault_id, fault in self.disturbances.active(db, kind)
             if fault.matches_claim(node_claim)
@@ -324,17 +329,12 @@ class KwokCloud:
             self._reclaim()
         with self._store.reading() as db:
             rows = db.execute(
-                "SELECT * FROM interruptions WHERE NOT acknowledged ORDER BY id"
+                "SELECT interruptions.*, instance_type, zone, capacity_type FROM interruptions "
+                "LEFT JOIN instances ON id = 'launch-failed-' || token WHERE NOT acknowledged AND "
+                "(interruptions.kind != ? OR deadline <= ?) ORDER BY id",
+                (InterruptionKind.LAUNCH_FAILED.value, self._timestamp()),
             ).fetchall()
-        return tuple(
-            Interruption(
-                id=row["id"],
-                kind=InterruptionKind(row["kind"]),
-                provider_id=row["provider_id"],
-                deadline=datetime.fromtimestamp(row["deadline"], UTC),
-            )
-            for row in rows
-        )
+        return tuple(_interruption(row) for row in rows)
 
     def _reclaim(self) -> None:
         now = self._timestamp()
@@ -408,6 +408,43 @@ def _insert(
             json.dumps(node),
             running_at,
         ),
+    )
+
+
+def _fail(db: sqlite3.Connection, launched: LaunchedInstance, token: str, *, at: float) -> None:
+    """Have an accepted launch fail; its Node never appears."""
+    db.execute("UPDATE instances SET node_state = 'none' WHERE token = ?", (token,))
+    db.execute(
+        "INSERT INTO interruptions (id, provider_id, kind, deadline) VALUES (?, ?, ?, ?)",
+        (
+            f"launch-failed-{token}",
+            launched.provider_id,
+            InterruptionKind.LAUNCH_FAILED.value,
+            at,
+        ),
+    )
+
+
+def _interruption(row: sqlite3.Row) -> Interruption:
+    kind = InterruptionKind(row["kind"])
+    if kind is not InterruptionKind.LAUNCH_FAILED:
+        return Interruption(
+            id=row["id"],
+            kind=kind,
+            provider_id=row["provider_id"],
+            deadline=datetime.fromtimestamp(row["deadline"], UTC),
+        )
+    key = OfferingKey(
+        instance_type=row["instance_type"], zone=row["zone"], capacity_type=row["capacity_type"]
+    )
+    message = f"no capacity for {key.instance_type} {key.capacity_type} in {key.zone}"
+    error = InsufficientCapacityError(message, offerings=[key])
+    return Interruption(
+        id=row["id"],
+        kind=kind,
+        provider_id=row["provider_id"],
+        error=error,
+        announced_at=datetime.fromtimestamp(row["deadline"], UTC),
     )
 
 
