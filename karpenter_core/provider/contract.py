@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.records import NodeView, Resources
     from karpenter_core.clock import Clock
+    from karpenter_core.errors import InsufficientCapacityError
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
 
 __all__ = [
@@ -239,6 +240,8 @@ class LaunchedInstance:
     image_id: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    shortages: tuple[InsufficientCapacityError, ...] = ()
+    """Shortages that the launch met before it succeeded; their offerings become unavailable at once."""
 
 
 LaunchOutcome: TypeAlias = LaunchedInstance | CloudProviderError

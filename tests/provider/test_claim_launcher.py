@@ -22,6 +22,7 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     LaunchFailedError,
     NodeClassNotReadyError,
+    OfferingKey,
 )
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_core.provider.kit.claim_tags import ClaimTags
@@ -689,3 +690,30 @@ def test_a_claim_never_has_two_instances(
         world.clock.seconds += 600
         world.launch("a", "b")
     assert world.cloud.claims() == {"a": 1, "b": 1}
+
+
+SOLD_OUT = OfferingKey(instance_type="small", zone="b", capacity_type="on-demand")
+
+
+@pytest.mark.parametrize(("offerings", "reported"), [((SOLD_OUT,), [(SOLD_OUT,)]), ((), [])])
+def test_launched_instance_reports_the_shortages_of_earlier_calls(offerings, reported):
+    """The core then plans no other pod with these offerings."""
+    world = World()
+    world.cloud.calls_of_job = 2
+    world.cloud.behaviour = ["exhausted"]
+    world.cloud.unserved_error = lambda _: InsufficientCapacityError("full", offerings=offerings)
+
+    outcome = world.launch_one()
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert [each.offerings for each in outcome.shortages] == reported
+
+
+def test_one_instance_of_a_job_reports_its_shortages():
+    """Each claim of a large job would report the same again."""
+    world = World(claims_of_job=3)
+    world.cloud.unserved_error = lambda _: InsufficientCapacityError("full", offerings=(SOLD_OUT,))
+
+    outcomes = world.launch("web-1", "web-2", "web-3")
+
+    assert [len(outcome.shortages) for outcome in outcomes] == [1, 0, 0]

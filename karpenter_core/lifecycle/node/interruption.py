@@ -18,12 +18,7 @@ from karpenter_core.api.interruptions import INTERRUPTION_REASONS, InterruptionK
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED, SPOT, ZONE
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, REGISTERED
 from karpenter_core.api.notices import Notice
-from karpenter_core.errors import (
-    BadInputError,
-    ExhaustedScope,
-    InsufficientCapacityError,
-    OfferingKey,
-)
+from karpenter_core.errors import BadInputError, InsufficientCapacityError, OfferingKey
 from karpenter_core.lifecycle.changes import MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
@@ -33,7 +28,7 @@ from karpenter_core.lifecycle.claim_status import (
 )
 from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
-from karpenter_core.lifecycle.nodeclaim.launch import exhausted_offerings
+from karpenter_core.lifecycle.nodeclaim.launch import exhausted_for, exhausted_offerings
 from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
 from karpenter_core.scheduling.requirements import Requirements
@@ -188,6 +183,7 @@ def _failed_launch_step(
     """
     own = _own_offering(claim)
     exhausted: tuple[OfferingMask, ...] = own
+    of_class = exhausted_for(claim, error) if isinstance(error, InsufficientCapacityError) else ""
     if isinstance(error, InsufficientCapacityError) and (error.offerings or error.quota_groups):
         catalogue = snapshot.catalogues.get(claim.metadata.labels.get(NODE_POOL, ""))
         exhausted = exhausted_offerings(
@@ -195,9 +191,6 @@ def _failed_launch_step(
             () if catalogue is None else catalogue.instance_types,
             Requirements.from_specs(claim.spec.requirements),
         )
-    of_class = isinstance(error, InsufficientCapacityError) and (
-        error.scope is ExhaustedScope.NODE_CLASS
-    )
     pool = "" if is_true(claim.status.conditions, REGISTERED) else pool_uid_of(claim)
     settled = RegistrationSettled(
         pool_uid=pool,
@@ -209,7 +202,7 @@ def _failed_launch_step(
         claim=claim,
         delete=True,
         exhausted=exhausted,
-        exhausted_for=claim.spec.node_class_ref.name if of_class else "",
+        exhausted_for=of_class,
         notices=notices,
         metric_updates=metric_updates,
         events=(settled,) if pool else (),

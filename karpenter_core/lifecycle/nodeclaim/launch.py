@@ -66,6 +66,7 @@ __all__ = [
     "InstanceDescription",
     "LaunchAction",
     "LaunchAdvice",
+    "exhausted_for",
     "exhausted_offerings",
     "finalizer_step",
     "launch_advice",
@@ -204,11 +205,7 @@ def launch_failed(
                 exhausted=exhausted_offerings(
                     error, instance_types, Requirements.from_specs(claim.spec.requirements)
                 ),
-                exhausted_for=(
-                    claim.spec.node_class_ref.name
-                    if error.scope is ExhaustedScope.NODE_CLASS
-                    else ""
-                ),
+                exhausted_for=exhausted_for(claim, error),
                 delete=INSUFFICIENT_CAPACITY,
             )
         case NodeClassNotReadyError():
@@ -253,6 +250,11 @@ def exhausted_offerings(
     if groups and not error.offerings:
         return groups
     return (*_exhausted_keys(error, instance_types, requirements), *groups)
+
+
+def exhausted_for(claim: NodeClaim, error: InsufficientCapacityError) -> str:
+    """Return the only NodeClass that a shortage is about; empty for all NodeClasses."""
+    return claim.spec.node_class_ref.name if error.scope is ExhaustedScope.NODE_CLASS else ""
 
 
 def _exhausted_keys(

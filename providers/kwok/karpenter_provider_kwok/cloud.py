@@ -9,6 +9,7 @@ termination) shutting down, then terminated; no timer is needed for that.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, final
 
@@ -58,6 +59,15 @@ if TYPE_CHECKING:
     from karpenter_provider_kwok.faults import KwokFault
 
 __all__ = ["KwokCloud"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The offering of a new instance, and what was out of stock before it."""
+
+    instance_type: InstanceType
+    offering: Offering
+    shortages: tuple[InsufficientCapacityError, ...] = ()
 
 
 @final
@@ -130,7 +140,7 @@ class KwokCloud:
         choice = self._choose(db, request)
         if isinstance(choice, InsufficientCapacityError):
             return choice
-        instance_type, offering = choice
+        instance_type, offering = choice.instance_type, choice.offering
         labels = decided_labels(instance_type, offering)
         launched = LaunchedInstance(
             provider_id=provider_id,
@@ -140,6 +150,7 @@ class KwokCloud:
             capacity=dict(instance_type.capacity),
             allocatable=instance_type.allocatable(),
             labels=labels,
+            shortages=choice.shortages,
         )
         node = node_manifest(
             claim, labels, capacity=launched.capacity, allocatable=launched.allocatable
@@ -181,7 +192,7 @@ class KwokCloud:
 
     def _choose(
         self, db: sqlite3.Connection, request: LaunchRequest
-    ) -> tuple[InstanceType, Offering] | InsufficientCapacityError:
+    ) -> _Choice | InsufficientCapacityError:
         """Choose the cheapest offering that the claim allows and that is in stock."""
         requirements = Requirements.from_specs(request.node_claim.spec.requirements)
         offers = sorted(
@@ -197,26 +208,28 @@ class KwokCloud:
         short = {fault_id for fault_id, _ in quotas}
         hit: set[str] = set()
         exhausted: list[OfferingKey] = []
-        chosen: tuple[InstanceType, Offering] | None = None
+        chosen: _Choice | None = None
         for it, offering in offers:
             key = (it.name, offering.zone, offering.capacity_type)
             struck = [
                 fault_id for fault_id, f in (*stock_outs, *quotas) if f.matches_offering(*key)
             ]
             if not struck:
-                chosen = (it, offering)
+                chosen = _Choice(it, offering)
                 break
             hit.update(struck)
             exhausted.append(OfferingKey(instance_type=key[0], zone=key[1], capacity_type=key[2]))
         for fault_id in sorted(hit):  # each strikes once a launch, however many offerings it hits
             self.disturbances.use_up(db, fault_id)
-        if chosen is not None:
-            return chosen
+        if not exhausted:
+            return chosen or InsufficientCapacityError("no offering can be had")
         what = ", ".join(f"{k.instance_type} {k.capacity_type} in {k.zone}" for k in exhausted[:3])
         more = f" and {len(exhausted) - 3} more" if len(exhausted) > 3 else ""  # noqa: PLR2004
-        message = f"no capacity for {what}{more}" if exhausted else "no offering can be had"
         scope = ExhaustedScope.FAMILY_QUOTA if hit & short else ExhaustedScope.OFFERING
-        return InsufficientCapacityError(message, offerings=exhausted, scope=scope)
+        shortage = InsufficientCapacityError(
+            f"no capacity for {what}{more}", offerings=exhausted, scope=scope
+        )
+        return shortage if chosen is None else replace(chosen, shortages=(shortage,))
 
     # -- what exists -------------------------------------------------------------------------------
 

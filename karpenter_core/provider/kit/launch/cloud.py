@@ -247,5 +247,9 @@ class LaunchCloud(Protocol[Described, Call, Answer]):
         ...
 
     def unserved_error(self, answered: Sequence[AnsweredCall[Call, Answer]]) -> CloudProviderError:
-        """Return the outcome of claims that none of these calls brought an instance."""
+        """Return the outcome of claims that none of these calls brought an instance.
+
+        If all claims have one, an InsufficientCapacityError is what the calls found sold out on their
+        way; other errors are ignored then.
+        """
         ...

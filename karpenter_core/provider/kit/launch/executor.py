@@ -7,14 +7,14 @@ repetition that does not depend on the token (throttling, a permission) says not
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, final
 
 import structlog
 
-from karpenter_core.errors import BadInputError, CloudProviderError
-from karpenter_core.provider.contract import Instance
+from karpenter_core.errors import BadInputError, CloudProviderError, InsufficientCapacityError
+from karpenter_core.provider.contract import Instance, LaunchedInstance
 from karpenter_core.provider.kit.launch.cloud import (
     Answer,
     AnsweredCall,
@@ -171,6 +171,8 @@ class CallExecutor(Generic[Described, Call, Answer]):
                 self._unserved_error(answered) if answered else refusal or job.error_without_call()
             )
             outcomes |= dict.fromkeys((request.token for request in unserved), error)
+        elif answered:
+            self._add_shortages(answered, outcomes)
 
     def _send(
         self, call: Call, repeated: OpenCall[Call] | None = None, *, listed_at: float = 0.0
@@ -287,6 +289,20 @@ class CallExecutor(Generic[Described, Call, Answer]):
         error = self._cloud.unserved_error(answered)
         self._log.info("launch left claims without an instance", error=str(error))
         return error
+
+    def _add_shortages(
+        self, answered: Sequence[AnsweredCall[Call, Answer]], outcomes: dict[str, LaunchOutcome]
+    ) -> None:
+        """Add what the calls found sold out to one of their launched instances."""
+        shortage = self._cloud.unserved_error(answered)
+        if not isinstance(shortage, InsufficientCapacityError) or not (
+            shortage.offerings or shortage.quota_groups
+        ):
+            return
+        for token, outcome in outcomes.items():
+            if isinstance(outcome, LaunchedInstance):
+                outcomes[token] = replace(outcome, shortages=(shortage,))
+                return
 
     def _add_unexpected(
         self, error: Exception, tokens: Iterable[str], outcomes: dict[str, LaunchOutcome]
