@@ -167,7 +167,8 @@ def karpenter_launch_instances(requests: Sequence[LaunchRequest]) -> Sequence[La
     """Launch one instance for each request; return one outcome for each, in the same order.
 
     A claim is in at most one open call, but it *is* requested again after a crash or an error:
-    `request.token` must be the cloud's idempotency token (PC-031). `request.instance_types` is
+    `request.token` must be the cloud's idempotency token, or in a cloud without tokens the name or a
+    tag by which the instance is found again (PC-031). `request.instance_types` is
     sorted by price and already filtered by the claim's requirements; choose among the available
     offerings that the claim's requirements allow. All requests of one call have the same NodeClass
     (unless the provider's batch key is different).

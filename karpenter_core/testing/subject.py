@@ -79,6 +79,9 @@ class ConformanceSubject:
     )
     """By flag without leading dashes; other settings have their defaults."""
 
+    has_tokens: bool = True
+    """Whether the cloud has idempotency tokens. Without them, and where it does not show terminated
+    instances, a NodeClaim whose instance is gone may get another one (PC-033)."""
     troubles: frozenset[CloudTrouble] = frozenset()
     """The failures that `trouble` can simulate."""
     trouble: Callable[[object, CloudTrouble], AbstractContextManager[object]] | None = None
