@@ -282,6 +282,11 @@ class InstanceListing:
     complete: bool = True
     problem: str = ""
     """The reason why it is incomplete."""
+    as_of: datetime | None = None
+    """The time that it shows, by `ProviderContext.clock`, if it may be behind; None: when it was read.
+
+    An instance that was launched later may be missing, one that ended later may be there.
+    """
 
 
 class TerminationStatus(StrEnum):

@@ -204,7 +204,7 @@ def karpenter_list_instances() -> InstanceListing:
 
     Garbage collection uses the listing in both directions: an instance is in the listing as soon as
     its launch has returned, with the name and UID of its claim. Set `complete` to False if any part
-    could not be read.
+    could not be read, and `as_of` if the listing may be behind.
     """
     raise NotImplementedError
 

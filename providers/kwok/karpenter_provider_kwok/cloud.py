@@ -245,12 +245,16 @@ class KwokCloud:
 
     def list(self) -> InstanceListing:
         """List every instance that is not gone."""
-        now = self._timestamp()
         with self._store.transaction() as db:
+            lag = max(
+                (f.delay for _, f in self.disturbances.active(db, KwokFaultKind.LAGGING_LISTING)),
+                default=None,
+            )
+            shown_at = self._now() - (lag or timedelta())
             rows = db.execute(
-                "SELECT * FROM instances WHERE gone_at IS NULL OR gone_at > ? "
-                "ORDER BY launched_at, token",
-                (now,),
+                "SELECT * FROM instances WHERE (gone_at IS NULL OR gone_at > ?) "
+                "AND launched_at <= ? ORDER BY launched_at, token",
+                (shown_at.timestamp(), shown_at.timestamp()),
             ).fetchall()
             partial = self.disturbances.active(db, KwokFaultKind.PARTIAL_LISTING)
             for fault_id, _ in partial:
@@ -263,7 +267,7 @@ class KwokCloud:
         if partial:
             problem = "a page of the listing could not be read"
             return InstanceListing(instances=tuple(shown), complete=False, problem=problem)
-        return InstanceListing(instances=tuple(shown))
+        return InstanceListing(instances=tuple(shown), as_of=None if lag is None else shown_at)
 
     def knows_all(self, provider_ids: Iterable[str]) -> bool:
         """Whether every one of these ids is, or was, an instance of this cloud."""

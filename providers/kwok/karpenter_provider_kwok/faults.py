@@ -60,6 +60,8 @@ class KwokFaultKind(StrEnum):
     """A matching running instance is announced to be taken away, after `notice`."""
     PARTIAL_LISTING = "partial-listing"
     """Matching instances are missing from the listing, which says that it is not complete."""
+    LAGGING_LISTING = "lagging-listing"
+    """The listing shows the instances of `delay` ago, and says so."""
     PROTECTED = "protected"
     """Matching instances may not be terminated; the others of the batch are."""
     UNREADY_NODE = "unready-node"
