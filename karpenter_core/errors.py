@@ -32,7 +32,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,9 @@ __all__ = [
     "NodeClassNotReadyError",
     "NotFoundError",
     "OfferingKey",
+    "OfferingMask",
     "PluginError",
+    "QuotaGroup",
     "SchedulingError",
     "SettingsError",
     "TerminationRefusedError",
@@ -81,11 +83,14 @@ class ExhaustedScope(StrEnum):
     """Scope of a stock-out; decides which offerings the core makes unavailable."""
 
     OFFERING = "offering"
+    PLACEMENT = "placement"
+    """The instance types have no capacity in these zones, neither as spot nor on demand."""
     NODE_CLASS = "node-class"
     """The offerings have no capacity for the claim's NodeClass, for example because its subnets are
     full.
     """
     FAMILY_QUOTA = "family-quota"
+    """A quota that several instance types share; the offerings, or `quota_groups`, name all of them."""
     ZONE = "zone"
     REGION = "region"
 
@@ -99,14 +104,36 @@ class OfferingKey:
     capacity_type: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaGroup:
+    """Offerings that share a quota, named without a list of instance types.
+
+    An offering is in the group if all fields match it; an empty field matches every offering.
+    """
+
+    label: str = ""
+    """A label that instance types or offerings define, such as that of the instance family."""
+    value: str = ""
+    """The value of this label."""
+    least_cpu_milli: int = 0
+    """Only instance types whose capacity has at least this CPU, in milli-cores."""
+    zone: str = ""
+    capacity_type: str = ""
+
+
+OfferingMask: TypeAlias = OfferingKey | QuotaGroup
+"""What a shortage makes unavailable."""
+
+
 class InsufficientCapacityError(CloudProviderError):
     """No requested offering has capacity now.
 
     `offerings` are the offerings that were tried and had no capacity. The core makes them
     unavailable and schedules the pods again, for NodePools of all NodeClasses unless the scope is
-    one NodeClass. For a zone or a region it makes all offerings of their capacity types there
-    unavailable. For the quota of an instance family the provider has to name all offerings. Without
-    `offerings`, all offerings that the claim allows become unavailable.
+    one NodeClass. For a placement it makes the same instance types in the same zones unavailable,
+    as spot and on demand; for a zone or a region all offerings of their capacity types there. The
+    offerings of `quota_groups` become unavailable too, whatever the scope. Without `offerings` and
+    `quota_groups`, all offerings that the claim allows become unavailable.
     """
 
     def __init__(
@@ -115,10 +142,12 @@ class InsufficientCapacityError(CloudProviderError):
         *,
         offerings: Sequence[OfferingKey] = (),
         scope: ExhaustedScope = ExhaustedScope.OFFERING,
+        quota_groups: Sequence[QuotaGroup] = (),
     ) -> None:
         super().__init__(message)
         self.offerings: Final = tuple(offerings)
         self.scope: Final = scope
+        self.quota_groups: Final = tuple(quota_groups)
 
 
 class NodeClassNotReadyError(CloudProviderError):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.records import NodeView, Resources
     from karpenter_core.clock import Clock
+    from karpenter_core.errors import InsufficientCapacityError
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
 
 __all__ = [
@@ -239,6 +240,8 @@ class LaunchedInstance:
     image_id: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    shortages: tuple[InsufficientCapacityError, ...] = ()
+    """Shortages that the launch met before it succeeded; their offerings become unavailable at once."""
 
 
 LaunchOutcome: TypeAlias = LaunchedInstance | CloudProviderError
@@ -279,6 +282,11 @@ class InstanceListing:
     complete: bool = True
     problem: str = ""
     """The reason why it is incomplete."""
+    as_of: datetime | None = None
+    """The time that it shows, by `ProviderContext.clock`, if it may be behind; None: when it was read.
+
+    An instance that was launched later may be missing, one that ended later may be there.
+    """
 
 
 class TerminationStatus(StrEnum):
@@ -315,12 +323,18 @@ class Interruption:
 
     `deadline` is when the instance ends; None if the cloud gives no time. `detail` is
     for people, such as the state of the instance. `announced_at` is the time of the announcement.
+
+    With `LAUNCH_FAILED` a provider announces that a launch failed after the cloud had accepted it.
     """
 
     id: str
     kind: InterruptionKind
     provider_id: str = ""
     """The instance; empty if the message names none."""
+    token: str = ""
+    """UID of the NodeClaim, if the message names no instance."""
+    error: CloudProviderError | None = None
+    """With `LAUNCH_FAILED`: the error that the launch would have returned, a shortage with its scope."""
     deadline: datetime | None = None
     detail: str = ""
     announced_at: datetime | None = None

@@ -21,7 +21,7 @@ from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import PodView
-from karpenter_core.errors import OfferingKey
+from karpenter_core.errors import OfferingMask
 from karpenter_core.state.events import (
     ClockSet,
     DeletionMarked,
@@ -87,10 +87,10 @@ class Droppable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnavailableOfferingKey:
-    """An offering of one provider, for one NodeClass alone where that is named."""
+    """Offerings of one provider, for one NodeClass alone where that is named."""
 
     provider: str
-    offering: OfferingKey
+    offering: OfferingMask
     node_class: str = ""
 
 
@@ -247,7 +247,7 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "the first list contains those that still exist",
     ),
     "unavailable_offerings": TableRule(
-        "provider and offering -> end of its mask",
+        "provider and offering or quota group -> end of its mask",
         "after 3 min, doubling to 48 min if it is sold out again; spot always after 3 min",
         "the next launch finds the shortage again",
     ),

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from karpenter_core.api.labels import SPOT
-from karpenter_core.errors import OfferingKey
+from karpenter_core.errors import OfferingKey, QuotaGroup
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.state.ledger import UNAVAILABLE_TTL
 from karpenter_core.state.tables import SnapshotTable
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.errors import OfferingMask
+    from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.state.ledger import LedgerView, OfferingShortage
 
 __all__ = ["MAX_SPOT_UNAVAILABILITY", "AvailableCatalogues", "without_unavailable"]
@@ -130,7 +131,7 @@ class AvailableCatalogues:
         ledger: LedgerView,
         now: datetime,
         masks: dict[tuple[str, str], _UnavailableSet],
-        shared: dict[tuple[int, frozenset[OfferingKey]], _FilteredCatalogue],
+        shared: dict[tuple[int, frozenset[OfferingMask]], _FilteredCatalogue],
     ) -> None:
         """Mask one pool's catalogue; `masks` and `shared` are results to reuse."""
         self._changes_at.pop(pool, None)
@@ -160,7 +161,7 @@ class AvailableCatalogues:
 class _UnavailableSet(NamedTuple):
     """The offerings of a provider that are masked for pools of a NodeClass."""
 
-    out: frozenset[OfferingKey]
+    out: frozenset[OfferingMask]
     changes_at: datetime | None
     """The time when the first of them is tried again; None without any."""
 
@@ -169,14 +170,14 @@ class _FilteredCatalogue(NamedTuple):
     """A published catalogue, its mask and the two as one."""
 
     published: Catalogue
-    out: frozenset[OfferingKey]
+    out: frozenset[OfferingMask]
     result: Catalogue
 
 
 def _unavailable_set(
     ledger: LedgerView, provider: str, node_class: str, *, now: datetime
 ) -> _UnavailableSet:
-    ends: dict[OfferingKey, datetime] = {}
+    ends: dict[OfferingMask, datetime] = {}
     for key, entry in ledger.unavailable_offerings.items():
         if key.provider == provider and key.node_class in {"", node_class}:
             end = _available_again_at(key.offering, entry)
@@ -185,20 +186,24 @@ def _unavailable_set(
     return _UnavailableSet(frozenset(out), min(out.values(), default=None))
 
 
-def _available_again_at(offering: OfferingKey, entry: OfferingShortage) -> datetime:
+def _available_again_at(offering: OfferingMask, entry: OfferingShortage) -> datetime:
     """Return when an offering is tried again: spot soon, however often it was found empty."""
     longest = MAX_SPOT_UNAVAILABILITY if offering.capacity_type == SPOT else entry.ttl
     return entry.until - entry.ttl + min(entry.ttl, longest)
 
 
-def without_unavailable(catalogue: Catalogue, exhausted: frozenset[OfferingKey]) -> Catalogue:
+def without_unavailable(catalogue: Catalogue, exhausted: frozenset[OfferingMask]) -> Catalogue:
     """Return the catalogue with these offerings unavailable; itself when none of them is in it."""
-    names = {key.instance_type for key in exhausted}
+    groups = tuple(key for key in exhausted if isinstance(key, QuotaGroup))
+    names = {key.instance_type for key in exhausted if isinstance(key, OfferingKey)}
     hidden: list[str] = []
     types: list[InstanceType] = []
     for instance_type in catalogue.instance_types:
-        if instance_type.name in names:
-            types.append(_without_unavailable(instance_type, exhausted, hidden))
+        large = tuple(
+            group for group in groups if _cpu_milli(instance_type) >= group.least_cpu_milli
+        )
+        if large or instance_type.name in names:
+            types.append(_without_unavailable(instance_type, exhausted, large, hidden))
         else:
             types.append(instance_type)
     if not hidden:
@@ -208,7 +213,10 @@ def without_unavailable(catalogue: Catalogue, exhausted: frozenset[OfferingKey])
 
 
 def _without_unavailable(
-    instance_type: InstanceType, exhausted: frozenset[OfferingKey], hidden: list[str]
+    instance_type: InstanceType,
+    exhausted: frozenset[OfferingMask],
+    groups: tuple[QuotaGroup, ...],
+    hidden: list[str],
 ) -> InstanceType:
     offerings = list(instance_type.offerings)
     for index, offering in enumerate(offerings):
@@ -217,7 +225,25 @@ def _without_unavailable(
             zone=offering.zone,
             capacity_type=offering.capacity_type,
         )
-        if offering.available and key in exhausted:
+        if offering.available and (
+            key in exhausted or any(_is_in_group(instance_type, offering, each) for each in groups)
+        ):
             offerings[index] = replace(offering, available=False)
             hidden.append(f"{key.instance_type}/{key.zone}/{key.capacity_type}")
     return replace(instance_type, offerings=tuple(offerings))
+
+
+def _cpu_milli(instance_type: InstanceType) -> int:
+    return instance_type.capacity.get("cpu", 0)
+
+
+def _is_in_group(instance_type: InstanceType, offering: Offering, group: QuotaGroup) -> bool:
+    """Tell whether an offering is in a group; the type's CPU is checked already."""
+    if group.zone not in {"", offering.zone}:
+        return False
+    if group.capacity_type not in {"", offering.capacity_type}:
+        return False
+    return not group.label or any(
+        group.label in requirements and requirements.get(group.label).has(group.value)
+        for requirements in (offering.requirements, instance_type.requirements)
+    )

@@ -27,7 +27,7 @@ from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
 )
 from karpenter_core.provider.contract import Instance, InstanceListing, TerminationStatus
 from karpenter_core.state.events import ObjectObserved
-from karpenter_core.testing.builders import pod
+from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import (
     KWOK,
@@ -52,6 +52,7 @@ class Cloud:
         self.there = {each.provider_id: each for each in there}
         self.ended = []
         self.while_listing = lambda: None
+        self.as_of = lambda: None
 
     def infos(self):
         resource = SimpleNamespace(group=KWOK.group, kind=KWOK.kind)
@@ -59,7 +60,7 @@ class Cloud:
 
     async def list_instances(self, _provider):
         self.while_listing()
-        return InstanceListing(instances=tuple(self.there.values()))
+        return InstanceListing(instances=tuple(self.there.values()), as_of=self.as_of())
 
     async def terminate_leaked(self, _provider, provider_id):
         self.ended.append(provider_id)
@@ -347,3 +348,29 @@ class TestRememberedClaims:
         scene.cluster_state.fold(ObjectObserved(node_claim("more")))
         scene.controller._remember(["more"])
         assert uids.read == 1
+
+
+class TestListingThatIsBehind:
+    async def test_grace_of_an_instance_without_a_claim_counts_by_what_the_listing_shows(self):
+        """Two reads of one old listing are one observation."""
+        scene = Scene()
+        first_shown = scene.clock.now() - timedelta(seconds=30)
+        scene.cloud.as_of = lambda: first_shown
+        await scene.run_pass()
+        await scene.run_pass(after=2 * ORPHAN_GRACE)
+        assert scene.cloud.ended == []
+
+        scene.cloud.as_of = lambda: scene.clock.now() - timedelta(seconds=30)
+        await scene.run_pass()
+        assert scene.cloud.ended == [ORPHAN]
+
+    async def test_claim_launched_after_the_shown_time_is_kept(self):
+        claim = node_claim("web", stage="Initialized")
+        scene = Scene(claim, instances=())
+        scene.cloud.as_of = lambda: EPOCH - timedelta(seconds=1)
+        await scene.run_pass()
+        assert scene.server.deleted == []
+
+        scene.cloud.as_of = lambda: EPOCH + timedelta(days=1)
+        await scene.run_pass()
+        assert scene.server.deleted == [("NodeClaim", "web")]

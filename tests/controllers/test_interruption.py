@@ -376,3 +376,45 @@ def test_announcement_in_node_conditions_is_handled(tmp_path, monkeypatch, resta
         assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
 
     play(tmp_path, scenario)
+
+
+LATE_FAILURE = {"fault": "late-failure", "delay": "3s"}
+
+
+def test_pod_of_a_launch_that_fails_late_runs_elsewhere_within_seconds(tmp_path):
+    """The cloud accepts the launch and reports its failure three seconds later."""
+    faults = Cloud(tmp_path)
+    faults.suffer({**LATE_FAILURE, "count": 1})
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1, cpu="3")])
+        running = scene.start(WITHOUT_ELECTION)
+        started = scene.cluster.clock.monotonic()
+        await scene.settle(scene.claims, seconds=20)
+        (failed,) = names(scene.claims())
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        assert scene.cluster.clock.monotonic() - started < 30
+
+        await scene.settle(lambda: failed not in names(scene.claims()), seconds=20)
+        assert len(cloud(scene, tmp_path)["instances"]) == 1, "the failed instance is terminated"
+        (event,) = scene.events("LaunchFailed")
+        assert "no capacity for" in event["message"]
+        kind = 'message_type="launch_failed",provider="kwok"'
+        assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
+
+    play(tmp_path, scenario, arguments=[faults.option])
+
+
+def test_launches_that_always_fail_late_back_off(tmp_path):
+    """Without a back-off the core would launch and fail every few seconds."""
+    faults = Cloud(tmp_path)
+    faults.suffer(LATE_FAILURE)
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1, cpu="3")])
+        scene.start(WITHOUT_ELECTION)
+        await scene.cluster.clock.sleep(600)
+        failed = scene.events("LaunchFailed")
+        assert 2 <= sum(event.get("count", 1) for event in failed) <= 10
+
+    play(tmp_path, scenario, arguments=[faults.option])

@@ -22,6 +22,7 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     LaunchFailedError,
     NodeClassNotReadyError,
+    OfferingKey,
 )
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_core.provider.kit.claim_tags import ClaimTags
@@ -140,6 +141,7 @@ class Cloud:
         self.capacity = 100
         self.during = []
         """Called while the next listings are read, the first first."""
+        self.has_tokens = True
         self.is_blind = self.has_odd_types = self.cannot_record = False
         self._numbers, self._lock = count(), Lock()
 
@@ -209,10 +211,14 @@ class Cloud:
         return [m for m in self.machines if m.tags["call"] == call.idempotency_token]
 
     def _launch(self, call):
-        if not self._of_call(call):
+        before = self._of_call(call)
+        if not (before and self.has_tokens):
             for token in list(call.requests)[: self.capacity]:
                 self.add(call.tags, token=token)
-        return tuple(machine.id for machine in self._of_call(call))
+        launched = self._of_call(call)
+        return tuple(machine.id for machine in launched if machine not in before) or tuple(
+            machine.id for machine in launched
+        )
 
     def add(self, tags, *, token=""):
         """Add an instance of a call with these tags."""
@@ -269,11 +275,13 @@ class World:
         delay_seconds=0.0,
         claims_of_job=1,
         shown_seconds=SHOWN_SECONDS,
+        has_tokens=True,
     ):
         self.clock = Clock()
         self.cloud = Cloud(self.clock, delay_seconds=delay_seconds)
         self.cloud.claims_of_job = claims_of_job
         self.finds_claims, self.shown_seconds = finds_claims, shown_seconds
+        self.cloud.has_tokens = has_tokens
         self.restart()
 
     def restart(self):
@@ -293,6 +301,7 @@ class World:
                 bad_input_reason="InvalidNodeClass",
                 finds_claims=self.finds_claims,
                 shown_within=timedelta(seconds=self.shown_seconds),
+                repeats_calls=self.cloud.has_tokens,
             ),
         )
 
@@ -650,13 +659,14 @@ STEPS = st.lists(
 @given(
     steps=STEPS,
     finds_claims=st.booleans(),
+    has_tokens=st.booleans(),
     claims_of_job=st.integers(1, 2),
     shown_seconds=st.sampled_from([5, SHOWN_SECONDS]),
     delay_fifths=st.integers(0, 4),
 )
 @with_examples(200)
 def test_a_claim_never_has_two_instances(
-    steps, finds_claims, claims_of_job, shown_seconds, delay_fifths
+    steps, finds_claims, has_tokens, claims_of_job, shown_seconds, delay_fifths
 ):
     """Whatever gets lost or is refused, and if the process restarts.
 
@@ -669,6 +679,7 @@ def test_a_claim_never_has_two_instances(
         delay_seconds=delay_seconds,
         claims_of_job=claims_of_job,
         shown_seconds=shown_seconds,
+        has_tokens=has_tokens,
     )
     for step, value in steps:
         match step:
@@ -689,3 +700,84 @@ def test_a_claim_never_has_two_instances(
         world.clock.seconds += 600
         world.launch("a", "b")
     assert world.cloud.claims() == {"a": 1, "b": 1}
+
+
+SOLD_OUT = OfferingKey(instance_type="small", zone="b", capacity_type="on-demand")
+
+
+@pytest.mark.parametrize(("offerings", "reported"), [((SOLD_OUT,), [(SOLD_OUT,)]), ((), [])])
+def test_launched_instance_reports_the_shortages_of_earlier_calls(offerings, reported):
+    """The core then plans no other pod with these offerings."""
+    world = World()
+    world.cloud.calls_of_job = 2
+    world.cloud.behaviour = ["exhausted"]
+    world.cloud.unserved_error = lambda _: InsufficientCapacityError("full", offerings=offerings)
+
+    outcome = world.launch_one()
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert [each.offerings for each in outcome.shortages] == reported
+
+
+def test_one_instance_of_a_job_reports_its_shortages():
+    """Each claim of a large job would report the same again."""
+    world = World(claims_of_job=3)
+    world.cloud.unserved_error = lambda _: InsufficientCapacityError("full", offerings=(SOLD_OUT,))
+
+    outcomes = world.launch("web-1", "web-2", "web-3")
+
+    assert [len(outcome.shortages) for outcome in outcomes] == [1, 0, 0]
+
+
+@pytest.fixture(params=[True, False], ids=["finds-claims", "lists-all"])
+def tokenless(request):
+    """A process that has launched before: its first claims wait for those of an earlier process."""
+    world = World(finds_claims=request.param, has_tokens=False)
+    assert type(world.launch_one("first")) is CloudProviderError
+    world.clock.seconds += SHOWN_SECONDS
+    return world
+
+
+def test_call_without_an_answer_is_looked_up_in_a_cloud_without_tokens(tokenless):
+    """A repetition would launch a second instance."""
+    tokenless.cloud.delay_seconds = SHOWN_SECONDS - 1
+    tokenless.cloud.behaviour = ["reply-lost"]
+    tokenless.launch_one()
+    tokenless.clock.seconds += SHOWN_SECONDS - 2
+
+    early = tokenless.launch_one()
+    assert type(early) is CloudProviderError
+    assert "is looked for" in str(early)
+
+    tokenless.clock.seconds += 2
+    found = tokenless.launch_one()
+    assert isinstance(found, LaunchedInstance)
+    assert tokenless.cloud.sent == ["a:0"]
+
+
+def test_request_that_was_lost_is_sent_again_once_the_listing_would_show_it(tokenless):
+    tokenless.cloud.behaviour = ["request-lost"]
+    tokenless.launch_one()
+    tokenless.clock.seconds += SHOWN_SECONDS - 1
+    assert type(tokenless.launch_one()) is CloudProviderError
+
+    tokenless.clock.seconds += 1
+    assert isinstance(tokenless.launch_one(), LaunchedInstance)
+    assert tokenless.cloud.sent == ["a:0", "a:0"], "the name stays, so that both cannot exist"
+    assert tokenless.cloud.released == ["a:0"]
+
+
+def test_new_process_waits_for_what_the_last_one_may_have_launched(tokenless):
+    """Only claims that are older than the process wait."""
+    tokenless.cloud.delay_seconds = SHOWN_SECONDS - 1
+    tokenless.launch_one()
+    tokenless.clock.seconds += 1
+    tokenless.restart()
+
+    assert type(tokenless.launch_one()) is CloudProviderError
+    new = tokenless.clock.now() + timedelta(seconds=1)
+    assert isinstance(tokenless.launch_one("new", created=new), LaunchedInstance)
+
+    tokenless.clock.seconds += SHOWN_SECONDS
+    assert isinstance(tokenless.launch_one(), LaunchedInstance)
+    assert tokenless.cloud.claims() == {"a": 1, "new": 1}

@@ -31,6 +31,7 @@ from karpenter_core.provider.contract import (
     DriftFinding,
     Finding,
     InstanceListing,
+    InterruptionKind,
     LaunchedInstance,
     NodeClassHash,
     NodeClassResolution,
@@ -40,6 +41,8 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.testing import conformance
+from karpenter_provider_kwok.plugin import KwokProvider
+from karpenter_provider_kwok.testing import subject as kwok_subject
 
 SCAFFOLD = Path(conformance.__file__).parents[2] / "cli" / "scaffold"
 
@@ -622,3 +625,23 @@ def test_a_provider_that_is_not_installed_is_named(tmp_path):
     done = run_kit(tmp_path, "--karpenter-provider=nimbus", "-k", "pc_016")
     assert done.returncode != 0
     assert 'no distribution names a subject "nimbus"' in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": InterruptionKind.INSTANCE_STOPPED}, "it is announced as InstanceStopped"),
+        ({"error": None}, "its error is None"),
+    ],
+)
+def test_late_failure_without_kind_or_error_is_found(change, message, tmp_path):
+    """The core would launch the same offering again, and it would fail again."""
+
+    @hookimpl
+    def karpenter_poll_interruptions(self):
+        return [replace(one, **change) for one in KwokProvider.karpenter_poll_interruptions(self)]
+
+    overrides = {"karpenter_poll_interruptions": karpenter_poll_interruptions}
+    subject = replace(kwok_subject(), make=type("Wrong", (KwokProvider,), overrides))
+    with pytest.raises(AssertionError, match=message):
+        conformance.test_pc_064_a_launch_that_fails_late_is_announced(subject, tmp_path)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING
-from karpenter_core.errors import OfferingKey
+from karpenter_core.errors import OfferingKey, QuotaGroup
 from karpenter_core.state.builder import TOMBSTONE_TTL, StateBuilder, StateChange
 from karpenter_core.state.events import (
     CataloguePublished,
@@ -536,6 +536,51 @@ class TestMask:
         fresh = catalogue(instance_type("small"), version="2")
         builder.apply_event(CataloguePublished("default", fresh))
         assert len(builder.snapshot().catalogues["default"].instance_types) == 1
+
+    @pytest.mark.parametrize(
+        ("group", "masked"),
+        [
+            ({"label": "family", "value": "m"}, {"m-4x", "m-8x"}),
+            ({"label": "family", "value": "m", "least_cpu_milli": 8000}, {"m-8x"}),
+            ({"label": "family", "value": "x"}, set()),
+            ({"label": "other", "value": "m"}, set()),
+            ({}, {"m-4x", "m-8x", "c-8x"}),
+        ],
+    )
+    def test_quota_group_masks_types_by_label_and_size(self, group, masked):
+        """A type that the launch did not ask for shares the quota too."""
+        types = catalogue(
+            instance_type("m-4x", cpu="4", labels={"family": "m"}),
+            instance_type("m-8x", cpu="8", labels={"family": "m"}),
+            instance_type("c-8x", cpu="8", labels={"family": "c"}),
+        )
+        builder = synced_state(node_pool("default"), catalogues={"default": types})
+        group = QuotaGroup(**group, capacity_type="spot", zone="zone-a")
+        builder.apply_event(OfferingsUnavailable(offerings=(group,), provider="kwok", at=EPOCH))
+        unavailable = {
+            (item.name, offering.zone, offering.capacity_type)
+            for item in builder.snapshot().catalogues["default"].instance_types
+            for offering in item.offerings
+            if not offering.available
+        }
+        assert unavailable == {(name, "zone-a", "spot") for name in masked}
+
+    @pytest.mark.parametrize(("capacity_type", "minutes"), [("spot", 3), ("on-demand", 6)])
+    def test_quota_group_is_masked_again_for_longer_except_spot(self, capacity_type, minutes):
+        builder = self.builder()
+        whole = self.available(builder)
+        group = QuotaGroup(capacity_type=capacity_type)
+        moment = EPOCH
+        for _ in range(2):
+            builder.apply_event(
+                OfferingsUnavailable(offerings=(group,), provider="kwok", at=moment)
+            )
+            masked_for = 0
+            while self.available(builder) < whole:
+                masked_for += 1
+                moment += timedelta(minutes=1)
+                builder.apply_event(TimePassed(moment))
+        assert masked_for == minutes
 
     def test_other_providers_are_not_touched(self):
         builder = self.builder()

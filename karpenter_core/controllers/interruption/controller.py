@@ -168,12 +168,20 @@ class InterruptionController:
                 "interruption message cannot be parsed", provider=provider, detail=message.detail
             )
             return True
-        names = self._cluster_state.snapshot().claims_by_provider_id.get(message.provider_id, ())
+        names = self._claims_of(message)
         if not names:
             return self._is_unclaimed(provider, message)
         for name in names:
             await self._interrupt(provider, name, message)
         return True
+
+    def _claims_of(self, message: Interruption) -> tuple[str, ...]:
+        """Return the names of the claims that a message is about."""
+        snapshot = self._cluster_state.snapshot()
+        if message.provider_id or not message.token:
+            return tuple(snapshot.claims_by_provider_id.get(message.provider_id, ()))
+        claims = snapshot.node_claims.values()
+        return tuple(claim.name for claim in claims if claim.uid == message.token)
 
     async def _interrupt(self, provider: str, name: str, message: Interruption) -> None:
         """Mark the offering, write and delete one claim; retry after conflicting writes."""
@@ -208,7 +216,10 @@ class InterruptionController:
         if step.exhausted:
             self._cluster_state.fold(
                 OfferingsUnavailable(
-                    offerings=step.exhausted, provider=provider, at=self._cluster_state.now
+                    offerings=step.exhausted,
+                    provider=provider,
+                    node_class=step.exhausted_for,
+                    at=self._cluster_state.now,
                 )
             )
         stored = await self._writer.write_claim(claim, step.claim)
@@ -218,6 +229,8 @@ class InterruptionController:
             return False
         self._writer.publish_all(step.on_delete)
         self._writer.record_metrics(step.metric_updates)
+        for event in step.events:
+            self._cluster_state.fold(event)
         self._log.info(
             "deleting interrupted nodeclaim",
             NodeClaim={"name": claim.name},

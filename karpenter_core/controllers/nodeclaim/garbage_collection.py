@@ -7,6 +7,7 @@ lists instances and claims, and applies the results.
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, final
 
@@ -169,6 +170,7 @@ class GarbageCollectionController:
             listing.instances,
             complete=listing.complete,
             served_kinds=served,
+            as_of=listing.as_of,
         )
         for start in range(0, len(without_instance), BATCH_SIZE):
             batch = without_instance[start : start + BATCH_SIZE]
@@ -202,7 +204,7 @@ class GarbageCollectionController:
             )
 
     async def _collect_instances(self, provider: str, listing: InstanceListing) -> None:
-        snapshot, now = self._cluster_state.snapshot(), self._steady.now()
+        snapshot, now = self._cluster_state.snapshot(), self._steady.now() - self._lag(listing)
         report = orphaned_instances(
             snapshot,
             listing.instances,
@@ -251,6 +253,12 @@ class GarbageCollectionController:
                 outcome=str(outcome),
                 **{"provider-id": provider_id},
             )
+
+    def _lag(self, listing: InstanceListing) -> timedelta:
+        """Return how far a listing is behind."""
+        if listing.as_of is None:
+            return timedelta()
+        return max(self._runtime.clock.now() - listing.as_of, timedelta())
 
     async def _without_pods(self, provider: str, to_terminate: tuple[str, ...]) -> tuple[str, ...]:
         """Return the instances that no pod keeps; delete the Nodes of the others.

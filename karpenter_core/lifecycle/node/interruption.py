@@ -13,25 +13,33 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from karpenter_core.api.conditions import is_true
 from karpenter_core.api.interruptions import INTERRUPTION_REASONS, InterruptionKind
-from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, RESERVED, SPOT, ZONE
-from karpenter_core.api.nodeclaim import DISRUPTION_REASON
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED, SPOT, ZONE
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON, REGISTERED
 from karpenter_core.api.notices import Notice
-from karpenter_core.errors import BadInputError, OfferingKey
+from karpenter_core.errors import BadInputError, InsufficientCapacityError, OfferingKey
 from karpenter_core.lifecycle.changes import MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
+    truncate_message,
     with_condition,
     without_condition,
 )
 from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
+from karpenter_core.lifecycle.nodeclaim.launch import exhausted_for, exhausted_offerings
+from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
+from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.state.events import RegistrationSettled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.errors import CloudProviderError, OfferingMask
+    from karpenter_core.state.events import StateEvent
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["MESSAGE_TYPES", "InterruptionAnnouncement", "InterruptionStep", "interruption_step"]
@@ -43,11 +51,12 @@ MESSAGE_TYPES: Final[Mapping[InterruptionKind, str]] = {
     InterruptionKind.INSTANCE_STOPPED: "instance_stopped",
     InterruptionKind.INSTANCE_TERMINATED: "instance_terminated",
     InterruptionKind.INSTANCE_UNHEALTHY: "instance_unhealthy",
+    InterruptionKind.LAUNCH_FAILED: "launch_failed",
     InterruptionKind.REBALANCE: "rebalance_recommendation",
     InterruptionKind.IRRELEVANT: "no_op",
     InterruptionKind.UNKNOWN: "unknown",
 }
-"""Metric labels by kind, as in Karpenter's AWS provider; the last one is our own."""
+"""Metric labels by kind, as in Karpenter's AWS provider; `launch_failed` and the last one are our own."""
 
 _EVENTS: Final[Mapping[InterruptionKind, tuple[Literal["Normal", "Warning"], str, str]]] = {
     InterruptionKind.SPOT_RECLAIM: (
@@ -69,6 +78,9 @@ _EVENTS: Final[Mapping[InterruptionKind, tuple[Literal["Normal", "Warning"], str
     InterruptionKind.INSTANCE_UNHEALTHY: (
         "Warning", "InstanceUnhealthy", "The cloud's checks of this instance fail",
     ),
+    InterruptionKind.LAUNCH_FAILED: (
+        "Warning", "LaunchFailed", "The cloud accepted the launch of this instance, and it failed",
+    ),
     InterruptionKind.REBALANCE: (
         "Normal", "SpotRebalanceRecommendation",
         "The cloud recommends replacing this instance, because its risk of an interruption is high",
@@ -85,6 +97,8 @@ class InterruptionAnnouncement(Protocol):
     def deadline(self) -> datetime | None: ...  # noqa: D102
     @property
     def detail(self) -> str: ...  # noqa: D102
+    @property
+    def error(self) -> CloudProviderError | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +108,16 @@ class InterruptionStep:
     claim: NodeClaim
     """The claim as it should be; the object passed in when nothing changes."""
     delete: bool = False
-    exhausted: tuple[OfferingKey, ...] = ()
+    exhausted: tuple[OfferingMask, ...] = ()
+    exhausted_for: str = ""
+    """The only NodeClass for which `exhausted` is unavailable; empty for all NodeClasses."""
     notices: tuple[Notice, ...] = ()
     """Events to publish in any case."""
     on_delete: tuple[Notice, ...] = ()
     """Events, and metrics below, for the caller that deletes the claim: of two callers only one does."""
     metric_updates: tuple[MetricUpdate, ...] = ()
+    events: tuple[StateEvent, ...] = ()
+    """Events for the cluster state, after the deletion."""
 
 
 def interruption_step(
@@ -128,8 +146,14 @@ def interruption_step(
     if earlier is not None and earlier.reason not in INTERRUPTION_REASONS:
         # The reason that a command wrote is replaced, so that the condition dates the interruption.
         dated = without_condition(dated, DISRUPTION_REASON)
+    dated = with_condition(dated, DISRUPTION_REASON, now=now, reason=reason, message=reason)
+    metric_updates = disrupted_metrics(snapshot, claim, MESSAGE_TYPES[kind])
+    if kind is InterruptionKind.LAUNCH_FAILED:
+        return _failed_launch_step(
+            snapshot, dated, announcement.error, notices=notices, metric_updates=metric_updates
+        )
     return InterruptionStep(
-        claim=with_condition(dated, DISRUPTION_REASON, now=now, reason=reason, message=reason),
+        claim=dated,
         delete=True,
         exhausted=_exhausted(claim, kind),
         notices=notices,
@@ -140,7 +164,48 @@ def interruption_step(
             "TerminatingOnInterruption",
             f"Draining and terminating because of an interruption: {reason}",
         ),
-        metric_updates=disrupted_metrics(snapshot, claim, MESSAGE_TYPES[kind]),
+        metric_updates=metric_updates,
+    )
+
+
+def _failed_launch_step(
+    snapshot: Snapshot,
+    claim: NodeClaim,
+    error: CloudProviderError | None,
+    *,
+    notices: tuple[Notice, ...],
+    metric_updates: tuple[MetricUpdate, ...],
+) -> InterruptionStep:
+    """Return the effects of a launch that failed after the cloud had accepted it.
+
+    The claim's own offering becomes unavailable whatever the error is, and the failure counts as a
+    failed registration of its NodePool: otherwise the same offering would be launched again at once.
+    """
+    own = _own_offering(claim)
+    exhausted: tuple[OfferingMask, ...] = own
+    of_class = exhausted_for(claim, error) if isinstance(error, InsufficientCapacityError) else ""
+    if isinstance(error, InsufficientCapacityError) and (error.offerings or error.quota_groups):
+        catalogue = snapshot.catalogues.get(claim.metadata.labels.get(NODE_POOL, ""))
+        exhausted = exhausted_offerings(
+            error,
+            () if catalogue is None else catalogue.instance_types,
+            Requirements.from_specs(claim.spec.requirements),
+        )
+    pool = "" if is_true(claim.status.conditions, REGISTERED) else pool_uid_of(claim)
+    settled = RegistrationSettled(
+        pool_uid=pool,
+        succeeded=False,
+        reason=str(InterruptionKind.LAUNCH_FAILED),
+        message="" if error is None else truncate_message(str(error)),
+    )
+    return InterruptionStep(
+        claim=claim,
+        delete=True,
+        exhausted=exhausted,
+        exhausted_for=of_class,
+        notices=notices,
+        metric_updates=metric_updates,
+        events=(settled,) if pool else (),
     )
 
 
@@ -168,11 +233,19 @@ def _exhausted(claim: NodeClaim, kind: InterruptionKind) -> tuple[OfferingKey, .
     assumed = {InterruptionKind.SPOT_RECLAIM: SPOT, InterruptionKind.RESERVATION_RECLAIM: RESERVED}
     if kind not in assumed:
         return ()
+    return _own_offering(claim, assumed[kind])
+
+
+def _own_offering(claim: NodeClaim, capacity_type: str = "") -> tuple[OfferingKey, ...]:
+    """Return the offering that a claim was launched in; empty if its labels do not name it.
+
+    `capacity_type` is assumed if there is no label for it.
+    """
     labels = claim.metadata.labels
     instance_type, zone = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, "")
-    if not instance_type or not zone:
+    capacity_type = labels.get(CAPACITY_TYPE, capacity_type)
+    if not instance_type or not zone or not capacity_type:
         return ()
-    capacity_type = labels.get(CAPACITY_TYPE, assumed[kind])
     return (OfferingKey(instance_type=instance_type, zone=zone, capacity_type=capacity_type),)
 
 
@@ -188,8 +261,9 @@ def _notices(
     """Return the Event on the claim and on its Node."""
     if announcement is not None and announcement.deadline is not None:
         message += f" by {announcement.deadline.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    if announcement is not None and announcement.detail:
-        message += f": {announcement.detail}"
+    if announcement is not None:
+        detail = announcement.detail or truncate_message(str(announcement.error or ""))
+        message += f": {detail}" if detail else ""
     refs = (claim.ref, *(node_ref(node) for node in snapshot.nodes_of(claim)))
     return tuple(
         Notice(regarding=ref, type=severity, reason=reason, message=message, dedupe=(ref.uid,))

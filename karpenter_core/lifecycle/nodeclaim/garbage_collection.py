@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.labels import TERMINATION_FINALIZER
-from karpenter_core.api.nodeclaim import REGISTERED
+from karpenter_core.api.nodeclaim import LAUNCHED, REGISTERED
 from karpenter_core.api.notices import Notice
+from karpenter_core.lifecycle.claim_status import condition_of
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.state.pod_rules import undrained_pods
 
@@ -116,11 +117,13 @@ def claims_without_instance(
     *,
     complete: bool,
     served_kinds: frozenset[tuple[str, str]] | None = None,
+    as_of: datetime | None = None,
 ) -> tuple[ClaimWithoutInstance, ...]:
     """Return the registered claims whose instance is gone.
 
     `served_kinds` are the NodeClass kinds of the provider that listed; None means all managed ones.
-    Claims that never registered are left to liveness; claims with a Ready node are kept.
+    Claims that never registered are left to liveness; claims with a Ready node are kept, and so are
+    claims launched after `as_of`, the time that the listing shows, if it may be behind.
     """
     if not complete or not snapshot.synced:
         return ()
@@ -136,11 +139,19 @@ def claims_without_instance(
             or claim.status.provider_id in listed
             or not is_true(claim.status.conditions, REGISTERED)
             or any(node.ready == "True" for node in snapshot.nodes_of(claim))
+            or (as_of is not None and not _was_launched_before(claim, as_of))
         ):
             continue
         metric_updates = disrupted_metrics(snapshot, claim, GARBAGE_COLLECTED)
         gone.append(ClaimWithoutInstance(claim=claim, metric_updates=metric_updates))
     return tuple(gone)
+
+
+def _was_launched_before(claim: NodeClaim, at: datetime) -> bool:
+    launched = condition_of(claim, LAUNCHED)
+    return launched is not None and (
+        launched.last_transition_time is not None and launched.last_transition_time < at
+    )
 
 
 def orphaned_instances(
@@ -157,7 +168,7 @@ def orphaned_instances(
     """Return the instances to terminate because no claim uses them.
 
     An instance without a claim is first remembered, and terminated if it still has none after the
-    grace period. An incomplete listing changes nothing.
+    grace period. An incomplete listing changes nothing. `now` is the time that the listing shows.
     """
     if not complete or not snapshot.synced:
         return OrphanReport(missing_since=dict(missing_since))

@@ -30,6 +30,7 @@ __all__ = [
     "test_pc_045_tasks_keep_what_they_cannot_see",
     "test_pc_046_syncing_may_be_repeated",
     "test_pc_047_tasks_leave_instances_to_the_core",
+    "test_pc_048_a_listing_that_is_behind_says_since_when",
     "test_pc_050_termination_ends_in_gone",
     "test_pc_051_terminating_what_never_was_is_gone",
     "test_pc_052_a_gone_instance_is_listed_no_more",
@@ -45,7 +46,7 @@ def test_pc_040_a_launched_instance_is_listed_with_its_claim(
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "listed")
-        listing = await world.providers.list_instances(subject.name)
+        listing = await rule_steps.current_listing(world, subject)
         assert listing.complete, f"without trouble a listing is complete: {listing.problem}"
         found = {i.provider_id: i for i in listing.instances}.get(outcome.provider_id)
         assert found is not None, (
@@ -198,6 +199,35 @@ def test_pc_047_tasks_leave_instances_to_the_core(
         for _ in range(3):
             await rule_steps.run_tasks(world)
         await _still_there(world, request, outcome, when="with nothing wrong")
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
+
+    rule_steps.run_rule(subject, tmp_path, scenario)
+
+
+def test_pc_048_a_listing_that_is_behind_says_since_when(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
+    """MUST: as_of has a time zone, is not in the future, and what was launched before is listed."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "behind")
+        launched_at, shown = world.clock.now(), False
+        deadline = world.clock.monotonic() + rule_steps.GONE_WITHIN_SECONDS
+        while not shown and world.clock.monotonic() < deadline:
+            listing = await world.providers.list_instances(subject.name)
+            if listing.as_of is None:
+                pytest.skip(
+                    "does not apply: listings are not behind (InstanceListing.as_of is None)"
+                )
+            assert listing.as_of.tzinfo is not None, "as_of has no time zone"
+            assert listing.as_of <= world.clock.now(), f"as_of {listing.as_of} is in the future"
+            shown = outcome.provider_id in {each.provider_id for each in listing.instances}
+            assert shown or listing.as_of <= launched_at, (
+                f"the listing shows the instances of {listing.as_of}, and not {outcome.provider_id}, "
+                f"which was launched before {launched_at}"
+            )
+            await asyncio.sleep(0.02)
+        assert shown, f"{outcome.provider_id} is never listed"
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
     rule_steps.run_rule(subject, tmp_path, scenario)

@@ -472,8 +472,10 @@ def test_a_stock_out_is_avoided_or_reported(tmp_path):
         world.cloud.disturbances.inject(out)
         second = await launch(world, "web-2", requirements=[types, SPOT])
         assert second.zone != first.zone
+        sold_out = OfferingKey(instance_type="std1.large", zone=first.zone, capacity_type="spot")
+        assert [shortage.offerings for shortage in second.shortages] == [(sold_out,)]
         third = await launch(world, "web-3", requirements=[types, SPOT])
-        assert third.zone == first.zone
+        assert (third.zone, third.shortages) == (first.zone, ())
         world.cloud.disturbances.inject(
             KwokFault(kind=KwokFaultKind.STOCK_OUT, capacity_types=("spot",))
         )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+import pytest
+
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     ORPHAN_FLOOR,
     ORPHAN_GRACE,
@@ -77,6 +80,17 @@ class TestVanishedClaims:
         for half in silent:
             unsynced.apply_event(ObjectObserved(half))
         assert gone(builder=unsynced) == []
+
+    @pytest.mark.parametrize(("seconds", "expected"), [(-1, []), (0, []), (1, ["web"])])
+    def test_listing_that_is_behind_says_nothing_about_later_launches(self, seconds, expected):
+        """`as_of` is compared with the end of the claim's launch."""
+        silent = node_and_claim("web", ready="False")
+        launched = find_condition(silent[1].status.conditions, "Launched").last_transition_time
+        as_of = launched + timedelta(seconds=seconds)
+        gone = claims_without_instance(
+            synced_state(*silent).snapshot(), (), complete=True, as_of=as_of
+        )
+        assert [found.claim.name for found in gone] == expected
 
     def test_deleting_and_foreign_claims_are_ignored(self):
         foreign = KWOK.model_copy(update={"kind": "Other"})

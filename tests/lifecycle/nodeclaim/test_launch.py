@@ -19,6 +19,7 @@ from karpenter_core.errors import (
     LaunchFailedError,
     NodeClassNotReadyError,
     OfferingKey,
+    QuotaGroup,
     ThrottledError,
 )
 from karpenter_core.lifecycle.changes import metadata_patch, status_patch
@@ -174,6 +175,32 @@ def test_wider_scope_makes_more_offerings_unavailable(scope, count):
     assert {key.capacity_type for key in step.exhausted} == {"spot"}
     for_one = step.claim.spec.node_class_ref.name if scope is ExhaustedScope.NODE_CLASS else ""
     assert step.exhausted_for == for_one
+
+
+def test_placement_has_no_capacity_as_spot_and_on_demand():
+    """Reserved instances have capacity that is set aside for them."""
+    error = InsufficientCapacityError("no", offerings=(SPOT_A,), scope=ExhaustedScope.PLACEMENT)
+    step = launch_failed(node_claim(), error, now=LATER, instance_types=(instance_type("m-4x"),))
+    assert {(key.instance_type, key.zone) for key in step.exhausted} == {("m-4x", "zone-a")}
+    assert sorted(key.capacity_type for key in step.exhausted) == ["on-demand", "spot"]
+
+
+def test_quota_group_replaces_the_offerings_of_the_claim():
+    """Each capacity type has a mask of its own: spot is tried again sooner."""
+    group = QuotaGroup(label="family", value="m", least_cpu_milli=8000)
+    error = InsufficientCapacityError("no", quota_groups=(group,))
+    step = launch_failed(node_claim(), error, now=LATER, instance_types=(instance_type("m-4x"),))
+    assert set(step.exhausted) == {
+        QuotaGroup(label="family", value="m", least_cpu_milli=8000, capacity_type=each)
+        for each in ("reserved", "spot", "on-demand")
+    }
+
+
+def test_quota_group_is_added_to_named_offerings():
+    group = QuotaGroup(capacity_type="spot", zone="zone-b")
+    error = InsufficientCapacityError("no", offerings=(SPOT_A,), quota_groups=(group,))
+    step = launch_failed(node_claim(), error, now=LATER)
+    assert set(step.exhausted) == {SPOT_A, group}
 
 
 def test_error_without_offerings_covers_all_compatible_ones():

@@ -34,6 +34,7 @@ _WIDEST_FIRST: Final = (
     ExhaustedScope.REGION,
     ExhaustedScope.ZONE,
     ExhaustedScope.FAMILY_QUOTA,
+    ExhaustedScope.PLACEMENT,
     ExhaustedScope.OFFERING,
     ExhaustedScope.NODE_CLASS,
 )
@@ -162,6 +163,7 @@ def merge_shortages(before: CloudProviderError, after: CloudProviderError) -> Cl
         "; ".join(dict.fromkeys((str(before), str(after)))),
         offerings=tuple(dict.fromkeys(key for each in wider for key in each.offerings)),
         scope=_widest(each.scope for each in wider),
+        quota_groups=tuple(dict.fromkeys(group for each in wider for group in each.quota_groups)),
     )
 
 
