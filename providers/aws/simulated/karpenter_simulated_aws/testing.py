@@ -13,11 +13,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.base import ObjectMeta
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
-from karpenter_simulated_aws.capacity import InstancePool
 from karpenter_simulated_aws.cloud import SimulatedAws
 
 if TYPE_CHECKING:
