@@ -217,7 +217,7 @@ class _CloudControls:
         Announcements are found by periodic tasks, which run only when somebody says so here.
         """
         if self._cloud.instance(provider_id).is_spot:
-            self._cloud.reclaim_spot(provider_id)
+            self._cloud.reclaim(provider_id)
         else:
             self._cloud.schedule_event(provider_id, cycle=EventCycle.Executing)
         interruption_sources = cast(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_simulated_alibabacloud.pools import InstancePool
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 
 
 def test_the_cheapest_pool_provides_the_instance(cloud, launch):
@@ -180,7 +180,7 @@ def test_a_group_takes_twenty_configs_and_no_more(cloud, launch, code):
 
 
 def test_errors_can_be_put_into_results(cloud, launch):
-    cloud.fail_configs(code="NoInstanceStock", zone="cn-hangzhou-b", times=1)
+    cloud.fail_pools(code="NoInstanceStock", zone="cn-hangzhou-b", times=1)
 
     assert launch.group("ecs.g7.large", zones="b").errors == [
         ("ecs.g7.large", "b", "NoInstanceStock")
