@@ -51,7 +51,7 @@ class DemoFeature(StrEnum):
     SPOT = "spot instances"
     """Spot instances, and announcements of their interruption."""
     STOCK = "offerings that sell out"
-    NEWER_IMAGE = "a newer image"
+    NEWER_IMAGE = "newer image"
 
 
 class DemoCloud(Protocol):

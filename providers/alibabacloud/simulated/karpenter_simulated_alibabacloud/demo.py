@@ -62,6 +62,13 @@ class AlibabaCloudDemo(SimulatedCloudDemo[SimulatedInstance]):
         }
 
     @property
+    def requirements(self) -> Sequence[Mapping[str, object]]:
+        """Instances of 16 CPUs."""
+        return [
+            {"key": "karpenter.k8s.alibabacloud/instance-cpu", "operator": "In", "values": ["16"]}
+        ]
+
+    @property
     def newer_image(self) -> Mapping[str, object]:
         """The pin, moved to a newer release."""
         return _images(_NEWER)
