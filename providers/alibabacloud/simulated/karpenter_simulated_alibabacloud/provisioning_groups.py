@@ -317,7 +317,7 @@ class ProvisioningGroups:
                 if error is None:
                     _, error = self._launcher.capacity_left(choice.plan, int(target), request)
                 rows.append(
-                    _row(choice.plan, (), error or self._capacity.shortage(choice.plan.pool))
+                    _row(choice.plan, (), error or self._capacity.sold_out(choice.plan.pool))
                 )
         return rows
 

@@ -42,6 +42,24 @@ def test_a_group_with_a_minimum_gives_that_or_nothing(cloud, launch):
     assert len(launch.group("ecs.g7.large", count=8, zones="bg", MinTargetCapacity="6").ids) == 6
 
 
+def test_a_group_short_of_its_minimum_reports_no_stock_for_the_capacity_it_could_have_had(
+    cloud, launch
+):
+    cloud.capacity.sell_out(capacity_type="on-demand")
+
+    group = launch.group(
+        "ecs.g7.large",
+        count=3,
+        zones="b",
+        SpotTargetCapacity="1",
+        PayAsYouGoTargetCapacity="2",
+        MinTargetCapacity="3",
+    )
+
+    assert group.ids == []
+    assert [code for _, _, code in group.errors] == ["OperationDenied.NoStock"] * 2
+
+
 def test_priorities_go_before_prices_when_they_are_asked_for(cloud, launch):
     vswitch = cloud.world.vswitches["cn-hangzhou-b"]
     configs = [
