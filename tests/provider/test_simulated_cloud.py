@@ -15,7 +15,9 @@ from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.kubelets import KubeletFaultKind
 from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_core.provider.kit.simulated.rates import CallRate
-from tests.provider.rest_cloud import RestCloud, RestDemo
+from karpenter_core.provider.kit.simulated.rest import Announcement, RestRoute
+from karpenter_core.provider.kit.simulated.server import HttpRequest
+from tests.provider.rest_cloud import SampleCloud, SampleDemo
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NORTH = InstancePool(zone="north")
@@ -24,7 +26,7 @@ LARGE = {"size": "large", "zone": "north", "tags": {}}
 
 @pytest.fixture
 def cloud():
-    with RestCloud(lambda: NOON) as started:
+    with SampleCloud(clock=lambda: NOON) as started:
         yield started
 
 
@@ -33,7 +35,7 @@ def call(cloud):
     """Send a request; return status, decoded body and headers."""
 
     def send(method, path="/vms", body=None):
-        connection = HTTPConnection(cloud.server.endpoint, timeout=20)
+        connection = HTTPConnection(cloud.endpoint, timeout=20)
         try:
             connection.request(method, path, body=json.dumps(body) if body else None)
             response = connection.getresponse()
@@ -148,7 +150,7 @@ def test_a_throttled_operation_class_tells_when_to_call_again(cloud, call):
 def test_faults_refuse_deny_lose_and_cut(cloud, call):
     with cloud.fail("create", code="internal", status=500, times=None):
         assert call("POST", body=LARGE)[0] == 500
-    with cloud.deny("vms:*"):
+    with cloud.deny("*"):
         assert call("GET")[0] == 403
     with cloud.cut_off(), pytest.raises((RemoteDisconnected, ConnectionError)):
         call("POST", body=LARGE)
@@ -206,7 +208,7 @@ def test_an_interruption_is_announced_before_the_instance_is_taken(cloud, call, 
     ends_at = cloud.reclaim(vm, notice_seconds=30)
 
     assert ends_at == NOON + timedelta(seconds=30)
-    assert cloud.announced == [(vm, NOON, ends_at)]
+    assert cloud.announcements == [Announcement(instance_id=vm, at=NOON, ends_at=ends_at)]
     assert states(call) == {vm: "running"}
     cloud.time.advance(30)
     assert states(call) == {}
@@ -218,7 +220,9 @@ def test_a_protected_instance_is_announced_later(cloud, create):
     ends_at = cloud.reclaim(create(), notice_seconds=30, not_before=until)
 
     assert ends_at == until
-    assert cloud.announced[0][1:] == (until - timedelta(seconds=30), until)
+    (announcement,) = cloud.announcements
+    assert announcement.at == until - timedelta(seconds=30)
+    assert announcement.ends_at == until
 
 
 def test_a_reset_restores_the_controls(cloud, call, create):
@@ -241,7 +245,7 @@ def test_a_reset_restores_the_controls(cloud, call, create):
 
 
 def test_the_demo_of_a_cloud_needs_a_node_class_and_what_it_lacks(cloud, create):
-    vm, demo = create(), RestDemo(cloud)
+    vm, demo = create(), SampleDemo(cloud)
     offering = OfferingKey(instance_type="large", zone="north", capacity_type="on-demand")
 
     assert demo.environment == cloud.environment
@@ -253,6 +257,39 @@ def test_the_demo_of_a_cloud_needs_a_node_class_and_what_it_lacks(cloud, create)
     assert demo.list_resources() == [vm]
     demo.sell_out(offering)
     assert cloud.capacity.left(cloud.instance(vm).pool) == 0
-    assert demo.launch_calls() == ()
     assert demo.newer_image == {}
     assert demo.requirements == ()
+
+
+def test_launches_are_logged_with_what_was_sold_out(cloud, create, call):
+    create()
+    with cloud.capacity.sell_out():
+        call("POST", body=LARGE)
+
+    pool = InstancePool(capacity_type="on-demand", instance_type="large", zone="north").offering
+    bought, refused = cloud.launches.all
+    assert (bought.sold_out, bought.bought) == ([], {pool: 1})
+    assert (refused.sold_out, refused.bought) == ([pool], {})
+
+
+def test_deleting_what_does_not_exist_is_refused(call):
+    status, body, _ = call("DELETE", "/vms/vm-none")
+
+    assert (status, body) == (404, {"code": "not-found", "message": "there is no VM vm-none"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("PUT", "/groups/a%2Fb/vms/one", {"group": "a/b", "vm": "one"}),
+        ("PUT", "/groups/a/vms", None),
+        ("PUT", "/groups/a/vms/one/more", None),
+        ("GET", "/groups/a/vms/one", None),
+    ],
+)
+def test_a_route_matches_method_and_whole_path(method, path, expected):
+    route = RestRoute(
+        action="put", method="PUT", path="/groups/{group}/vms/{vm}", answer=lambda _: (200, {})
+    )
+
+    assert route.match(HttpRequest(method=method, path=path, headers={})) == expected
