@@ -18,6 +18,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_provider_alibabacloud.discovery.call_errors import refusal_behind
 from karpenter_provider_alibabacloud.launch.answers import (
     LaunchAnswer,
@@ -26,7 +27,6 @@ from karpenter_provider_alibabacloud.launch.answers import (
     shortages_of,
     unserved_outcome,
 )
-from karpenter_simulated_alibabacloud.pools import InstancePool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     LARGE,
@@ -85,7 +85,7 @@ def test_a_sold_out_offering_is_not_requested_for_three_minutes(process, node_cl
 
 def test_an_instance_counts_wherever_it_is_in_the_answer(process, node_class):
     """Case 62: the first result is a refusal, and marks its pair."""
-    process.cloud.fail_configs(code="NoInstanceStock", zone=ZONE_B)
+    process.cloud.fail_pools(code="NoInstanceStock", zone=ZONE_B)
 
     outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
 
@@ -137,7 +137,7 @@ def test_a_full_vswitch_gives_way_to_another_one(process):
         process.cloud,
         status={"vSwitches": [{"id": full, "zoneID": ZONE_B}, {"id": other, "zoneID": ZONE_B}]},
     )
-    process.cloud.fail_configs(code="InvalidVSwitchId.IpNotEnough", times=1)
+    process.cloud.fail_pools(code="InvalidVSwitchId.IpNotEnough", times=1)
 
     outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
     process.clock.forward(299)

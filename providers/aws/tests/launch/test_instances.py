@@ -85,7 +85,7 @@ def test_a_failed_query_is_no_absence(aws, process, node_class):
 
 def test_fetching_returns_instances_and_missing_ids(aws, process, node_class):
     """PC-041 and PC-042."""
-    aws.behaviour.shutting_down_seconds = 3600
+    aws.behaviour.terminating_seconds = 3600
     one, two = launch(process, node_class, "one", "two")
     process.instances.terminate([two])
 
@@ -102,7 +102,7 @@ def test_fetching_returns_instances_and_missing_ids(aws, process, node_class):
 
 def test_termination_is_started_once_and_ends_in_gone(aws, process, node_class):
     """PC-050 to PC-052."""
-    aws.behaviour.shutting_down_seconds = 3600
+    aws.behaviour.terminating_seconds = 3600
     (found,) = launch(process, node_class, "ending")
 
     assert process.instances.terminate([found, STRANGER]) == [
@@ -112,7 +112,7 @@ def test_termination_is_started_once_and_ends_in_gone(aws, process, node_class):
     assert process.instances.terminate([found]) == [TerminationStatus.STARTED]
     assert aws.calls.count("TerminateInstances") == 1
 
-    aws.behaviour.shutting_down_seconds = 0
+    aws.behaviour.terminating_seconds = 0
     assert process.instances.terminate([found]) == [TerminationStatus.GONE]
     assert listed(process) == {}
 

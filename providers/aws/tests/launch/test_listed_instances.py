@@ -16,7 +16,7 @@ A = "us-east-1a"
 @pytest.fixture(autouse=True)
 def small_pages(aws, monkeypatch):
     monkeypatch.setattr("karpenter_provider_aws.described_instances._PAGE_SIZE", 5)
-    aws.behaviour.shutting_down_seconds = 3600
+    aws.behaviour.terminating_seconds = 3600
 
 
 def launched(process, node_class, count):

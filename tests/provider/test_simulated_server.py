@@ -7,17 +7,16 @@ from http.client import HTTPConnection
 
 import pytest
 
-from karpenter_simulated_aws.server import Server
+from karpenter_core.provider.kit.simulated.server import HttpReply, HttpServer
 
 
-def echo(environ, start_response):
+def echo(request):
     """Answer with the body of the request."""
-    body = environ["wsgi.input"].read()
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [body, b"!"]
+    headers = (("Content-Type", "text/plain"),)
+    return HttpReply(status=200, headers=headers, body=request.body + b"!")
 
 
-def broken(environ, start_response):
+def broken(request):
     raise RuntimeError("not simulated")
 
 
@@ -27,7 +26,7 @@ def connect():
     servers = []
 
     def serve(application):
-        server = Server(application)
+        server = HttpServer(application, name="simulated")
         server.start()
         servers.append(server)
         return server, HTTPConnection(server.endpoint_url.removeprefix("http://"), timeout=20)
