@@ -67,7 +67,7 @@ class StartedProvider:
             with_reserved=context.feature_gates.reserved_capacity,
         )
         self.clients: Final = CloudClients.from_settings(
-            self.settings, limits=limits, observe=self.metrics.observe_call
+            self.settings, limits=limits, observe=self.metrics.calls.observe
         )
         self.node_classes: Final = NodeClassRegistry[ECSNodeClass]()
         try:
