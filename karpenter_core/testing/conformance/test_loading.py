@@ -54,6 +54,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.claim_tags",
     "karpenter_core.provider.contract",
     "karpenter_core.provider.kit.disk_cache",
+    "karpenter_core.provider.kit.doctor",
     "karpenter_core.provider.kit.cached_response",
     "karpenter_core.provider.kit.cached_prices",
     "karpenter_core.provider.kit.node_class_registry",
