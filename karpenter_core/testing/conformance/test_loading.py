@@ -67,6 +67,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.offering_series",
     "karpenter_core.provider.kit.one_by_one",
     "karpenter_core.provider.kit.orphans",
+    "karpenter_core.provider.kit.plugin",
     "karpenter_core.provider.kit.price_table",
     "karpenter_core.provider.kit.readiness",
     "karpenter_core.provider.kit.recent_launches",
