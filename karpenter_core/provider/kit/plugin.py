@@ -84,6 +84,12 @@ class ProviderPlugin(ABC, Generic[S]):
             SettingsError, BadInputError: the user has to correct something.
         """
 
+    def stop_provider(self) -> None:
+        """Close what was started; a stopped provider can be started again."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
+
     @property
     def running(self) -> S:
         """The started provider.
@@ -112,10 +118,8 @@ class ProviderPlugin(ABC, Generic[S]):
 
     @hookimpl
     def karpenter_stop(self) -> Awaitable[None] | None:
-        """Close what was started; a stopped provider can be started again."""
-        running, self._running = self._running, None
-        if running is not None:
-            running.close()
+        """Close what was started; a plug-in may replace it by an `async def`."""
+        self.stop_provider()
         return None
 
     @hookimpl

@@ -21,7 +21,6 @@ from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.catalogue import stock, system_disks
 from karpenter_provider_alibabacloud.catalogue.region_types import refresh_period
 from karpenter_provider_alibabacloud.catalogue.stock import CapacityErrorCounter
-from karpenter_provider_alibabacloud.hashing import hash_node_class
 from karpenter_provider_alibabacloud.late_taints import LATE_TAINTS_PERIOD
 from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
 from karpenter_provider_alibabacloud.node_class.conditions import with_stable_text
@@ -119,6 +118,8 @@ class StartedProvider:
 
     def hash_node_class(self, node_class: ECSNodeClass) -> NodeClassHash:
         """Digest what a node is made by."""
+        from karpenter_provider_alibabacloud.hashing import hash_node_class
+
         return hash_node_class(node_class)
 
     def check(self) -> Sequence[Finding]:

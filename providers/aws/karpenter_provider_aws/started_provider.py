@@ -18,7 +18,6 @@ from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.capacity_type_sync import CAPACITY_TYPES_PERIOD
 from karpenter_provider_aws.catalogue.region_types import REFRESH_PERIOD
-from karpenter_provider_aws.hashing import hash_node_class
 from karpenter_provider_aws.interruption.blocks import BLOCKS_PERIOD
 from karpenter_provider_aws.interruption.status_checks import STATUS_PERIOD
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
@@ -113,6 +112,8 @@ class StartedProvider:
 
     def hash_node_class(self, node_class: EC2NodeClass) -> NodeClassHash:
         """Digest what a node is made by."""
+        from karpenter_provider_aws.hashing import hash_node_class
+
         return hash_node_class(node_class, ca_bundle=self.settings.cluster_ca_bundle)
 
     def close(self) -> None:
