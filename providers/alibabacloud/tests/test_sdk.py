@@ -9,11 +9,17 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.errors import SettingsError
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
 from karpenter_provider_alibabacloud.credentials import find_credential
 from karpenter_provider_alibabacloud.metadata import region_id
-from karpenter_provider_alibabacloud.retry_policy import RetryPolicy, is_repeatable
-from karpenter_provider_alibabacloud.sdk import ClientLimits, CloudClients, pages_of
+from karpenter_provider_alibabacloud.sdk import (
+    ClientLimits,
+    CloudClients,
+    attempt_failure,
+    is_repeatable,
+    pages_of,
+)
 from karpenter_provider_alibabacloud.sdk_caller import ServiceEndpoint
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
@@ -141,7 +147,9 @@ def test_waits_grow_and_end():
 
     def waits(error, attempts, *, repeatable=True):
         return [
-            policy.wait_seconds(error, attempt=attempt, repeatable=repeatable, draw=1.0)
+            policy.wait_seconds(
+                attempt_failure(error), attempt=attempt, repeatable=repeatable, draw=1.0
+            )
             for attempt in range(1, attempts + 1)
         ]
 

@@ -16,8 +16,10 @@ from karpenter_core.provider.kit.instance_owners import InstanceOwners
 from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.plugin import CloudHooks
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
+from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.capacity_type_sync import CapacityTypeSync
 from karpenter_provider_aws.catalogue.current_types import CurrentInstanceTypes
 from karpenter_provider_aws.catalogue.instance_types import InstanceTypeCatalogue
@@ -55,9 +57,10 @@ from karpenter_provider_aws.settings import NODE_CLASS_CEL
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
     from karpenter_core.provider.contract import ProviderContext
     from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
-    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
     from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
     from karpenter_provider_aws.metrics import AwsMetrics
@@ -340,3 +343,24 @@ class ProviderParts:
             queue=self.interruption.sources.queue,
             shifts=services.shifts,
         )
+        self.hooks: Final = CloudHooks(
+            resolve_node_class=self.node_class.resolver.resolve,
+            finalize_node_class=self.node_class.finalizer.finalize,
+            list_instance_types=lambda _, node_class: self.catalogue.types.instance_types(
+                node_class
+            ),
+            launch_instances=self.launch.launcher.launch,
+            fetch_instances=self.operations.instances.fetch,
+            list_instances=self.operations.instances.list,
+            sync_instance=self._sync,
+            detect_drift=self.operations.drift.detect,
+            terminate_instances=self.operations.instances.terminate,
+            poll_interruptions=self.interruption.sources.poll,
+            acknowledge_interruptions=self.interruption.sources.acknowledge,
+            record_offerings=services.metrics.offerings.record,
+        )
+
+    def _sync(self, node_claim: NodeClaim, node: NodeView) -> None:
+        """Tag the instance with its claim and Node; learn how much memory its type really has."""
+        self.operations.tagger.sync(node_claim, node)
+        self.catalogue.types.learn_memory(node_claim, node)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.base import ObjectMeta
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.testing.simulated_cloud import (
     changed_environment,
@@ -20,7 +21,6 @@ from karpenter_core.testing.simulated_cloud import (
 from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
-from karpenter_provider_alibabacloud.retry_policy import RetryPolicy
 from karpenter_provider_alibabacloud.sdk import ClientLimits
 from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 from karpenter_simulated_alibabacloud.events import EventCycle

@@ -1,0 +1,133 @@
+"""Runs a provider's checks for `karpenter doctor` and turns their failures into findings.
+
+The first check shows whether the cloud answers and knows the caller. The others run concurrently after it:
+if it fails, each of them would only wait for its time limit.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    KarpenterError,
+    SettingsError,
+    ThrottledError,
+)
+from karpenter_core.provider.contract import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["AccessDoctor", "DoctorCheck", "error_finding", "ok_finding", "warning_finding"]
+
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorCheck:
+    """One check, and the remedies for its failures."""
+
+    run: Callable[[], Finding | Iterable[Finding]]
+    """Returns findings; raises the core's errors."""
+    remedy: str
+    """If the cloud refused or did not answer."""
+    denied: str = ""
+    """For an AuthError; empty = a permission is missing in the policy."""
+    setting: str = ""
+    """For a SettingsError; empty = the text of the error says it."""
+
+
+@final
+class AccessDoctor:
+    """Runs the checks of one provider."""
+
+    def __init__(
+        self, *, policy: str, reach: str, is_granted: Callable[[CloudProviderError], bool]
+    ) -> None:
+        """`policy` and `reach` are the remedies for a missing permission and a cloud that does not answer.
+
+        `is_granted` returns True for an error of a tried call that shows that the call is permitted: a
+        dry run that would have succeeded, or a resource that does not exist.
+        """
+        self._policy: Final = policy
+        self._reach: Final = reach
+        self._is_granted: Final = is_granted
+
+    def examine(
+        self,
+        first: DoctorCheck,
+        *,
+        permissions: Callable[[], Mapping[str, Callable[[], object]]],
+        checks: Callable[[], Iterable[DoctorCheck]],
+    ) -> tuple[Finding, ...]:
+        """Return all findings: of `first`, of permissions, and of `checks` in their order; raise nothing.
+
+        `permissions` returns calls that try them out and change nothing, by action. `permissions` and
+        `checks` are called after `first` was successful.
+        """
+        found = self._run(first)
+        if any(it.severity is Severity.ERROR for it in found):
+            return found
+        actions = permissions()
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="provider-doctor") as pool:
+            tried = [pool.submit(self._try, action, call) for action, call in actions.items()]
+            checked = [pool.submit(self._run, check) for check in checks()]
+            missing = tuple(finding for each in tried for finding in each.result())
+            rest = tuple(finding for each in checked for finding in each.result())
+        granted = ok_finding(f"all of {len(actions)} permissions that can be tested are granted")
+        return (*found, *(missing or (granted,)), *rest)
+
+    def _try(self, action: str, call: Callable[[], object]) -> tuple[Finding, ...]:
+        check = DoctorCheck(
+            run=partial(self._try_call, call),
+            remedy=self._reach,
+            denied=f"{action} is not permitted: {self._policy}",
+        )
+        return self._run(check)
+
+    def _try_call(self, call: Callable[[], object]) -> tuple[Finding, ...]:
+        try:
+            call()
+        except (AuthError, ThrottledError):
+            raise
+        except CloudProviderError as error:
+            if not self._is_granted(error):
+                raise
+        return ()
+
+    def _run(self, check: DoctorCheck) -> tuple[Finding, ...]:
+        try:
+            found = check.run()
+            return (found,) if isinstance(found, Finding) else tuple(found)
+        except AuthError as error:
+            return (error_finding(str(error), check.denied or self._policy),)
+        except ThrottledError as error:
+            return (warning_finding(str(error), "try again later"),)
+        except SettingsError as error:
+            return (error_finding(str(error), check.setting or "correct this setting"),)
+        except KarpenterError as error:
+            return (error_finding(str(error), check.remedy),)
+        except Exception as error:
+            return (
+                error_finding(f"a check failed: {error!r}", "report this fault of the plug-in"),
+            )
+
+
+def ok_finding(message: str) -> Finding:
+    """Return a finding that is as it should be."""
+    return Finding(severity=Severity.OK, message=message)
+
+
+def warning_finding(message: str, remedy: str) -> Finding:
+    """Return a finding with which the provider works in part."""
+    return Finding(severity=Severity.WARNING, message=message, remedy=remedy)
+
+
+def error_finding(message: str, remedy: str) -> Finding:
+    """Return a finding with which the provider does not work."""
+    return Finding(severity=Severity.ERROR, message=message, remedy=remedy)
