@@ -56,7 +56,7 @@ from karpenter_provider_alibabacloud.prices import RegionPrices
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+    from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
     from karpenter_provider_alibabacloud.sdk import CloudClients

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+    from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
     from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes

@@ -1,7 +1,7 @@
 """Builds NodeClass conditions for refused and unanswered calls.
 
 Parts of a resolution, and their summary for the NodeClass, are the same for every cloud:
-`karpenter_core.provider.kit.node_class_parts`.
+`karpenter_core.provider.kit.node_class.parts`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import UNKNOWN
 from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
-from karpenter_core.provider.kit import node_class_parts
-from karpenter_core.provider.kit.node_class_parts import (
+from karpenter_core.provider.kit.node_class import parts as node_class_parts
+from karpenter_core.provider.kit.node_class.parts import (
     RETRY_USUAL,
     UNREACHABLE_REASON,
     code_reason,
@@ -24,7 +24,7 @@ from karpenter_provider_alibabacloud.codes import ErrorClass
 from karpenter_provider_alibabacloud.discovery.call_errors import refusal_behind
 
 if TYPE_CHECKING:
-    from karpenter_core.provider.kit.node_class_parts import ResolutionPart
+    from karpenter_core.provider.kit.node_class.parts import ResolutionPart
 
 __all__ = [
     "CAPACITY_RESERVATIONS_READY",

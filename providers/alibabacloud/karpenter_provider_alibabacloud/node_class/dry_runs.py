@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.kit.node_class_parts import UNREACHABLE_REASON, code_reason
+from karpenter_core.provider.kit.node_class.parts import UNREACHABLE_REASON, code_reason
 from karpenter_provider_alibabacloud.codes import SHORTAGES, ApiError, ErrorClass
 from karpenter_provider_alibabacloud.node_class.conditions import stable_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.kit.node_class_parts import (
+from karpenter_core.provider.kit.node_class.parts import (
     RETRY_SOON,
     RETRY_USUAL,
     absent_terms_message,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.base import Model
-    from karpenter_core.provider.kit.node_class_parts import ResolutionPart
+    from karpenter_core.provider.kit.node_class.parts import ResolutionPart
     from karpenter_provider_alibabacloud.api.nodeclass import Image
     from karpenter_provider_alibabacloud.discovery.queries import DiscoveryResult
     from karpenter_provider_alibabacloud.discovery.reservations import DescribedReservation

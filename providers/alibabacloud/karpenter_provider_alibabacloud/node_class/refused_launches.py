@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import AuthError
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_core.provider.kit.node_class_parts import code_reason
+from karpenter_core.provider.kit.node_class.parts import code_reason
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
 from karpenter_provider_alibabacloud.node_class.conditions import stable_text

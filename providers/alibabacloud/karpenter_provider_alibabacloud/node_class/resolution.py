@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.node_class_parts import current_condition, resolution_of
+from karpenter_core.provider.kit.node_class.parts import current_condition, resolution_of
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClassStatus
 from karpenter_provider_alibabacloud.discovery import (
     images,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import NodeClassResolution
-    from karpenter_core.provider.kit.node_class_parts import ResolutionPart
+    from karpenter_core.provider.kit.node_class.parts import ResolutionPart
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.discovery.images import ImageReader
     from karpenter_provider_alibabacloud.discovery.reservations import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.conditions import FALSE, UNKNOWN
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
-from karpenter_core.provider.kit.node_class_parts import (
+from karpenter_core.provider.kit.node_class.parts import (
     RETRY_SOON,
     ResolutionPart,
     condition_met,

@@ -1,7 +1,7 @@
 """Builds NodeClass conditions for refused and unanswered calls.
 
 Parts of a resolution, and their summary for the NodeClass, are the same for every cloud:
-`karpenter_core.provider.kit.node_class_parts`.
+`karpenter_core.provider.kit.node_class.parts`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import AuthError
-from karpenter_core.provider.kit import node_class_parts
-from karpenter_core.provider.kit.node_class_parts import (
+from karpenter_core.provider.kit.node_class import parts as node_class_parts
+from karpenter_core.provider.kit.node_class.parts import (
     RETRY_SOON,
     RETRY_USUAL,
     UNREACHABLE_REASON,
