@@ -266,8 +266,9 @@ def test_finalization_runs_all_removals_and_forgets_when_nothing_is_left(cloud):
             raise CloudProviderError("in use")
 
     finalizer = NodeClassFinalizer(
-        NodeClassResolver(cloud.parts, ERRORS, validation=validation),
-        removals=[fail, lambda node_class: removed.append(node_class.name)],
+        fail,
+        lambda node_class: removed.append(node_class.name),
+        forget=NodeClassResolver(cloud.parts, ERRORS, validation=validation).forget,
     )
 
     with pytest.raises(CloudProviderError, match="in use"):

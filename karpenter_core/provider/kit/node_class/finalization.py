@@ -8,9 +8,7 @@ from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.errors import CloudProviderError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from karpenter_core.provider.kit.node_class.resolution import NodeClassResolver
+    from collections.abc import Callable
 
 __all__ = ["NodeClassFinalizer"]
 
@@ -24,12 +22,13 @@ class NodeClassFinalizer(Generic[C]):
     The core calls it when no claim refers to the NodeClass any more, and again while it raises.
     """
 
-    def __init__(
-        self, resolver: NodeClassResolver[C], *, removals: Sequence[Callable[[C], object]] = ()
-    ) -> None:
-        """Each of `removals` deletes one kind of resource, and raises while some is left."""
-        self._resolver: Final = resolver
-        self._removals: Final = tuple(removals)
+    def __init__(self, *removals: Callable[[C], object], forget: Callable[[C], object]) -> None:
+        """Each of `removals` deletes one kind of resource, and raises while some is left.
+
+        `forget` is `NodeClassResolver.forget`.
+        """
+        self._forget: Final = forget
+        self._removals: Final = removals
 
     def finalize(self, node_class: C) -> None:
         """Run all removals, even if one fails; then forget the NodeClass.
@@ -45,4 +44,4 @@ class NodeClassFinalizer(Generic[C]):
                 problem = error
         if problem is not None:
             raise problem
-        self._resolver.forget(node_class)
+        self._forget(node_class)
