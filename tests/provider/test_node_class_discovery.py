@@ -16,6 +16,7 @@ from karpenter_core.provider.kit.node_class.discovery import (
     absent_terms,
     found_part,
     reservations_part,
+    unique_by_id,
 )
 from tests.provider.cloud_node_classes import NOW, HandClock
 
@@ -64,6 +65,12 @@ def test_terms_without_a_match_are_named_in_one_order():
         "spec.terms[0]",
         "spec.terms[2]",
     )
+
+
+def test_a_resource_that_two_queries_find_is_listed_once():
+    items = [Item(id="b", zone="1"), Item(id="a"), Item(id="b", zone="1")]
+
+    assert unique_by_id(items) == (Item(id="a"), Item(id="b", zone="1"))
 
 
 def test_resources_are_read_once_a_minute_and_observed_when_read():

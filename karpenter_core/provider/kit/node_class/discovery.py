@@ -37,6 +37,7 @@ __all__ = [
     "found_part",
     "reservations_part",
     "tag_text",
+    "unique_by_id",
 ]
 
 ANY_VALUE: Final = "*"
@@ -74,6 +75,18 @@ class DiscoveryResult(Generic[T]):
     absent: tuple[str, ...] = ()
 
 
+class IdentifiedResource(Protocol):
+    """A resource that a query found."""
+
+    @property
+    def id(self) -> str:
+        """Its id in the cloud."""
+        ...
+
+
+Resource = TypeVar("Resource", bound=IdentifiedResource)
+
+
 class TermQuery(Protocol):
     """One call that looks for the resources of some selector terms."""
 
@@ -105,6 +118,12 @@ def absent_terms(
         found_keys = {key for item in answer for key in keys(item)}
         absent |= {term.text for term in query.terms if not term.is_matched(found_keys)}
     return tuple(sorted(absent))
+
+
+def unique_by_id(items: Iterable[Resource]) -> tuple[Resource, ...]:
+    """Return each resource once, by id."""
+    unique = {item.id: item for item in items}
+    return tuple(unique[key] for key in sorted(unique))
 
 
 def tag_text(tags: Mapping[str, str]) -> str:

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.node_class.discovery import DiscoveryResult, QueryTerm, tag_text
+from karpenter_core.provider.kit.node_class.discovery import (
+    DiscoveryResult,
+    QueryTerm,
+    tag_text,
+    unique_by_id,
+)
 from karpenter_core.provider.kit.reservation_counts import ReservationCounts
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.node_class_status import CapacityReservation
@@ -179,8 +184,7 @@ def current_reservations(
     found: Iterable[DescribedReservation], *, now: datetime
 ) -> tuple[DescribedReservation, ...]:
     """Return each reservation once, by id, without those that have ended."""
-    unique = {item.id: item for item in found if item.end_time is None or item.end_time > now}
-    return tuple(unique[key] for key in sorted(unique))
+    return unique_by_id(each for each in found if each.end_time is None or each.end_time > now)
 
 
 @final

@@ -10,6 +10,7 @@ from karpenter_core.provider.kit.node_class.discovery import (
     DiscoveryResult,
     QueryTerm,
     tag_text,
+    unique_by_id,
 )
 from karpenter_provider_aws.api.node_class_status import SecurityGroup
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
@@ -63,7 +64,7 @@ class SecurityGroupReader:
             TTL,
             describe=self._describe,
             keys=lambda group: (group.id, group.name),
-            order=_ordered,
+            order=unique_by_id,
         )
 
     def find(self, terms: Sequence[SecurityGroupTerm]) -> DiscoveryResult[SecurityGroup]:
@@ -84,8 +85,3 @@ class SecurityGroupReader:
                 for page in pages
                 for item in page["SecurityGroups"]
             ]
-
-
-def _ordered(groups: Iterable[SecurityGroup]) -> tuple[SecurityGroup, ...]:
-    unique = {group.id: group for group in groups}
-    return tuple(unique[key] for key in sorted(unique))
