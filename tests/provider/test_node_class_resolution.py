@@ -50,9 +50,7 @@ class Cloud:
         ]
 
     def part(self, name, field, status, **more):
-        return NodeClassPart(
-            condition_type=name, field=field, resolve=lambda: self.read(name, status), **more
-        )
+        return NodeClassPart(name, field, lambda: self.read(name, status), **more)
 
     def read(self, name, status):
         if name in self.errors:
@@ -170,11 +168,7 @@ def test_a_part_may_say_itself_that_it_was_not_answered(cloud):
     def parts(_node_class):
         return [
             *cloud.parts(_node_class),
-            NodeClassPart(
-                condition_type="Version",
-                field="",
-                resolve=lambda: condition_unknown("Version", "no version"),
-            ),
+            NodeClassPart("Version", "", lambda: condition_unknown("Version", "no version")),
         ]
 
     resolver = NodeClassResolver(parts, ERRORS, max_silence=1)
@@ -210,7 +204,7 @@ def test_parts_are_resolved_side_by_side():
             barrier.wait()
             return condition_met(name)
 
-        return NodeClassPart(condition_type=name, field="", resolve=resolve)
+        return NodeClassPart(name, "", resolve)
 
     resolver = NodeClassResolver(lambda _nc: [part("A"), part("B"), part("C")], ERRORS)
 

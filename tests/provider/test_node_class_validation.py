@@ -9,14 +9,16 @@ import pytest
 
 from karpenter_core.api.conditions import Condition
 from karpenter_core.errors import AuthError, CloudProviderError
-from karpenter_core.provider.kit.node_class.parts import condition_unknown
-from karpenter_core.provider.kit.node_class.refused_launches import RefusedLaunches
-from karpenter_core.provider.kit.node_class.validation import (
+from karpenter_core.provider.kit.node_class.findings import (
     PASSED,
-    VALIDATION_SUCCEEDED,
     DryRunOutcome,
     DryRunVerdict,
     NodeClassFinding,
+)
+from karpenter_core.provider.kit.node_class.parts import condition_unknown
+from karpenter_core.provider.kit.node_class.refused_launches import RefusedLaunches
+from karpenter_core.provider.kit.node_class.validation import (
+    VALIDATION_SUCCEEDED,
     NodeClassValidator,
 )
 from tests.provider.cloud_node_classes import (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.errors import CloudProviderError
     from karpenter_core.provider.contract import LaunchOutcome, LaunchRequest
-    from karpenter_core.provider.kit.node_class.validation import ConditionFinding
+    from karpenter_core.provider.kit.node_class.findings import ConditionFinding
 
 __all__ = ["RefusedLaunches"]
 

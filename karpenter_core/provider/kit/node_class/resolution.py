@@ -8,7 +8,7 @@ no resolution (PC-014).
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NodeClassPart:
     """One condition of a NodeClass, and the function that computes it."""
 
@@ -42,6 +42,7 @@ class NodeClassPart:
     resolve: Callable[[], ResolutionPart]
     """Called in a thread of its own. Raises CloudProviderError if the cloud refuses or does not
     answer."""
+    _: KW_ONLY
     is_launch_need: bool = True
     """Whether nothing can be launched, and no launch can be tried out, without it."""
     is_always_read: bool = True

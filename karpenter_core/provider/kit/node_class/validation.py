@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from enum import Enum
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, final
 
 from karpenter_core.api.conditions import FALSE, UNKNOWN
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.node_class.findings import DryRunVerdict
 from karpenter_core.provider.kit.node_class.hashing import significant_value
 from karpenter_core.provider.kit.node_class.parts import (
     RETRY_SOON,
@@ -33,19 +33,10 @@ if TYPE_CHECKING:
     from karpenter_core.api.conditions import Condition
     from karpenter_core.clock import Clock
     from karpenter_core.provider.kit.node_class.call_errors import CallErrors
+    from karpenter_core.provider.kit.node_class.findings import ConditionFinding, DryRunOutcome
     from karpenter_core.provider.kit.node_class.refused_launches import RefusedLaunches
 
-__all__ = [
-    "PASSED",
-    "RETRY_INTERVAL",
-    "VALIDATION_SUCCEEDED",
-    "ConditionFinding",
-    "DryRunOutcome",
-    "DryRunVerdict",
-    "NodeClassCheck",
-    "NodeClassFinding",
-    "NodeClassValidator",
-]
+__all__ = ["VALIDATION_SUCCEEDED", "NodeClassCheck", "NodeClassValidator"]
 
 VALIDATION_SUCCEEDED: Final = "ValidationSucceeded"
 RESULT_TTL: Final = timedelta(minutes=30)
@@ -60,57 +51,9 @@ _NOT_LAUNCHED: Final = {"conditions", "capacity_reservations"}
 C = TypeVar("C", bound=NodeClass)
 
 
-class ConditionFinding(Protocol):
-    """A mistake: reason and message of a condition."""
-
-    @property
-    def reason(self) -> str:
-        """One word in CamelCase."""
-        ...
-
-    @property
-    def message(self) -> str:
-        """Field, value and cause."""
-        ...
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeClassFinding:
-    """A mistake in a NodeClass."""
-
-    reason: str
-    message: str
-
-
 NodeClassCheck: TypeAlias = "Callable[[C], ConditionFinding | ResolutionPart | None]"
 """Returns the first mistake in a NodeClass, or the whole condition where reason and message are not
 enough, or None. Raises CloudProviderError if it cannot be made now."""
-
-
-class DryRunVerdict(Enum):
-    """Meanings of a dry run's answer."""
-
-    PASSED = "passed"
-    RETRY = "retry"
-    """Says nothing about the NodeClass: throttled, not answered, not yet consistent."""
-    FAILED = "failed"
-    """A launch would not be permitted, or could never succeed."""
-    REFUSED = "refused"
-    """A launch would be refused now; what is missing may exist the next minute."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryRunOutcome:
-    """The outcome of a dry run, as its condition shows it."""
-
-    verdict: DryRunVerdict
-    reason: str = ""
-    message: str = ""
-
-
-PASSED: Final = DryRunOutcome(verdict=DryRunVerdict.PASSED)
 
 
 def _no_remark(_node_class: NodeClass) -> str:

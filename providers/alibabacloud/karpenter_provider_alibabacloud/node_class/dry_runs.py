@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.kit.node_class.findings import PASSED, DryRunOutcome, DryRunVerdict
 from karpenter_core.provider.kit.node_class.parts import UNREACHABLE_REASON, code_reason
-from karpenter_core.provider.kit.node_class.validation import PASSED, DryRunOutcome, DryRunVerdict
 from karpenter_provider_alibabacloud.codes import SHORTAGES, ApiError, ErrorClass
 from karpenter_provider_alibabacloud.node_class.conditions import stable_text
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import AuthError
+from karpenter_core.provider.kit.node_class.findings import NodeClassFinding
 from karpenter_core.provider.kit.node_class.parts import code_reason
-from karpenter_core.provider.kit.node_class.validation import NodeClassFinding
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
 from karpenter_provider_alibabacloud.node_class.conditions import stable_text
 from karpenter_provider_alibabacloud.node_class.dry_runs import denied

@@ -84,18 +84,12 @@ def _parts(
         return parts.security_group_part(found, networks)
 
     searches = [
+        NodeClassPart(VSWITCHES_READY, vswitches.FIELD, lambda: parts.vswitch_part(switches())),
+        NodeClassPart(SECURITY_GROUPS_READY, security_groups.FIELD, groups),
         NodeClassPart(
-            condition_type=VSWITCHES_READY,
-            field=vswitches.FIELD,
-            resolve=lambda: parts.vswitch_part(switches()),
-        ),
-        NodeClassPart(
-            condition_type=SECURITY_GROUPS_READY, field=security_groups.FIELD, resolve=groups
-        ),
-        NodeClassPart(
-            condition_type=IMAGES_READY,
-            field=images.FIELD,
-            resolve=lambda: parts.image_part(discovery.images.find(node_class)),
+            IMAGES_READY,
+            images.FIELD,
+            lambda: parts.image_part(discovery.images.find(node_class)),
         ),
     ]
     if discovery.reservations is not None:
@@ -108,9 +102,9 @@ def _parts(
 
         searches.append(
             NodeClassPart(
-                condition_type=CAPACITY_RESERVATIONS_READY,
-                field=reservations.FIELD,
-                resolve=reserved,
+                CAPACITY_RESERVATIONS_READY,
+                reservations.FIELD,
+                reserved,
                 is_launch_need=False,
                 is_always_read=False,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import BadInputError
-from karpenter_core.provider.kit.node_class.validation import NodeClassFinding
+from karpenter_core.provider.kit.node_class.findings import NodeClassFinding
 from karpenter_core.provider.kit.user_data import user_data_parts
 from karpenter_provider_alibabacloud.bootstrap.user_data import LARGEST_BYTES
 from karpenter_provider_alibabacloud.instance_tags import restricted_tags

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
-from karpenter_core.provider.kit.node_class.validation import (
-    VALIDATION_SUCCEEDED,
+from karpenter_core.provider.kit.node_class.findings import (
     DryRunOutcome,
     DryRunVerdict,
     NodeClassFinding,
+)
+from karpenter_core.provider.kit.node_class.validation import (
+    VALIDATION_SUCCEEDED,
     NodeClassValidator,
 )
 from karpenter_provider_alibabacloud.node_class.conditions import ALIBABA_CLOUD_ERRORS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 from karpenter_core.api.durations import parse_nanoseconds
 from karpenter_core.api.quantities import parse_quantity
 from karpenter_core.errors import BadInputError
-from karpenter_core.provider.kit.node_class.validation import NodeClassFinding
+from karpenter_core.provider.kit.node_class.findings import NodeClassFinding
 from karpenter_provider_aws.families.traits import TRAITS
 from karpenter_provider_aws.kubelet.expressions import (
     EvaluationErrors,

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
+from karpenter_core.provider.kit.node_class.findings import PASSED, DryRunOutcome, DryRunVerdict
 from karpenter_core.provider.kit.node_class.parts import UNREACHABLE_REASON
-from karpenter_core.provider.kit.node_class.validation import PASSED, DryRunOutcome, DryRunVerdict
 from karpenter_provider_aws.codes import (
     is_dry_run_success,
     is_instance_profile_missing,

@@ -100,38 +100,34 @@ class NodeClassResolver:
     def _parts(self, node_class: EC2NodeClass) -> list[NodeClassPart]:
         self._note_profile(node_class, "")
         found, spec = self._discovery, node_class.spec
+        selector = spec.placement_group_selector
         searches = [
             NodeClassPart(
-                condition_type=AMIS_READY,
-                field=images.FIELD,
-                resolve=lambda: parts.ami_part(found.images, node_class),
+                AMIS_READY, images.FIELD, lambda: parts.ami_part(found.images, node_class)
             ),
             NodeClassPart(
-                condition_type=PLACEMENT_GROUP_READY,
-                field=placement_groups.FIELD,
-                resolve=lambda: parts.placement_group_part(
-                    spec.placement_group_selector,
-                    found.placement_groups.find(spec.placement_group_selector),
-                ),
+                PLACEMENT_GROUP_READY,
+                placement_groups.FIELD,
+                lambda: parts.placement_group_part(selector, found.placement_groups.find(selector)),
                 is_launch_need=False,
                 is_always_read=False,
             ),
             NodeClassPart(
-                condition_type=SUBNETS_READY,
-                field=subnets.FIELD,
-                resolve=lambda: parts.subnet_part(found.subnets.find(spec.subnet_selector_terms)),
+                SUBNETS_READY,
+                subnets.FIELD,
+                lambda: parts.subnet_part(found.subnets.find(spec.subnet_selector_terms)),
             ),
             NodeClassPart(
-                condition_type=SECURITY_GROUPS_READY,
-                field=security_groups.FIELD,
-                resolve=lambda: parts.security_group_part(
+                SECURITY_GROUPS_READY,
+                security_groups.FIELD,
+                lambda: parts.security_group_part(
                     found.security_groups.find(spec.security_group_selector_terms)
                 ),
             ),
             NodeClassPart(
-                condition_type=INSTANCE_PROFILE_READY,
-                field=f'spec.role "{spec.role}"' if spec.role else "spec.instanceProfile",
-                resolve=lambda: self._profile_part(node_class),
+                INSTANCE_PROFILE_READY,
+                f'spec.role "{spec.role}"' if spec.role else "spec.instanceProfile",
+                lambda: self._profile_part(node_class),
                 is_always_read=False,
             ),
         ]
@@ -139,9 +135,9 @@ class NodeClassResolver:
             reader = found.reservations
             searches.append(
                 NodeClassPart(
-                    condition_type=CAPACITY_RESERVATIONS_READY,
-                    field=reservations.FIELD,
-                    resolve=lambda: self._reservations_part(reader, node_class),
+                    CAPACITY_RESERVATIONS_READY,
+                    reservations.FIELD,
+                    lambda: self._reservations_part(reader, node_class),
                     is_launch_need=False,
                     is_always_read=False,
                 )

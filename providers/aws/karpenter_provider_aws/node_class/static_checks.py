@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
-from karpenter_core.provider.kit.node_class.validation import NodeClassFinding
+from karpenter_core.provider.kit.node_class.findings import NodeClassFinding
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.discovery.call_errors import is_refusal
 from karpenter_provider_aws.families.bootstrap import BootstrapInput
@@ -18,7 +18,8 @@ from karpenter_provider_aws.settings import NODE_CLASS_CEL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from karpenter_core.provider.kit.node_class.validation import ConditionFinding, NodeClassCheck
+    from karpenter_core.provider.kit.node_class.findings import ConditionFinding
+    from karpenter_core.provider.kit.node_class.validation import NodeClassCheck
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
     from karpenter_provider_aws.instance_type_info import InstanceTypeInfo

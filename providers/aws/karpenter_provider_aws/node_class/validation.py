@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClassRef
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
-from karpenter_core.provider.kit.node_class.validation import (
-    DryRunOutcome,
-    DryRunVerdict,
-    NodeClassValidator,
-)
+from karpenter_core.provider.kit.node_class.findings import DryRunOutcome, DryRunVerdict
+from karpenter_core.provider.kit.node_class.validation import NodeClassValidator
 from karpenter_provider_aws.instance_tags import owned_tags
 from karpenter_provider_aws.kubelet.checks import INVALID
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
