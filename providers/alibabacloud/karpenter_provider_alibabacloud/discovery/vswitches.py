@@ -16,7 +16,11 @@ from karpenter_core.provider.kit.node_class.discovery import (
     DiscoveryResult,
     QueryTerm,
 )
-from karpenter_core.provider.kit.subnet_addresses import AddressHold, SubnetAddresses
+from karpenter_core.provider.kit.subnet_addresses import (
+    AddressHold,
+    SubnetAddresses,
+    least_addresses_by_zone,
+)
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.cluster import Cni
 from karpenter_provider_alibabacloud.discovery.queries import (
@@ -103,17 +107,14 @@ def least_addresses(
     """Return by zone the least number of addresses that an available type takes.
 
     With Terway each pod has an address of the vSwitch, so the smallest instance counts; otherwise a
-    node takes one. Only available offerings of the capacity type count.
+    node takes one.
     """
     pods_have_addresses = cni in {Cni.TERWAY_ENIIP, Cni.TERWAY_ENI}
-    least: dict[str, int] = {}
-    for instance_type in instance_types:
-        addresses = max(1, instance_type.capacity.get("pods", 0)) if pods_have_addresses else 1
-        for offering in instance_type.offerings:
-            if offering.available and offering.capacity_type == capacity_type:
-                zone = offering.zone
-                least[zone] = min(least.get(zone, addresses), addresses)
-    return least
+    return least_addresses_by_zone(
+        instance_types,
+        capacity_type,
+        lambda each: max(1, each.capacity.get("pods", 0)) if pods_have_addresses else 1,
+    )
 
 
 @final

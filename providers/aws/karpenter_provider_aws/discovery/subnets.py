@@ -17,7 +17,11 @@ from karpenter_core.provider.kit.node_class.discovery import (
     QueryTerm,
     tag_text,
 )
-from karpenter_core.provider.kit.subnet_addresses import AddressHold, SubnetAddresses
+from karpenter_core.provider.kit.subnet_addresses import (
+    AddressHold,
+    SubnetAddresses,
+    least_addresses_by_zone,
+)
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.discovery.queries import DescribeFilter, DiscoveryQuery, tag_filters
 
@@ -76,19 +80,10 @@ def order_subnets(subnets: Iterable[DescribedSubnet]) -> tuple[DescribedSubnet, 
 
 
 def least_pods(instance_types: Iterable[InstanceType], capacity_type: str) -> dict[str, int]:
-    """Return by zone the number of pods of the smallest available type.
-
-    That many addresses one launch is reckoned to take at least. Only available offerings of the
-    capacity type count.
-    """
-    least: dict[str, int] = {}
-    for instance_type in instance_types:
-        pods = instance_type.capacity.get("pods", 0)
-        for offering in instance_type.offerings:
-            if offering.available and offering.capacity_type == capacity_type:
-                zone = offering.zone
-                least[zone] = min(least.get(zone, pods), pods)
-    return least
+    """Return by zone the number of pods of the smallest available type: each has an address."""
+    return least_addresses_by_zone(
+        instance_types, capacity_type, lambda each: each.capacity.get("pods", 0)
+    )
 
 
 @final
