@@ -226,6 +226,44 @@ def test_parts_share_one_read_and_its_error():
     assert len(reads) == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (None, {"Version": ("True", "1.34"), "Images": ("True", "images of 1.34")}),
+        (
+            RefusedCallError("Denied"),
+            {"Version": ("False", "version: no"), "Images": ("False", "spec.image: no")},
+        ),
+    ],
+)
+def test_a_part_may_need_what_another_reads(error, expected):
+    """One read serves both; a failure is reported with the field of each."""
+    reads = []
+
+    def read():
+        reads.append(1)
+        if error:
+            raise error
+        return "1.34"
+
+    def parts(_node_class):
+        version = SharedRead(read)
+        return [
+            NodeClassPart(
+                "Images", "spec.image", lambda: condition_met("Images", f"images of {version()}")
+            ),
+            NodeClassPart("Version", "version", lambda: condition_met("Version", version())),
+        ]
+
+    found = applied(
+        cloud_node_class(), NodeClassResolver(parts, ERRORS).resolve(cloud_node_class())
+    )
+
+    shown = conditions(found)
+    assert {name: (shown[name][0], shown[name][2]) for name in expected} == expected
+    assert len(reads) == 1
+
+
 def test_validation_sees_the_new_status_and_the_parts_that_a_launch_needs(cloud):
     validation = Validation()
     resolver = NodeClassResolver(cloud.parts, ERRORS, validation=validation)
