@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -102,6 +103,18 @@ def test_a_refusal_names_field_and_code_and_stops_no_other_part(cloud):
 def test_missing_credentials_have_a_reason_of_their_own():
     assert ERRORS.refusal_reason(AuthError("no credentials", action="read")) == "Unauthorized"
     assert ERRORS.refusal_reason(CloudProviderError("odd")) == "Refused"
+    coded = AuthError("not permitted", action="read")
+    coded.code = "Forbidden.Read"
+    assert ERRORS.refusal_reason(coded) == "ForbiddenRead"
+
+
+def test_a_cloud_may_repeat_some_refused_calls_later(cloud):
+    errors = replace(ERRORS, retry_refused_after=lambda _error: timedelta(seconds=20))
+    cloud.errors["Images"] = RefusedCallError("NoFunds")
+
+    resolution = NodeClassResolver(cloud.parts, errors).resolve(cloud_node_class())
+
+    assert resolution.retry_after == timedelta(seconds=20)
 
 
 def test_a_silent_part_keeps_its_result_without_limit(cloud):
@@ -164,6 +177,17 @@ def test_silences_of_one_node_class_are_not_those_of_another(cloud):
     assert conditions(applied(web, resolver.resolve(web)))["Images"][0] == "Unknown"
 
 
+def test_silences_of_a_deleted_node_class_are_forgotten(cloud):
+    resolver = NodeClassResolver(cloud.parts, ERRORS, max_silence=2)
+    found = applied(cloud_node_class(), resolver.resolve(cloud_node_class()))
+    cloud.errors["Images"] = SILENCE
+
+    for _ in range(3):
+        found = applied(found, resolver.resolve(found))
+        assert conditions(found)["Images"][0] == "True"
+        resolver.forget(found)
+
+
 def test_a_part_may_say_itself_that_it_was_not_answered(cloud):
     def parts(_node_class):
         return [
@@ -187,6 +211,12 @@ def test_a_cloud_that_is_down_raises_however_long_and_names_each_field(cloud):
         with pytest.raises(CloudProviderError) as raised:
             resolver.resolve(cloud_node_class())
         assert str(raised.value) == 'spec.subnet: no route; spec.image "debian": no route'
+
+
+def test_one_part_that_is_always_read_and_answered_is_enough(cloud):
+    cloud.errors = {"Images": SILENCE, "Reservations": SILENCE}
+
+    assert NodeClassResolver(cloud.parts, ERRORS).resolve(cloud_node_class()).conditions
 
 
 def test_a_refusal_is_an_answer(cloud):

@@ -100,6 +100,12 @@ def test_late_checks_and_dry_runs_wait_for_the_parts_of_a_launch(statuses, expec
     assert reason == "DependenciesNotReady"
 
 
+def test_nothing_is_tried_out_while_a_late_check_finds_a_mistake():
+    part = validator(late_checks=[lambda _nc: FINDING], dry_run=never)
+
+    assert said(part.validate(cloud_node_class(), READY))[1] == "BadImage"
+
+
 def test_a_check_may_return_the_whole_condition():
     part = validator(
         late_checks=[lambda _nc: condition_unknown(VALIDATION_SUCCEEDED, "user data: no answer")]

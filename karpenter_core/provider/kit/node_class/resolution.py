@@ -146,11 +146,12 @@ class NodeClassResolver(Generic[C]):
             if search.is_always_read and not part.is_answered
         ]
         is_down = bool(unread) and len(unread) == sum(each.is_always_read for each in searches)
-        parts: list[ResolutionPart] = []
-        for part, error in drafts:
-            is_limit = self._silences.note(node_class.uid, part)
-            is_expired = is_limit and not is_down
-            parts.append(self._errors.silent_part(part, error) if is_expired else part)
+        parts = [
+            self._errors.silent_part(part, error)
+            if self._silences.note(node_class.uid, part)
+            else part
+            for part, error in drafts
+        ]
         if is_down:
             raise CloudProviderError("; ".join(part.condition.message for part in unread))
         return parts
