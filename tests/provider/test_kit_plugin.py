@@ -10,7 +10,7 @@ from karpenter_core.errors import CloudProviderError, SettingsError
 from karpenter_core.provider.contract import CONTRACT_VERSION, NodeClassHash, ProviderInfo
 from karpenter_core.provider.host.hooks import HOOKS
 from karpenter_core.provider.host.manager import MANDATORY_HOOKS, load_plugins
-from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_core.provider.kit.plugin import (
     CloudHooks,
     CloudPlugin,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition
 from karpenter_core.api.nodeclass import NodeClass, NodeClassStatus
-from karpenter_core.provider.kit.node_class_parts import (
+from karpenter_core.provider.kit.node_class.parts import (
     REFUSED_REASON,
     RETRY_SOON,
     UNREACHABLE_REASON,

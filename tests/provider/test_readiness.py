@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from karpenter_core.errors import LaunchFailedError, NodeClassNotReadyError
-from karpenter_core.provider.kit.readiness import not_ready_error
+from karpenter_core.provider.kit.node_class.readiness import not_ready_error
 from karpenter_provider_kwok.api import KWOKNodeClass
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         SettingSpec,
         TerminateOutcome,
     )
-    from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+    from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 
 __all__ = ["CloudHooks", "CloudPlugin", "ProviderPlugin", "StartedCloud", "repair_policies"]
 

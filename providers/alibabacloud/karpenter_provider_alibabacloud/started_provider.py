@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import INSTANCE_TYPE, MEMORY
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, SettingsError
 from karpenter_core.provider.contract import LaunchedInstance, PeriodicTask
-from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_core.provider.kit.plugin import CloudHooks
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.catalogue import stock, system_disks

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
-from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.capacity_type_sync import CAPACITY_TYPES_PERIOD
 from karpenter_provider_aws.catalogue.region_types import REFRESH_PERIOD

@@ -16,7 +16,7 @@ from karpenter_core.provider.kit.instance_owners import InstanceOwners
 from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
-from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
