@@ -159,3 +159,13 @@ def test_an_ended_pod_has_no_series_and_one_of_its_uid_restarts():
     shown = waits.shown()
     assert UNBOUND not in shown
     assert UNSTARTED not in shown
+
+
+def test_a_pod_that_runs_and_is_not_ready_waits_no_more_and_its_start_is_measured_once_ready():
+    """Its containers have started: a readiness probe that fails is no wait for a node."""
+    waits = Waits()
+    running = waiting(node_name="node", scheduled_time=at(10), phase="Running", ready=False)
+    waits.see(running)
+    assert UNSTARTED not in waits.shown()
+    waits.see(msgspec.structs.replace(running, ready=True, ready_time=at(40), resource_version=7))
+    assert waits.shown()["startup_duration_seconds_sum"] == 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.sim.faults import RequestFault
 from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -73,6 +74,35 @@ def test_a_dead_node_is_replaced_after_ten_minutes_whatever_protects_it(tmp_path
         (entry,) = running.process.runtime.journal.latest(kind="disrupt")
         assert (entry.method, entry.reason) == ("repair", "Unhealthy")
         assert [item.node for item in entry.candidates] == [first]
+
+    play(tmp_path, scenario)
+
+
+def test_a_dead_node_is_kept_while_the_state_is_stale_and_replaced_as_soon_as_it_is_fresh(tmp_path):
+    """It may have recovered, and its pods may have gone, unseen."""
+    refused = RequestFault(
+        matches=lambda request: request.path.endswith("/nodepools"),
+        status=403,
+        times=None,
+    )
+    waiting = 'karpenter_core_waiting_for_freshness{consumer="repair"}'
+    failed = 'karpenter_core_reconcile_errors_total{controller="node.health"}'
+
+    async def scenario(scene):
+        running, (first, *_) = await grown(scene, 1, REPAIR)
+        scene.cluster.kubelets.fail(first)
+        await scene.cluster.clock.sleep(4 * 60)
+        scene.cluster.frontend.stop()
+        scene.cluster.frontend.start()
+        scene.cluster.frontend.faults.add(refused)
+
+        await scene.cluster.clock.sleep(10 * 60)
+
+        assert names(scene.nodes()) == {first}
+        assert (running.metric(waiting), running.metric(failed)) == (1, 0)
+
+        scene.cluster.frontend.faults.clear()
+        await scene.settle(lambda: first not in names(scene.nodes()), seconds=120)
 
     play(tmp_path, scenario)
 

@@ -114,6 +114,16 @@ def test_taint_without_a_time_counts_from_the_deletion():
     assert step_of(claim, view, ATTACHED, instance=InstanceState.GONE, now=late).action is FINISH
 
 
+def test_a_taint_of_the_same_key_and_another_effect_is_no_mark():
+    """Somebody else's: the node is not out of service, and the limit does not count from it."""
+    claim, view = dying(taints=("node.kubernetes.io/out-of-service:NoSchedule",))
+    found = step_of(
+        claim, view, ATTACHED, instance=InstanceState.GONE, now=EPOCH + 2 * DETACH_LIMIT
+    )
+    assert found.action is WAIT
+    assert marked(found, view)
+
+
 def test_a_node_is_marked_once():
     claim, view = dying()
     first = step_of(claim, view, ATTACHED, instance=InstanceState.GONE)
