@@ -36,6 +36,10 @@ def subject() -> Generator[ConformanceSubject, None, None]:
 
 def subject_of(cloud: SimulatedTinyCloud) -> ConformanceSubject:
     """Describe the simulated cloud to the kit."""
+
+    def interrupt(_: object, provider_id: str) -> None:
+        cloud.reclaim(provider_id)
+
     troubles = {
         **cloud_troubles(
             cloud,
@@ -63,7 +67,7 @@ def subject_of(cloud: SimulatedTinyCloud) -> ConformanceSubject:
         list_resources=lambda _: [cloud.provider_id(vm) for vm in cloud.living()],
         create_foreign_instance=lambda _: cloud.create_foreign_vm(),
         sell_out=lambda _, offering: cloud.sold_out_zones.add(offering.zone),
-        interrupt=lambda _, provider_id: cloud.reclaim(provider_id),
+        interrupt=interrupt,
         protect=lambda _, provider_id: cloud.protect(provider_id),
         drift=lambda _, provider_id: cloud.change_image(provider_id, "debian-v6"),
         changed_node_class=node_class(TinyCloudNodeClassSpec(disk_gib=50)),
