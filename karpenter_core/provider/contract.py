@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
 
 from karpenter_core.api.decisions import Decision
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTRACT_VERSION",
+    "POLLING_BOUNDS",
     "BatchKey",
     "BatchLimits",
     "CatalogueOffering",
@@ -57,6 +59,7 @@ __all__ = [
     "NodeReader",
     "NodeWriter",
     "PeriodicTask",
+    "PollingPeriods",
     "ProviderContext",
     "ProviderInfo",
     "RegistrationGate",
@@ -119,6 +122,37 @@ class SettingSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PollingPeriods:
+    """How often the core calls reading hooks of a provider whose cloud limits calls.
+
+    Each period is within its bounds (`POLLING_BOUNDS`).
+    """
+
+    instances: timedelta = timedelta(minutes=2)
+    """`karpenter_list_instances`; every minute or less while instances seem to be orphaned."""
+    termination: timedelta = timedelta(seconds=5)
+    """`karpenter_terminate_instances` and `karpenter_fetch_instances` of an instance that is ending."""
+    drift: timedelta = timedelta(minutes=5)
+    """`karpenter_detect_drift`"""
+    interruptions: timedelta = timedelta(seconds=5)
+    """`karpenter_poll_interruptions`"""
+    catalogue: timedelta = timedelta(minutes=5)
+    """`karpenter_list_instance_types`"""
+
+
+POLLING_BOUNDS: Final[Mapping[str, tuple[timedelta, timedelta]]] = MappingProxyType(
+    {
+        "instances": (timedelta(seconds=30), timedelta(minutes=30)),
+        "termination": (timedelta(seconds=1), timedelta(minutes=2)),
+        "drift": (timedelta(minutes=1), timedelta(hours=2)),
+        "interruptions": (timedelta(seconds=1), timedelta(minutes=5)),
+        "catalogue": (timedelta(minutes=1), timedelta(minutes=20)),
+    }
+)
+"""The shortest and the longest of each period; a catalogue is used for 30 minutes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderInfo:
     """Name, contract version and NodeClass kinds of a provider."""
 
@@ -130,6 +164,7 @@ class ProviderInfo:
     """By hook name; hooks not named use the defaults."""
     repair_policies: tuple[RepairPolicy, ...] = ()
     max_instance_types: int = 600
+    polling_periods: PollingPeriods = field(default_factory=PollingPeriods)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
