@@ -97,7 +97,7 @@ def test_older_versions_are_served_with_the_fields_of_the_stored_one():
     ]
     assert (deprecated["deprecated"], deprecated["deprecationWarning"]) == (True, "use v1beta1")
     assert "deprecated" not in other
-    for same in ("schema", "subresources", "additionalPrinterColumns"):
+    for same in ("schema", "subresources"):
         assert stored[same] == deprecated[same] == other[same]
     assert "conversion" not in render_crd(TwoVersions)["spec"], "the default strategy is None"
 
