@@ -17,7 +17,7 @@ from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -58,6 +58,8 @@ __all__ = [
     "NodeClassResolution",
     "NodeReader",
     "NodeWriter",
+    "ObjectRead",
+    "ObjectReader",
     "PeriodicTask",
     "PollingPeriods",
     "ProviderContext",
@@ -153,6 +155,26 @@ POLLING_BOUNDS: Final[Mapping[str, tuple[timedelta, timedelta]]] = MappingProxyT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectRead:
+    """Objects of the cluster that a provider reads with `ProviderContext.read_objects`."""
+
+    resource: str
+    """The plural, as in a URL: `configmaps`, `daemonsets`."""
+    group: str = ""
+    version: str = "v1"
+    namespace: str = ""
+    """Empty for objects without a namespace, and for those of all namespaces."""
+    name: str = ""
+    """The only object; empty for all."""
+
+    def __str__(self) -> str:
+        """Return the resource as `kubectl auth can-i` names it."""
+        what = ".".join(filter(None, (self.resource, self.group)))
+        what += f"/{self.name}" if self.name else ""
+        return f"{what} in the namespace {self.namespace}" if self.namespace else what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderInfo:
     """Name, contract version and NodeClass kinds of a provider."""
 
@@ -165,6 +187,8 @@ class ProviderInfo:
     repair_policies: tuple[RepairPolicy, ...] = ()
     max_instance_types: int = 600
     polling_periods: PollingPeriods = field(default_factory=PollingPeriods)
+    reads: tuple[ObjectRead, ...] = ()
+    """Objects that it reads besides Nodes and NodeClaims; `karpenter rbac` grants them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -514,6 +538,26 @@ class ClaimReader(Protocol):
         ...
 
 
+class ObjectReader(Protocol):
+    """Reads the objects that `ProviderInfo.reads` declares; callable from any thread.
+
+    The core fetches them at the start and every minute; a read makes no request.
+    """
+
+    def __call__(self, read: ObjectRead, /) -> Sequence[Mapping[str, object]]:
+        """Return the objects as JSON values; none if there are none.
+
+        Raises:
+            CloudProviderError: they could not be read yet; has the reason.
+            PluginError: the read is not declared.
+        """
+        ...
+
+
+def _read_nothing(read: ObjectRead, /) -> Sequence[Mapping[str, object]]:
+    raise CloudProviderError(f"{read} could not be read: there is no cluster")
+
+
 @final
 class UnfencedProcess:
     """A fence that always permits, for a process that runs alone."""
@@ -539,6 +583,7 @@ class ProviderContext:
     wake: Callable[[str], None]
     """Runs one of the provider's periodic tasks now; callable from any thread."""
     read_claims: ClaimReader = field(default=dict[str, "NodeClaim"])
+    read_objects: ObjectReader = _read_nothing
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     """The optional features that are on."""
     fence: LeaderFence = field(default_factory=UnfencedProcess)
