@@ -9,7 +9,6 @@ import pytest
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.controllers.catalogue.controller import (
-    REFRESH_PERIOD,
     STALE_AFTER,
     CatalogueController,
     catalogue_version,
@@ -18,6 +17,7 @@ from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import BadInputError, CloudProviderError
+from karpenter_core.provider.contract import PollingPeriods
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 from karpenter_core.state.object_kinds import ObjectKind
@@ -147,6 +147,12 @@ class FailingListing:
     fails = False
     listed = (priced(1.0),)
 
+    def provider_of(self, _ref):
+        return "kwok"
+
+    def polling_periods(self, _provider):
+        return PollingPeriods(catalogue=timedelta(minutes=1))
+
     async def list_instance_types(self, _pool, _node_class):
         if self.fails:
             raise CloudProviderError("nobody answers")
@@ -199,7 +205,7 @@ async def test_all_pools_of_a_node_class_get_its_types_and_the_next_refresh_is_p
     upkeep.clock.passes(7)
     outcome = await upkeep.reconcile()
 
-    assert outcome.requeue_after == REFRESH_PERIOD.total_seconds()
+    assert outcome.requeue_after == 60
     assert upkeep.names() == {"general": ["small"], "web": ["small"]}
     told = upkeep.metric("karpenter_catalogue_refresh_timestamp_seconds")
     assert told == upkeep.clock.now().timestamp()

@@ -10,12 +10,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS, VOLUME_ATTACHMENTS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.provider.contract import PollingPeriods
+from karpenter_core.provider.markers import hookimpl
+from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -522,3 +528,37 @@ class TestInstancesThatMayNotBeTerminated:
             await scene.settle(lambda: gone(scene, kept), seconds=60)
 
         play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+
+
+class RarelyPolled(KwokProvider):
+    """A cloud that permits a call for an ending instance every minute."""
+
+    @hookimpl
+    def karpenter_provider_info(self):
+        periods = PollingPeriods(termination=timedelta(minutes=1))
+        return replace(KwokProvider.karpenter_provider_info(self), polling_periods=periods)
+
+
+def test_provider_sets_how_often_an_ending_instance_is_polled(tmp_path):
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1, cpu="3")])
+        scene.start("--disable-leader-election")
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        (claim,) = scene.claims()
+        scene.cluster.delete(NODE_CLAIMS, claim["metadata"]["name"])
+        await scene.cluster.clock.sleep(300)
+        calls = [
+            call["at"]
+            for call in cloud(scene, tmp_path)["calls"]
+            if call["operation"] == "terminate" and call["subject"] == claim["status"]["providerID"]
+        ]
+        pauses = [round(second - first) for first, second in pairwise(calls)]
+        # The written condition and the deleted Node start a call each.
+        assert pauses == [0, 60, 60, 60, 0]
+
+    play(
+        tmp_path,
+        scenario,
+        arguments=["--kwok-termination-delay=3m"],
+        plugins={"kwok": RarelyPolled()},
+    )

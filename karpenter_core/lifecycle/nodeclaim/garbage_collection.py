@@ -42,7 +42,6 @@ __all__ = [
     "ORPHAN_FLOOR",
     "ORPHAN_GRACE",
     "ORPHAN_SHARE",
-    "PERIOD",
     "SURPLUS_GRACE",
     "SURPLUS_PER_PASS",
     "ClaimWithoutInstance",
@@ -57,7 +56,6 @@ __all__ = [
     "was_registered",
 ]
 
-PERIOD: Final = timedelta(minutes=2)  # upstream default
 GARBAGE_COLLECTED: Final = "garbage_collected"
 
 ORPHAN_GRACE: Final = timedelta(minutes=1)

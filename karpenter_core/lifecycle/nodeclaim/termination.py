@@ -101,10 +101,12 @@ def with_instance(claim: NodeClaim, provider_id: str) -> NodeClaim:
     return claim.model_copy(update={"status": status})
 
 
-def instance_terminating_step(claim: NodeClaim, *, now: datetime) -> LifecycleStep:
+def instance_terminating_step(
+    claim: NodeClaim, *, now: datetime, period: timedelta = INSTANCE_POLL
+) -> LifecycleStep:
     """Set InstanceTerminating; the provider is called again until the instance is gone."""
     return LifecycleStep(
-        claim=with_condition(claim, INSTANCE_TERMINATING, now=now), requeue_after=INSTANCE_POLL
+        claim=with_condition(claim, INSTANCE_TERMINATING, now=now), requeue_after=period
     )
 
 
