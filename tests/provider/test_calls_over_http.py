@@ -14,11 +14,8 @@ import pytest
 
 from karpenter_core.errors import ThrottledError
 from karpenter_core.provider.kit.calls.caller import CloudCaller
-from karpenter_core.provider.kit.calls.failures import (
-    AttemptFailure,
-    AttemptFailureKind,
-    UncertainCallError,
-)
+from karpenter_core.provider.kit.calls.failures import UncertainCallError
+from karpenter_core.provider.kit.calls.http_failures import http_failure
 from karpenter_core.provider.kit.calls.pages import token_pages
 
 THROTTLED, CUT_OFF = 429, 0
@@ -65,18 +62,9 @@ def classify(error):
     """The whole of what such a cloud supplies."""
     if isinstance(error, urllib.error.HTTPError):
         error.close()
-        wait = error.headers.get("Retry-After")
-        kinds = {429: AttemptFailureKind.THROTTLED, 401: AttemptFailureKind.DENIED}
-        unanswered = error.code >= 500
-        return AttemptFailure(
-            kind=AttemptFailureKind.UNANSWERED
-            if unanswered
-            else kinds.get(error.code, AttemptFailureKind.REFUSED),
-            code=str(error.code),
-            retry_after=None if wait is None else timedelta(seconds=float(wait)),
-        )
+        return http_failure(error.code, retry_after=error.headers.get("Retry-After"))
     if isinstance(error, OSError | http.client.HTTPException):
-        return AttemptFailure(kind=AttemptFailureKind.UNANSWERED, message=str(error))
+        return http_failure(0, message=str(error))
     return None
 
 
