@@ -86,6 +86,6 @@ def test_all_complaints_come_together():
     assert str(raised.value).split("; ") == [
         "--cluster-name: must be given",
         "--qps: must be at least 0 and below 1, not -1",
-        "--period: must be at least 1m0s, not 1s",
+        "--period: must be a duration of at least 1m0s, not 1s",
         '--network: must be public or vpc, not "moon"',
     ]

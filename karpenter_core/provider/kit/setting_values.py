@@ -126,7 +126,7 @@ class SettingReader:
             return at_least
         if value < at_least:
             least, given = format_duration(at_least), format_duration(value)
-            self.complain(f"--{flag}: must be at least {least}, not {given}")
+            self.complain(f"--{flag}: must be a duration of at least {least}, not {given}")
         return value
 
 
