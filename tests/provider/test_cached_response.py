@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from threading import Event
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse
+from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
 from karpenter_core.provider.kit.disk_cache import DiskCache
 
 if TYPE_CHECKING:
@@ -192,3 +192,17 @@ def test_callers_during_a_fetch_share_its_answer(tmp_path: Path):
 
     assert {id(value) for value, _ in found} == {id(found[0][0])}
     assert calls == [1]
+
+
+class Sold(NamedTuple):
+    """A value of several fields."""
+
+    names: tuple[str, ...]
+
+
+@pytest.mark.parametrize("damaged", [None, 3, {"names": 3}, [], [[]], [3]])
+def test_a_stored_value_that_is_damaged_or_not_usable_is_none(damaged):
+    decode = decode_as(Sold, is_usable=lambda sold: sold.names)
+
+    assert decode(damaged) is None
+    assert decode([["a", "b"]]) == Sold(("a", "b"))

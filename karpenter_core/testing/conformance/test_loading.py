@@ -69,6 +69,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.orphans",
     "karpenter_core.provider.kit.plugin",
     "karpenter_core.provider.kit.price_table",
+    "karpenter_core.provider.kit.provider_metrics",
     "karpenter_core.provider.kit.recent_launches",
     "karpenter_core.provider.kit.reservation_counts",
     "karpenter_core.provider.kit.kubelet_reserved",
