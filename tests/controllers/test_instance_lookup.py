@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -119,3 +120,23 @@ def test_a_listing_whose_look_ups_were_all_cancelled_is_not_waited_for_later(can
         return await lookup.provider_id(API)
 
     assert run_virtual(story()) == "kwok://api"
+
+
+def test_a_listing_that_fails_after_its_look_ups_were_cancelled_is_not_reported_by_asyncio():
+    """As at the end of the process: the provider has stopped, and nobody wants the listing."""
+    providers = Providers(WEB, error=CloudProviderError("the provider has stopped"))
+    reported = []
+
+    async def story():
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, found: reported.append(found)
+        )
+        look_up = asyncio.create_task(InstanceLookup(providers).provider_id(WEB))
+        await asyncio.sleep(5)
+        look_up.cancel()
+        await asyncio.sleep(20)
+        gc.collect()
+
+    run_virtual(story())
+    assert len(providers.listed) == 1
+    assert reported == []
