@@ -6,9 +6,9 @@ recovers it, because a new leader starts with an empty ledger. `TABLES` states b
 `docs/design/state.md` documents it.
 
 Only `apply_event` changes the ledger. It takes the time from `TimePassed`, which therefore comes
-first in a batch of events. Its instants measure how long ago something was, so they move with the
-wall clock when that is set (`ClockSet`): three minutes are three minutes of real time, and all
-instants can be compared with the present wall clock.
+first in a batch of events. Its instants measure how long ago something was, so they move with `now`
+when that is set (`ClockSet`): three minutes are three minutes of real time, and all instants can be
+compared with the present `now`.
 """
 
 from __future__ import annotations
@@ -566,7 +566,7 @@ class Ledger:
         return bool(past or old or settled or stocked)
 
     def _move(self, by: timedelta) -> bool:
-        """Move every instant with the wall clock."""
+        """Move every instant with `now`."""
         self._now, self._swept = shift_time(self._now, by), shift_time(self._swept, by)
         for instants in (self._nominations, self._open_launches, self._first_seen):
             for key, at in tuple(instants.items()):

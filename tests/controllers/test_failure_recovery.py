@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 from karpenter_core.errors import CloudProviderError
@@ -253,6 +255,37 @@ def test_a_node_is_deleted_with_its_claim_for_any_cloud_answer(tmp_path, monkeyp
         await scene.settle(
             lambda: node not in {each["metadata"]["name"] for each in scene.nodes()}, seconds=60
         )
+
+    play(tmp_path, scenario)
+
+
+def test_the_node_of_an_instance_lost_between_processes_is_removed(tmp_path):
+    """Although the next process cannot list Nodes for some minutes; then the claim goes too."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
+        running = scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
+        (lost,) = (claim["metadata"]["name"] for claim in scene.claims())
+        await scene.cluster.clock.sleep(60)
+        await running.kill()
+        with closing(sqlite3.connect(tmp_path / "kwok.sqlite3")) as instances, instances:
+            now = scene.cluster.clock.now().timestamp()
+            instances.execute("UPDATE instances SET gone_at = ?", (now,))
+        forbidden = RequestFault(
+            matches=lambda request: request.method == "GET" and request.path.endswith("/nodes"),
+            times=None,
+            status=403,
+        )
+        scene.cluster.frontend.faults.add(forbidden)
+        scene.start(WITHOUT_ELECTION)
+        await scene.cluster.clock.sleep(180)
+        scene.cluster.frontend.faults.remove(forbidden)
+
+        def left():
+            return {each["metadata"]["name"] for each in (*scene.nodes(), *scene.claims())}
+
+        await scene.settle(lambda: lost not in left(), seconds=600)
 
     play(tmp_path, scenario)
 

@@ -212,6 +212,25 @@ def test_a_reply_that_is_too_slow_is_a_late_launch_and_no_second_one(tmp_path):
     run_kwok(scenario, tmp_path)
 
 
+def test_a_call_that_a_stop_overtakes_says_that_the_provider_has_stopped(tmp_path):
+    async def scenario(world):
+        world.cloud.disturbances.inject(
+            KwokFault(
+                kind=KwokFaultKind.SLOW_CALL,
+                operation=CloudOperation.LIST,
+                delay=timedelta(seconds=30),
+            )
+        )
+        call = asyncio.create_task(world.providers.list_instances("kwok"))
+        await world.clock.sleep(10)
+        await world.providers.stop()
+        with pytest.raises(CloudProviderError, match="the kwok provider has stopped") as raised:
+            await call
+        assert raised.value.__cause__ is None
+
+    run_kwok(scenario, tmp_path)
+
+
 def test_a_crash_between_launch_and_node_leaves_the_node_to_the_next_process(tmp_path):
     """The first process dies after the store's commit; the second creates the Node."""
 
