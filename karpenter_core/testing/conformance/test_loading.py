@@ -57,6 +57,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.cached_prices",
     "karpenter_core.provider.kit.node_class_registry",
     "karpenter_core.provider.kit.instance_owners",
+    "karpenter_core.provider.kit.instances",
     "karpenter_core.provider.kit.launch",
     "karpenter_core.provider.kit.launch_candidates",
     "karpenter_core.provider.kit.learned_memory",

@@ -260,6 +260,7 @@ class InstanceParts:
         context, clients, metrics = services.context, services.clients, services.metrics
         self.instances: Final = ClusterInstances(
             clients,
+            context.clock,
             reader=launch.reader,
             recent=launch.recent,
             owners=launch.owners,
@@ -279,9 +280,7 @@ class InstanceParts:
             ),
             shifts=services.shifts.zones,
         )
-        self.drift: Final = DriftDetector(
-            reader=launch.reader, recent=launch.recent, types=catalogue.types
-        )
+        self.drift: Final = DriftDetector(instances=self.instances, types=catalogue.types)
         self.partition_gate: Final = PartitionGate(
             reader=launch.reader, groups=discovery.placement_groups, nodes=context.nodes
         )

@@ -120,6 +120,7 @@ class Process:
         )
         self.instances = ClusterInstances(
             clients,
+            clock,
             reader=self.reader,
             recent=self.recent,
             owners=owners,
@@ -135,7 +136,7 @@ class Process:
             candidates=lambda: (*self.recent.all(), *self.nodes),
             shifts=lambda: self.shifted,
         )
-        self.drift = DriftDetector(reader=self.reader, recent=self.recent, types=self.offered)
+        self.drift = DriftDetector(instances=self.instances, types=self.offered)
 
     def types(self, node_class):
         """Return the types by name, as the core last listed them."""
