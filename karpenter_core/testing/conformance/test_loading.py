@@ -73,6 +73,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.kubelet_reserved",
     "karpenter_core.provider.kit.setting_values",
     "karpenter_core.provider.kit.shared_metrics",
+    "karpenter_core.provider.kit.shortages",
     "karpenter_core.provider.kit.simulated",
     "karpenter_core.provider.kit.demo_cloud",
     "karpenter_core.provider.kit.termination_batches",
