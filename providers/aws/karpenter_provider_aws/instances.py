@@ -18,26 +18,22 @@ from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_provider_aws.described_instances import parse_provider_id
 from karpenter_provider_aws.instance_tags import CLAIM_TAGS
 from karpenter_provider_aws.instance_terminator import InstanceTerminator, no_terminations_counted
-from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
 from karpenter_provider_aws.zonal_shift import ZoneShiftedError, no_shifts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import FetchOutcome, TerminateOutcome
     from karpenter_core.provider.kit.instance_owners import InstanceOwners
-    from karpenter_core.provider.kit.instances.cluster_instances import FoundInstances
     from karpenter_core.provider.kit.recent_launches import RecentLaunches
-    from karpenter_provider_aws.described_instances import DescribedInstance, InstanceReader
+    from karpenter_provider_aws.described_instances import InstanceReader
     from karpenter_provider_aws.discovery.reservations import ReservationCounts
     from karpenter_provider_aws.instance_terminator import TerminationCounter
     from karpenter_provider_aws.sdk import CloudClients
     from karpenter_provider_aws.zonal_shift import ShiftedZones
 
 __all__ = ["ClusterInstances"]
-
-_TAGS_IN_THE_END: Final = frozenset({NAME_TAG, NODE_CLAIM_TAG, EKS_CLUSTER_NAME_TAG})
 
 
 @final
@@ -71,18 +67,12 @@ class ClusterInstances:
             shown_within=None,
             reservation_counts=reservation_counts,
         )
+        self.find: Final = self._instances.find
         self.instance_id: Final = self._instances.instance_id
+        self.last_listed: Final = self._instances.last_listed
         self._lock: Final = Lock()
         self._seen: dict[str, Instance] = {}
         """As last listed or fetched, by provider id."""
-
-    def find(self, instance_ids: Iterable[str]) -> FoundInstances[DescribedInstance]:
-        """Look instances up, those of shifted zones too.
-
-        Raises:
-            CloudProviderError: EC2 refused or did not answer.
-        """
-        return self._instances.find(instance_ids)
 
     def fetch(self, provider_ids: Sequence[str]) -> list[FetchOutcome]:
         """Return an instance or an error for each id, in their order.
@@ -118,11 +108,6 @@ class ClusterInstances:
             complete=listing.complete,
             problem=listing.problem,
         )
-
-    def is_tagged(self, instance_id: str) -> bool:
-        """Whether an instance had all its tags when instances were last listed; never a call."""
-        listed = self._instances.last_listed().get(instance_id)
-        return listed is not None and listed.tags.keys() >= _TAGS_IN_THE_END
 
     def terminate(self, provider_ids: Sequence[str]) -> list[TerminateOutcome]:
         """Terminate instances, or report that they are gone, in the order of the ids.

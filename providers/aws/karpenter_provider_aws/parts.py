@@ -274,7 +274,7 @@ class InstanceParts:
             context.clock,
             cluster=services.settings.cluster_name,
             reader=launch.reader,
-            is_tagged=self.instances.is_tagged,
+            last_listed=self.instances.last_listed,
             candidates=lambda: chain(
                 launch.recent.all(), map(instance_id_of, context.read_nodes().values())
             ),

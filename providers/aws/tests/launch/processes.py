@@ -132,7 +132,7 @@ class Process:
             clock,
             cluster=cluster,
             reader=self.reader,
-            is_tagged=self.instances.is_tagged,
+            last_listed=self.instances.last_listed,
             candidates=lambda: (*self.recent.all(), *self.nodes),
             shifts=lambda: self.shifted,
         )
