@@ -95,7 +95,7 @@ class UnavailableSnapshot:
         its partition; a launch outside of groups only to general marks. A zone is unavailable if
         all its subnets are; this function does not decide which zones have a subnet.
         """
-        if any(
+        if self.shortages and any(
             shortage.covers(
                 capacity_type=offering.capacity_type,
                 zone=offering.zone,
