@@ -94,7 +94,8 @@ def test_where_terminated_instances_are_described_absence_means_nothing_of_a_rec
     assert isinstance(cloud.instances.fetch([new])[0], Instance)
     cloud.unseen.add("i-1")
     cloud.clock.seconds = 200
-    assert is_unknown(cloud.instances.fetch([new])[0])
+    assert cloud.instances.fetch([new])[0].token == "uid-claim-of-i-1"
+    assert is_unknown(cloud.instances.terminate([new])[0])
 
     cloud.unseen.clear()
     cloud.change("i-1", is_leaving=True, is_gone=True)

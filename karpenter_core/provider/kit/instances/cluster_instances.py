@@ -151,14 +151,17 @@ class ClusterInstances(Generic[Described]):
         ids, errors = self._parse(provider_ids)
         found = self.find(ids.values())
         owners = self._owners_among(found.present)
-        return [
-            errors[text]
-            if text in errors
-            else self._instance(found.present[ids[text]], owners)
-            if ids[text] in found.present
-            else found.absence_error(ids[text])
-            for text in provider_ids
-        ]
+        outcomes: dict[str, FetchOutcome] = {**errors}
+        for text, name in ids.items():
+            launch = self._recent.get(name) if self._shown_within is None else None
+            if name in found.present:
+                outcomes[text] = self._instance(found.present[name], owners)
+            elif name in found.hidden and launch is not None:
+                # Were it terminated, the cloud would say so.
+                outcomes[text] = launch.instance
+            else:
+                outcomes[text] = found.absence_error(name)
+        return [outcomes[text] for text in provider_ids]
 
     def list(self) -> InstanceListing:
         """Return every instance of the cluster, by provider id.
