@@ -86,6 +86,17 @@ def test_a_mark_and_its_end_are_changes_of_every_type():
     assert not is_marked(marks, D8, now=minutes(4))
 
 
+def test_a_longer_time_alone_is_no_change():
+    marks = UnavailableOfferings()
+    marks.mark_shortages(QUOTA, now=NOW)
+    before = marks.view(now=NOW)
+    marks.mark_shortages(QUOTA, now=minutes(1))
+
+    assert marks.view(now=minutes(1)) is before
+    assert is_marked(marks, D8, now=minutes(3.9))
+    assert not is_marked(marks, D8, now=minutes(4))
+
+
 @with_examples(200)
 @given(st.lists(shortages, max_size=5))
 def test_marks_cover_what_their_shortages_cover_and_no_other_offering(found):

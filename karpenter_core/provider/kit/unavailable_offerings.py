@@ -175,10 +175,12 @@ class UnavailableOfferings:
         """Mark all that these shortages cover as unavailable.
 
         A shortage that is marked already, for smaller or larger types, is marked for the smaller ones.
+        A longer time alone is no change for the results that were computed from the marks.
         """
         with self._lock:
             now = self._monotonic_now(now)
             self._sweep(now)
+            before = frozenset(self._shortages)
             for shortage in shortages:
                 merged = shortage
                 for other in [
@@ -187,8 +189,11 @@ class UnavailableOfferings:
                     del self._shortages[other]
                     merged = min(merged, other, key=lambda it: it.least_cpu_milli)
                 self._shortages[merged] = now + (life or self._life)
+            if before == self._shortages.keys():
+                self._view_ends = self._first_end()
+            else:
                 self._shared_sequence += 1
-            self._renew()
+                self._renew()
 
     def mark_capacity_type(
         self, capacity_type: str, *, now: datetime, life: timedelta | None = None
@@ -270,13 +275,12 @@ class UnavailableOfferings:
         self._shared_sequence += len(_remove_expired(self._subnets, now))
         self._renew()
 
+    def _first_end(self) -> datetime | None:
+        ends = (*self._offerings.values(), *self._shortages.values(), *self._subnets.values())
+        return min(ends, default=None)
+
     def _renew(self) -> None:
-        ends = (
-            *self._offerings.values(),
-            *self._shortages.values(),
-            *self._subnets.values(),
-        )
-        self._view_ends = min(ends, default=None)
+        self._view_ends = self._first_end()
         self._view = UnavailableSnapshot(
             revision=self._view.revision + 1,
             offerings=frozenset(self._offerings),

@@ -260,6 +260,8 @@ class ClusterInstances(Generic[Described]):
 
     def _owners_among(self, described: Mapping[str, Described]) -> Mapping[str, ClaimRef]:
         """Return the claims of some instances, by instance id."""
+        if not described:
+            return {}
         owners = dict(self._claims.known_owners())
         settled = {claim.uid for claim in owners.values() if claim.uid}
         undecided: list[str] = []
