@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.lifecycle.node.drain import drain_wave, latest_start, needs_force
 from karpenter_core.lifecycle.node.eviction import EvictionAction, earlier_deadline, eviction_advice
-from karpenter_core.state.ledger import LedgerView
+from karpenter_core.state.ledger_view import LedgerView
 from karpenter_core.state.pod_rules import undrained_pods
 from karpenter_core.testing.builders import EPOCH, pod, toleration
 from tests.properties import with_examples

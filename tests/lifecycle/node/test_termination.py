@@ -46,7 +46,7 @@ from karpenter_core.lifecycle.node.termination import (
     node_termination,
     undisrupted_patch,
 )
-from karpenter_core.state.ledger import LedgerView, PodDeletion
+from karpenter_core.state.ledger_view import LedgerView, PodDeletion
 from karpenter_core.state.pod_rules import undrained_pods
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
