@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.api.labels import CAPACITY_TYPE, SPOT
-from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
+from karpenter_core.scheduling.compiled.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.compiled.instance_shapes import OfferingMatrix
 from karpenter_core.scheduling.requirements import Requirements
 
@@ -155,7 +155,7 @@ class ClaimSignature:
         """Return the labels whose `minValues` chosen rows miss, with the count they reach."""
         if not self.has_min_values:
             return {}
-        return self.pool.catalogue.min_values_reached(self.bits_of(chosen), self.requirements)
+        return self.pool.catalogue.missing_min_values(self.bits_of(chosen), self.requirements)
 
     @cached_property
     def admissible(self) -> Mask:

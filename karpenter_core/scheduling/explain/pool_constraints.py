@@ -12,7 +12,7 @@ import numpy as np
 
 from karpenter_core.api.labels import CPU, NODES
 from karpenter_core.api.quantities import format_amount
-from karpenter_core.scheduling.bitsets import bits_of_mask
+from karpenter_core.scheduling.compiled.bitsets import bits_of_mask
 from karpenter_core.scheduling.explain.options import ClaimOption, fitting, listed
 from karpenter_core.scheduling.ports import first_port_conflict, port_text
 from karpenter_core.scheduling.problem import MinValuesPolicy, PoolConstraint, PoolRejection
@@ -47,9 +47,10 @@ _FILTERED_OUT: Final = "nodepool requirements filtered out all available instanc
 def unusable_pool(pool: CompiledPool) -> PoolRejection:
     """Return why a pool can launch no node at all."""
     catalogue = pool.catalogue
-    if pool.unusable_reason:
+    if pool.unreadable_reason:
         return PoolRejection(
-            constraint=PoolConstraint.REQUIREMENT, detail=f"{_FILTERED_OUT}: {pool.unusable_reason}"
+            constraint=PoolConstraint.REQUIREMENT,
+            detail=f"{_FILTERED_OUT}: {pool.unreadable_reason}",
         )
     if not pool.matching_bits:
         return PoolRejection(
@@ -65,7 +66,7 @@ def unusable_pool(pool: CompiledPool) -> PoolRejection:
             remedy="let nodes reserve less for the system and the kubelet",
         )
     offered = pool.matching_bits & pool.offered_bits & catalogue.sound_bits
-    missing = catalogue.min_values_reached(offered, pool.requirements)
+    missing = catalogue.missing_min_values(offered, pool.requirements)
     if offered and missing:
         return min_values_missed(missing, prefix=f"{_FILTERED_OUT}: ")
     return PoolRejection(
@@ -282,7 +283,7 @@ def narrow_by_min_values(
     if explanation.compiled.options.min_values is not MinValuesPolicy.STRICT:
         return options
     catalogue = explanation.pool.catalogue
-    reached = [catalogue.min_values_reached(one.bits, one.requirements) for one in options]
+    reached = [catalogue.missing_min_values(one.bits, one.requirements) for one in options]
     options_left = tuple(one for one, missing in zip(options, reached, strict=True) if not missing)
     if options_left:
         return options_left

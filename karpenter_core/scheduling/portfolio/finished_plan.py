@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE
-from karpenter_core.scheduling.compiled.pools import SIMULATION_LABELS
+from karpenter_core.scheduling.compiled.pool_templates import SIMULATION_LABELS
 from karpenter_core.scheduling.compiled.volumes import is_attach_resource
 from karpenter_core.scheduling.problem import CheapestOffering, MinValuesPolicy, PlannedNodeClaim
 from karpenter_core.scheduling.requirements import Requirement, is_restricted_label

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.api.labels import ZONE
-from karpenter_core.scheduling.bitsets import mask_of
+from karpenter_core.scheduling.compiled.bitsets import mask_of
 from karpenter_core.scheduling.compiled.instance_shapes import OfferingMatrix
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH, DomainPin
 from karpenter_core.scheduling.compiled.topology import TopologyKind
