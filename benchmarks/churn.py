@@ -59,7 +59,7 @@ IDLE_SHARE = 0.5
 
 @dataclass(kw_only=True)
 class ChurnOutcome:
-    """What one day came to; money is in the reporting currency."""
+    """The figures of one day; money is in the reporting currency."""
 
     load: str
     policy: str
@@ -89,7 +89,7 @@ class ChurnOutcome:
 
     @property
     def faults(self) -> int:
-        """What must not be."""
+        """The number of faults: disruptions that must not happen."""
         return self.below_floor + self.moved_again + self.replaced_again
 
 

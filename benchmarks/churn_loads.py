@@ -16,7 +16,7 @@ __all__ = ["LOADS", "NONE", "POLICIES", "STEP", "Policy", "ServiceLoad", "node_p
 
 GROUP = "karpenter.kwok.sh"
 STEP = timedelta(minutes=10)
-"""How often the load may change."""
+"""The interval at which the load may change."""
 
 
 @dataclass(frozen=True, kw_only=True)

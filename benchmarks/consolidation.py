@@ -73,7 +73,7 @@ WHEN_EMPTY: Final = {
 
 @dataclass(kw_only=True)
 class ConsolidationReport:
-    """What a story showed."""
+    """The figures of a story."""
 
     story: str
     up_seconds: float = 0.0
@@ -117,7 +117,7 @@ class ConsolidationBench:
 
     @property
     def price(self) -> float:
-        """What they cost per hour."""
+        """The price of the nodes per hour."""
         return sum(self._prices[offering_of(node)] for node in self.nodes)
 
     async def scale(self, name: str, replicas: int) -> None:

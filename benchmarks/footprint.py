@@ -64,7 +64,7 @@ SIZES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What one controller needed."""
+    """The resources that one controller needed."""
 
     pods: int
     nodes: int

@@ -75,7 +75,7 @@ print(seconds, len(body), series)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapeCost:
-    """What was measured."""
+    """The figures of the benchmark."""
 
     nodes: int
     pods: int

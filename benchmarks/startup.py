@@ -54,7 +54,7 @@ MOST_SECONDS: Final = 10.0
 AT_ONCE: Final = 48
 LIMIT_SECONDS: Final = 900.0
 SETTLE_SECONDS: Final = 15.0
-"""How long memory is watched after the last claim: launches, nodes and nominations follow it."""
+"""The time for which memory is watched after the last claim, for its launch, node and nominations."""
 NEVER: Final = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 LARGE: Final = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "Gt", "values": ["31"]}
 """Machines of a size that clusters of so many pods have."""
@@ -69,7 +69,7 @@ _SIZES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupFigures:
-    """What one start showed; seconds count from the moment of leadership."""
+    """The figures of one start; seconds count from the moment of leadership."""
 
     pods: int
     first_claim_seconds: float

@@ -42,16 +42,16 @@ class ProcessPlatform:
     lease: Transport
     workload: Transport | None = None
     identity: str
-    """Who we are in the lease."""
+    """The name of this process in the lease."""
     namespace: str = "kube-system"
     """Where the lease is."""
     cache_folder: Path
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
     facts_reader: ClusterFactsReader | None = None
-    """What completes `cluster` while the process runs; None when nobody does."""
+    """The reader that completes `cluster` while the process runs; None without one."""
     election: ElectionTimes | None = None
     contact: ContactTimes | None = None
-    """How long kinds may be silent."""
+    """The longest silence of a kind."""
     jitter: Callable[[], float] | None = None
     faults: WriteFaults | None = None
     serves_http: bool = True

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedCluster"]
 
 _POD_QUARANTINE_SECONDS: Final = 5.0
-"""How long pods outlive their node; upstream waits 40 s, which no scenario is about."""
+"""The time for which pods outlive their node; upstream waits 40 s, which no scenario is about."""
 
 
 class EmbeddedCluster:

@@ -35,9 +35,9 @@ class RequestFault:
 
     matches: Callable[[ApiRequest], bool]
     times: int | None = 1
-    """How many requests are hit; None is all of them."""
+    """The number of requests that fail; None is all of them."""
     after: int = 0
-    """How many matching requests pass unharmed first."""
+    """The number of matching requests that succeed first."""
     latency_seconds: float = 0.0
     """Begin with the work only after so long."""
     reply_latency_seconds: float = 0.0

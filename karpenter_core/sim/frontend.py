@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ServerFrontend"]
 
 _PATIENCE_SECONDS: Final = 60.0
-"""How long a client waits for an answer that is not a stream."""
+"""The longest time that a client waits for an answer that is not a stream."""
 _STREAM_HEADERS: Final = {"content-type": "application/json"}
 
 
@@ -33,7 +33,7 @@ class ServerFrontend:
         self.server: Final = server
         self.faults: Final = RequestFaults()
         self.requests: Final = Counter[tuple[str, str]]()
-        """How many requests came, by verb (`watch` and `list` told apart) and plural."""
+        """The number of requests, by verb (`watch` and `list` are two) and plural."""
         self._watches: Final = set[Watch]()
         self._open = True
 

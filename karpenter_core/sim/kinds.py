@@ -56,7 +56,7 @@ class ServedKind:
     scale: tuple[str, str] | None = None
     """Paths of wanted and actual replicas."""
     fields: frozenset[str] = _METADATA_FIELDS
-    """What fieldSelector may name."""
+    """The fields that a fieldSelector may name."""
     custom: bool = False
     short_names: tuple[str, ...] = ()
     prepare: Callable[[Json, Json | None], Json] = _unchanged

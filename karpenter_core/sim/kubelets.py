@@ -32,7 +32,7 @@ _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletTimes:
-    """How long things take on a node."""
+    """The durations of a kubelet's work on a node."""
 
     node_boot_seconds: float = 1.0
     """From the Node object's creation to Ready."""

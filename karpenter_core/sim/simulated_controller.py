@@ -85,7 +85,7 @@ class SimulatedController:
 
 
 class PodsByNode:
-    """Which pods are bound to which node."""
+    """The pods that are bound to each node."""
 
     def __init__(self) -> None:
         self._pods: Final = dict[str, dict[Key, Json]]()

@@ -90,7 +90,7 @@ class _Collection:
     )
     ring: list[ObjectChange] = field(default_factory=list[ObjectChange])
     first: int = 0
-    """How many changes have been forgotten: the sequence number of `ring[0]`."""
+    """The number of changes that were dropped: the sequence number of `ring[0]`."""
     floor: int = 0
     """History is complete only after this resourceVersion."""
     listeners: dict[int, Callable[[ObjectChange], None]] = field(

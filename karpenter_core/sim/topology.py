@@ -48,7 +48,7 @@ class NodeInfo:
 
 @dataclass(slots=True)
 class _Count:
-    """How many pods that match something are on each node."""
+    """The number of matching pods on each node."""
 
     matches: Callable[[Json], bool]
     by_node: dict[str, int] = field(default_factory=dict[str, int])

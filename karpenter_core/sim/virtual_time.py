@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["DeadlockError", "LoopClock", "VirtualTimeLoop", "run_virtual", "until"]
 
 _TICKS: Final = 1_000_000
-"""How many there are in a second. Time and timers are whole ticks: asyncio rings a timer up to a
+"""The ticks in a second. Time and timers are whole ticks: asyncio rings a timer up to a
 nanosecond early, and what is set again for the rest of its time would ring for ever."""
 _STILL_TICKS: Final = _TICKS
-"""How long, at most, who waits for something does not look while nothing happens."""
+"""The longest time between two checks of a waiting task while nothing happens."""
 _EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")

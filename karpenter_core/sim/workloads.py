@@ -42,7 +42,7 @@ _DAEMON_TOLERATIONS: Final = (
         for name in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
     ),
 )
-"""What the DaemonSet controller lets its pods tolerate (documentation of DaemonSet)."""
+"""The tolerations that the DaemonSet controller adds to its pods (documentation of DaemonSet)."""
 
 
 class _OwnerController(SimulatedController):

@@ -75,7 +75,7 @@ class Call:
 
 @dataclass
 class Answer:
-    """What a call launched."""
+    """The instances that a call launched."""
 
     instance_ids: tuple[str, ...] = ()
     reference: str = ""
@@ -101,7 +101,7 @@ FAILURES = {
         kind=FailureKind.LAUNCHED_ELSEWHERE, error=CloudProviderError("token was used")
     ),
 }
-"""What calls come to, beside success, an answer without instances, and an unreadable answer."""
+"""The results of calls beside success, an answer without instances, and an unreadable answer."""
 
 
 class Job:
@@ -134,7 +134,7 @@ class Cloud:
         self.clock, self.delay_seconds = clock, delay_seconds
         self.machines = []
         self.behaviour = []
-        """What the next calls do, the first first; the others succeed."""
+        """The results of the next calls, in order; the others succeed."""
         self.sent, self.released, self.recorded, self.listings = [], [], [], 0
         self.calls_of_job = self.claims_of_job = 1
         self.capacity = 100

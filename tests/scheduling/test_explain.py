@@ -267,7 +267,7 @@ def test_a_port_taken_on_every_node_names_the_daemon():
 
 
 def test_a_port_that_is_free_on_some_machine_is_no_reason():
-    """What rules these out later is."""
+    """A later constraint that rules these out is named."""
     taking = daemon("proxy", shape=pod_shape(host_ports=[9090], owner_kind="DaemonSet"))
     sold_out = instance_type("small", offerings=[offering("zone-a", available=False)])
     reason = why(

@@ -45,7 +45,7 @@ __all__ = ["REFRESH_PERIOD", "STALE_AFTER", "CatalogueController", "catalogue_ve
 
 REFRESH_PERIOD: Final = timedelta(minutes=5)
 STALE_AFTER: Final = timedelta(minutes=30)
-"""How long the last listing stays in use while refreshes fail."""
+"""The time for which the last listing stays in use while refreshes fail."""
 
 NodeClassKey: TypeAlias = "tuple[str, str, str]"
 

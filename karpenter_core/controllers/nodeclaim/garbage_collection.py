@@ -55,7 +55,7 @@ __all__ = ["GarbageCollectionController"]
 
 BATCH_SIZE: Final = 20  # upstream default
 REMEMBERED_CLAIMS: Final = 50_000
-"""How many UIDs of claims are remembered, to identify surplus of our own launches."""
+"""The number of claim UIDs that are remembered, to identify surplus of our own launches."""
 
 
 class ClaimReader(Protocol):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["PodWaitMetrics"]
 
 BATCH_SIZE: Final = 1000
-"""How many pods are measured before other tasks run."""
+"""The number of pods that are measured before other tasks run."""
 
 
 @final

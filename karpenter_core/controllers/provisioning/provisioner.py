@@ -46,7 +46,7 @@ __all__ = ["Provisioner", "ProvisioningOptions"]
 
 RETRY_SECONDS: Final = 10.0  # upstream default: how often pods without a node are planned again
 FIRST_LISTING_SECONDS: Final = 5.0
-"""How long the first pass waits for pools whose instance types are being listed."""
+"""The longest time that the first pass waits for lists of instance types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

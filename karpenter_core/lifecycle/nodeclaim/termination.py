@@ -47,7 +47,7 @@ __all__ = [
 
 INSTANCE_POLL: Final = timedelta(seconds=5)  # upstream default
 REFUSAL_REPEAT_INTERVAL: Final = timedelta(minutes=15)
-"""How often the same refusal to terminate an instance is repeated as an Event."""
+"""The interval after which the same refusal to terminate an instance is repeated as an Event."""
 
 
 class TerminationAction(Enum):

@@ -94,7 +94,7 @@ class CompiledCatalogue:
             rates = dict.fromkeys(currencies, 1.0)
         self.groups, self.prices = _price_table(rows, rates)
         self.reserved, self.plain_labels = _reserved(catalogue.instance_types)
-        """How much is left of reserved offerings; the labels that any other offering has."""
+        """The remaining capacity of reserved offerings; the labels that any other offering has."""
         self._values, self._absent, self._others = _index(self.instance_types)
         self._matches: Final = dict[Requirement, int]()
         self._ensured: Final = dict[Requirement, int]()

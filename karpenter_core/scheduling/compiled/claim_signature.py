@@ -31,7 +31,7 @@ __all__ = ["ClaimSignature"]
 
 @final
 class ClaimSignature:
-    """What planned claims with the same possible instances share; `bits` are their rows."""
+    """The data shared by planned claims with the same possible instances; `bits` are their rows."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ClaimSignature:
 
     @cached_property
     def allowed_groups(self) -> Mask:
-        """Which groups of offerings it may use."""
+        """The groups of offerings that the claim may use."""
         return self.pool.allowed_groups(self.requirements, self.held)
 
     def reservations(self, chosen: Mask) -> frozenset[Reservation]:
@@ -159,7 +159,7 @@ class ClaimSignature:
 
     @cached_property
     def admissible(self) -> Mask:
-        """Which of `rows` may be the measure of a claim.
+        """The rows out of `rows` that may measure a claim.
 
         Whatever fits on such a row also fits on enough other rows for `minValues`.
         """

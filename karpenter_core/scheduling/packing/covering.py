@@ -28,7 +28,7 @@ _MAX_ITERATIONS: Final = 20_000
 """Enough for programs a hundred times larger than ours; a cycling one is given up after that."""
 
 _ROUNDING: Final = 1e-9
-"""What a bound is lowered by, relatively, so that rounding never lifts it above the truth."""
+"""The share by which a bound is lowered, so that rounding never lifts it above the true bound."""
 
 _OPTIONS: Final[tuple[tuple[str, bool | int | str], ...]] = (
     ("output_flag", False),

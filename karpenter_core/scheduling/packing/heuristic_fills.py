@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["HeuristicFills", "work_units"]
 
 _MIXES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""How the two resources that matter most share the weight."""
+"""The shares of the weight that the first of the two most important resources gets."""
 
 _OTHERS: Final = 0.02
 """The weight of every resource beside them."""

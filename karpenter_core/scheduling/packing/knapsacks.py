@@ -191,7 +191,7 @@ class KnapsackSolver:
 
 @final
 class KnapsackValues:
-    """What contents of each shape are worth at most, and contents that are (nearly) that."""
+    """The highest value of a content of each shape, and contents that (nearly) have it."""
 
     def __init__(
         self, knapsacks: KnapsackSolver, values: Worths, most: Worths, prices: Worths, table: Worths

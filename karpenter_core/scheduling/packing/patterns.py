@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["NodePattern", "PatternPlan", "PatternProblem", "pattern_steps"]
 
 _ELEMENTS_PER_PIVOT: Final = 16
-"""What a step of the simplex method costs, in elements for each column."""
+"""The cost of one step of the simplex method, in elements for each column."""
 
 _CALLS_PER_SOLVE: Final = 300
 

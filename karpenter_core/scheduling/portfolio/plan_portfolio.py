@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_FIT", "PlanPortfolio", "constraint_tier", "first_fit_steps", "portfolio_steps"]
 
 FIRST_FIT: Final = PlanProfile(measure=RowMeasure.NONE, fullest_first=False, late=True)
-"""How the plan is made that always comes first."""
+"""The profile of the plan that is always made first."""
 
 _CAUTIOUS_SHARE: Final = 0.9
-"""What a third plan buys of the LP's mix: the rest is opened as it is needed."""
+"""The share of the LP's mix that a third plan opens at once; it opens the rest as needed."""
 
 _GOOD_ENOUGH: Final = 1.01
 """Above the lower bound by no more than that, no other plan is looked for."""

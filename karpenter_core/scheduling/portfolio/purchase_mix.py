@@ -55,7 +55,7 @@ _MANY_NODES: Final = 150
 few, there is as much too much by buying whole ones."""
 
 _BLIND_SHARE: Final = 0.3
-"""What a resource in surplus still weighs: its dual is 0, but it would become scarce unheeded."""
+"""The weight of a resource in surplus; its dual is 0, but without weight it would become scarce."""
 
 
 @final

@@ -31,7 +31,7 @@ _MANY_STEPS: Final = 64
 """After so many steps a list is made anew: it has a node or two more with each that are full."""
 
 _GONE: Final = -1
-"""What is free on a node that is gone."""
+"""The free amount on a node that is gone."""
 
 
 @dataclass(slots=True)

@@ -74,9 +74,9 @@ class SolverRun:
         self._plan: Final = plan
         self.cost_per_hour: Final = plan.cost_per_hour
         self.claims: Final = len(plan.sized_claims)
-        """How many."""
+        """The number of planned claims."""
         self.waiting: Final = sum(plan.left.values())
-        """How many pods are left."""
+        """The number of pods that remain."""
 
     @cached_property
     def _placement(self) -> PlanPlacement:

@@ -139,7 +139,7 @@ def test_a_plug_in_that_hangs_over_a_record_does_not_keep_a_command_from_being_c
 
 
 def test_life_of_a_node_is_recorded(tmp_path):
-    """Why it came, why it went, at what price, and by which id its claim is known."""
+    """The reasons of launch and end, the price, and the ID that names the claim."""
     found = {}
 
     async def scenario(harness):

@@ -87,7 +87,7 @@ class Pass:
     claims: list[NodeClaim] = field(default_factory=list)
     """Created NodeClaims, as launched."""
     refused: list[str] = field(default_factory=list)
-    """Why planned claims were not created."""
+    """The reasons why planned claims were not created."""
 
     def reason(self, pod):
         """Return the text of why a pod has no place; empty when it has one."""
