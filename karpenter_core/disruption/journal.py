@@ -70,8 +70,7 @@ def command_decision(
         for planned in command.replacements
     ]
     placements = [
-        DecisionPlacement(machine=name, pods=len(pods))
-        for name, pods in sorted(command.moves.items())
+        DecisionPlacement(node=name, pods=len(pods)) for name, pods in sorted(command.moves.items())
     ]
     return Decision(
         id=command.id,
@@ -86,7 +85,7 @@ def command_decision(
         price_per_hour_before=Price(command.evidence.savings_per_hour + after, currency),
         price_per_hour_after=Price(after, currency),
         alternatives=dict(command.evidence.alternatives),
-        looks=tuple(
+        methods=tuple(
             DecisionMethodResult(
                 method=report.method.name,
                 eligible=report.eligible,

@@ -98,7 +98,7 @@ def plan_decision(
                 for planned, name in zip(plan.claims, created, strict=True)
             ],
             placements=[
-                DecisionPlacement(machine=name, pods=len(pods))
+                DecisionPlacement(node=name, pods=len(pods))
                 for name, pods in sorted(plan.existing.items())
             ],
             obstacles=_obstacles(plan, problem, refused or {}),

@@ -248,7 +248,7 @@ def node(
 
 
 def node_and_claim(
-    name: str = "machine",
+    name: str = "node",
     *,
     pool: str = "default",
     stage: str = INITIALIZED,

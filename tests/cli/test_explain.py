@@ -147,7 +147,7 @@ def test_resource_claims_are_the_reason_of_an_unschedulable_pod(answer):
     found = answer("shop/device")
 
     assert found["state"] == "unschedulable"
-    assert found["pools"]["general"]["remedy"] == "take the resource claims out of the pod"
+    assert found["pools"]["general"]["remedy"] == "remove the resource claims from the pod"
 
 
 def test_people_are_shown_verdict_closest_type_and_remedy(explain, monkeypatch):

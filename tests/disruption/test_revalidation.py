@@ -350,7 +350,7 @@ class TestRest:
             "marked",
             "pool",
             "settled",
-            "machine",
+            "claim",
             "pending",
             "budget",
             "prices",

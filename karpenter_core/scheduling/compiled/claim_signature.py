@@ -151,7 +151,7 @@ class ClaimSignature:
         mask[self.rows[chosen]] = True
         return bits_of_mask(mask)
 
-    def min_values_missing(self, chosen: Mask) -> dict[str, int]:
+    def missing_min_values(self, chosen: Mask) -> dict[str, int]:
         """Return the labels whose `minValues` chosen rows miss, with the count they reach."""
         if not self.has_min_values:
             return {}
@@ -167,7 +167,7 @@ class ClaimSignature:
             return np.ones(len(self.rows), dtype=np.bool_)
         return np.array(
             [
-                not self.min_values_missing(self.fitting(self.free[:, number]))
+                not self.missing_min_values(self.fitting(self.free[:, number]))
                 for number in range(len(self.rows))
             ],
             dtype=np.bool_,
@@ -251,7 +251,7 @@ class ClaimSignature:
         low, high = 0, int(self._fit_counts(self.frontier, used[:, None], request)[0])
         while low < high:
             middle = (low + high + 1) // 2
-            if self.min_values_missing(self.fitting(used + middle * request)):
+            if self.missing_min_values(self.fitting(used + middle * request)):
                 high = middle - 1
             else:
                 low = middle

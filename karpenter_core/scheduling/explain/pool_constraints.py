@@ -61,9 +61,9 @@ def unusable_pool(pool: CompiledPool) -> PoolRejection:
     if not pool.matching_bits & catalogue.sound_bits:
         return PoolRejection(
             constraint=PoolConstraint.RESOURCE,
-            detail="no instance type has anything left beside what it reserves for itself",
+            detail="every instance type reserves all its capacity for the system and the kubelet",
             closest=catalogue.names[_first(pool.matching_bits)],
-            remedy="let nodes reserve less for the system and the kubelet",
+            remedy="lower the reservations for the system and the kubelet",
         )
     offered = pool.matching_bits & pool.offered_bits & catalogue.sound_bits
     missing = catalogue.missing_min_values(offered, pool.requirements)
@@ -108,7 +108,7 @@ def unmet_requirements(explanation: PoolExplanation) -> PoolRejection | None:
     if absent:
         return PoolRejection(
             constraint=PoolConstraint.REQUIREMENT,
-            detail=f"the pod wants a label that no machine of the nodepool has: "
+            detail=f"the pod requires a label that no node of the nodepool has: "
             f"{listed(absent)}{last}",
         )
     start = explanation.start()
@@ -198,14 +198,14 @@ def narrow_by_volumes(
         str(explanation.relaxation_step.requirements.get(key))
         for key in dict.fromkeys(conflicting_keys)
     ]
-    detail = f"its volumes need {_places(volumes)}, which no machine of the nodepool can have"
+    detail = f"its volumes need {_places(volumes)}, which no node of the nodepool can have"
     if own:
         detail += f" (the pod itself asks for {listed(own)})"
     return PoolRejection(
         constraint=PoolConstraint.VOLUME,
         detail=detail,
         closest=explanation.cheapest(options),
-        remedy="let the nodepool and the pod reach where the volumes are",
+        remedy="allow the topology of the volumes in the nodepool and the pod",
     )
 
 
@@ -224,7 +224,7 @@ def narrow_by_limits(
     if nodes_left is not None and nodes_left <= 0:
         return PoolRejection(
             constraint=PoolConstraint.LIMIT,
-            detail="the cluster may have no more nodes than it has and this plan launches "
+            detail="the cluster's nodes and those of this plan reach the limit of nodes in the cluster "
             "(--max-nodes-total)",
             closest=explanation.cheapest(options),
             remedy="raise --max-nodes-total",
@@ -294,7 +294,7 @@ def min_values_missed(
     missing: Mapping[str, int], *, prefix: str = "", remarks: list[str] | None = None
 ) -> PoolRejection:
     """Return a rejection naming `minValues` that cannot be reached, with the counts reached."""
-    reached = ", ".join(f"{key}: {count} to be had" for key, count in missing.items())
+    reached = ", ".join(f"{key}: {count} available" for key, count in missing.items())
     detail = (
         f"{prefix}minValues requirement is not met for label(s) (label(s)=[{' '.join(missing)}]) "
         f"({reached})"
@@ -322,7 +322,7 @@ def narrow_by_stock(
     reserved = frozenset(pool.reservations.values())
     if any(option.bits & pool.offered(option.requirements, reserved) for option in options):
         closest = explanation.cheapest(options)
-        detail = f"only reserved capacity would do, and none of it is left ({closest})"
+        detail = f"the pod needs reserved capacity, and none is left ({closest})"
     else:
         closest, where = _out_of_stock(explanation, options)
         detail = (

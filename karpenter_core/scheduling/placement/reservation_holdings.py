@@ -64,7 +64,7 @@ class ReservationChoice:
 class ReservationChoices(Struct, frozen=True, kw_only=True):
     """The choices for a new claim: reserved ones first, `plain` (or NO_MATCH) when none fits.
 
-    `taken` are the reservations that would do if there was something left; then there is no choice.
+    `taken` are the fitting reservations without remaining instances; then there is no choice.
     """
 
     reserved: tuple[ReservationChoice, ...] = ()

@@ -140,7 +140,7 @@ def _sized_claim(
     if is_strict and claim.has_min_values and len(rows) < len(fitting):
         is_listed = np.zeros(catalogue.size, dtype=np.bool_)
         is_listed[rows] = True
-        if claim.min_values_missing(is_listed[claim.rows]):
+        if claim.missing_min_values(is_listed[claim.rows]):
             return None
     return SizedClaim(
         claim=claim,

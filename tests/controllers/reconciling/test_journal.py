@@ -61,9 +61,7 @@ async def test_repeated_idle_decision_is_recorded_once():
     await journal.record(decision(1, inputs="a"))
     await journal.record(decision(2, inputs="a"))
     await journal.record(decision(3, inputs="b"))
-    await journal.record(
-        decision(4, inputs="b", placements=(DecisionPlacement(machine="n", pods=1),))
-    )
+    await journal.record(decision(4, inputs="b", placements=(DecisionPlacement(node="n", pods=1),)))
     await journal.record(decision(5, inputs="b"))
 
     assert ids(journal) == ["id-5", "id-4", "id-3", "id-1"]

@@ -216,7 +216,7 @@ def test_case_298_an_exhausted_reservation_blocks_no_pod(cluster):
 def test_pods_that_wait_for_reserved_capacity_have_that_reason(cluster):
     """Provisioning says nothing of pods with this reason: they wait for the next pass."""
     made = cluster.provision(*alone(cluster, 3, (INSTANCE_TYPE, "In", SMALL)))
-    taken = "all reserved machines that would do are taken in this pass"
+    taken = "all fitting reserved instances are taken in this pass"
     assert len(made.plan.claims) == 1
     reasons = [reason.pools["np-1"] for reason in made.plan.unschedulable.values()]
     assert [reason.constraint for reason in reasons] == [PoolConstraint.RESERVATION] * 2
