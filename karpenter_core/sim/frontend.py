@@ -27,7 +27,7 @@ _STREAM_HEADERS: Final = {"content-type": "application/json"}
 
 
 class ServerFrontend:
-    """Lets requests in, one by one, while it is open."""
+    """Passes requests to the server while it is open."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server: Final = server
@@ -44,7 +44,7 @@ class ServerFrontend:
             watch.stop(ConnectionLostError("the API server went away"))
 
     def start(self) -> None:
-        """Let requests in again."""
+        """Accept requests again."""
         self._open = True
 
     async def respond(self, request: ApiRequest) -> ApiResponse:
@@ -68,7 +68,7 @@ class ServerFrontend:
     async def watch(
         self, request: ApiRequest
     ) -> tuple[ApiResponse, AsyncIterator[list[bytes]] | None]:
-        """Open a watch: its head and its lines; no lines when it is refused.
+        """Open a watch; return its head and its lines, no lines when it is refused.
 
         Raises:
             ConnectionLostError: no answer.

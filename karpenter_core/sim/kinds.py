@@ -54,7 +54,7 @@ class ServedKind:
     unconditional_update: bool = True
     """Whether PUT may leave the resourceVersion out."""
     scale: tuple[str, str] | None = None
-    """Paths of wanted and actual replicas."""
+    """The paths of desired and actual replicas."""
     fields: frozenset[str] = _METADATA_FIELDS
     """The fields that a fieldSelector may name."""
     custom: bool = False
