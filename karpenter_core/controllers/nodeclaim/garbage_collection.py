@@ -58,7 +58,7 @@ REMEMBERED_CLAIMS: Final = 50_000
 """The number of claim UIDs that are remembered, to identify surplus of our own launches."""
 
 
-class ClaimReader(Protocol):
+class LiveClaimReader(Protocol):
     """Lists claims from the API server; implemented by the informer of NodeClaims."""
 
     async def read_all(self) -> tuple[list[StateObject], list[InvalidObject]]:
@@ -77,7 +77,7 @@ class GarbageCollectionController:
         providers: Providers,
         runtime: ControllerRuntime,
         freshness: FreshnessGuard,
-        claims: ClaimReader,
+        claims: LiveClaimReader,
         pods: LiveReader,
     ) -> None:
         self._pods = pods

@@ -18,7 +18,7 @@ import numpy as np
 from highspy import Highs, HighsModelStatus
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import FloatCounts, Floats, Prices, Worths
+    from karpenter_core.scheduling.arrays import FloatCounts, Floats, Prices, UnitValues
 
 
 __all__ = ["CoveringProgram", "CoveringSolution", "safe_bound"]
@@ -48,7 +48,7 @@ class CoveringSolution:
 
     amounts: FloatCounts
     """N: how much of each column."""
-    duals: Worths
+    duals: UnitValues
     """M: what one more unit of each row would cost."""
     cost: float
     iterations: int
@@ -132,7 +132,7 @@ def _scale(coefficients: Floats, demand: Floats) -> Floats:
 
 
 def safe_bound(
-    coefficients: Floats, demand: Floats, costs: Prices, upper: Floats, duals: Worths
+    coefficients: Floats, demand: Floats, costs: Prices, upper: Floats, duals: UnitValues
 ) -> float:
     """Return a lower bound on the cost of any cover that holds whatever the solver's tolerances.
 

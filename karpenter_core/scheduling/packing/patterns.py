@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Counts,
         FloatCounts,
         Prices,
-        Worths,
+        UnitValues,
     )
 
 
@@ -244,7 +244,7 @@ class _PatternPlanner:
 
     def _generate(
         self, level: int
-    ) -> Generator[int, None, tuple[FloatCounts, Worths, float] | None]:
+    ) -> Generator[int, None, tuple[FloatCounts, UnitValues, float] | None]:
         """Solve with more and more patterns; returns their numbers, the duals and the cost."""
         rows = np.flatnonzero(self._unplaced > 0)
         later = min(level, 1)
@@ -252,7 +252,7 @@ class _PatternPlanner:
             self._contents[rows], self._unplaced[rows], self._price[self._shapes],
             np.full(len(self._shapes), np.inf),
         )  # fmt: skip
-        mean: Worths | None = None
+        mean: UnitValues | None = None
         best, stalled, steps = np.inf, 0, _STEPS[later]
         while True:
             solution = program.solve()
@@ -284,7 +284,7 @@ class _PatternPlanner:
         return solution.amounts, size_values, solution.cost
 
     def _better(
-        self, size_values: Worths, mean: Worths, step: float
+        self, size_values: UnitValues, mean: UnitValues, step: float
     ) -> Generator[int, None, tuple[FloatCounts, Columns]]:
         """Look for patterns that are worth more than they cost."""
         contents, shapes = yield from self._fills.ordered(size_values, self._unplaced)
@@ -306,7 +306,7 @@ class _PatternPlanner:
 
     # -- from fractions to nodes -----------------------------------------------------------------
 
-    def _buy(self, amounts: FloatCounts, size_values: Worths, cost: float) -> None:
+    def _buy(self, amounts: FloatCounts, size_values: UnitValues, cost: float) -> None:
         """Buy the whole nodes of a program; some of the others when these are few."""
         if self._buy_the_rest(cost):
             return

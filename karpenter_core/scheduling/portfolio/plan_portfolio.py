@@ -31,7 +31,7 @@ from karpenter_core.scheduling.problem import PackingPolicy
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from karpenter_core.scheduling.arrays import Worths
+    from karpenter_core.scheduling.arrays import UnitValues
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.placement.engine import HaltRequest
     from karpenter_core.scheduling.placement.topology_counts import ClassTopology
@@ -179,7 +179,7 @@ def constraint_tier(relaxation_steps: Iterable[ClassTopology]) -> int:
     return 3
 
 
-def _constrained_first(compiled: CompiledProblem, class_values: Worths) -> tuple[int, ...]:
+def _constrained_first(compiled: CompiledProblem, class_values: UnitValues) -> tuple[int, ...]:
     """Order classes by their tiers; among equals the costliest (`class_values`) first."""
 
     def key(index: int) -> tuple[int, float]:

@@ -25,7 +25,7 @@ from karpenter_core.scheduling.placement.reservation_holdings import NO_RESERVAT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from karpenter_core.scheduling.arrays import Amounts, Mask, Worths
+    from karpenter_core.scheduling.arrays import Amounts, Mask, UnitValues
     from karpenter_core.scheduling.compiled.instance_shapes import InstanceShapes
     from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints, PodClass
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
@@ -78,7 +78,7 @@ class PurchaseMix:
     compiled: CompiledProblem
     pool_shapes: tuple[PoolShapes, ...]
     guidance: Guidance
-    weights: Worths
+    weights: UnitValues
     """resources: what a unit of each is worth."""
     requires_nodes: bool
     """Whether pods that avoid each other need as many nodes as are bought."""
