@@ -49,7 +49,7 @@ class Clock:
 
 
 @dataclass
-class Machine:
+class CloudInstance:
     """An instance of the cloud."""
 
     id: str
@@ -132,7 +132,7 @@ class Cloud:
 
     def __init__(self, clock, *, delay_seconds=0.0):
         self.clock, self.delay_seconds = clock, delay_seconds
-        self.machines = []
+        self.instances = []
         self.behaviour = []
         """The results of the next calls, in order; the others succeed."""
         self.sent, self.released, self.recorded, self.listings = [], [], [], 0
@@ -148,18 +148,18 @@ class Cloud:
         if self.is_blind:
             raise CloudProviderError("no connection")
         shown = [
-            machine
-            for machine in self.machines
-            if (self.clock.now() - machine.launched_at).total_seconds() >= self.delay_seconds
+            instance
+            for instance in self.instances
+            if (self.clock.now() - instance.launched_at).total_seconds() >= self.delay_seconds
         ]
         if self.during:
             self.during.pop(0)()
         return shown
 
-    def outcome_of_existing(self, _request, machine):
+    def outcome_of_existing(self, _request, instance):
         if self.has_odd_types:
             raise NodeClassNotReadyError("the NodeClass has no subnets")
-        return launched(machine.id)
+        return launched(instance.id)
 
     def outcome_of_new(self, _answered, instance_id, _request):
         if self.has_odd_types:
@@ -206,18 +206,18 @@ class Cloud:
         return InsufficientCapacityError(f"{len(answered)} call(s) brought nothing")
 
     def _of_call(self, call):
-        return [m for m in self.machines if m.tags["call"] == call.idempotency_token]
+        return [m for m in self.instances if m.tags["call"] == call.idempotency_token]
 
     def _launch(self, call):
         if not self._of_call(call):
             for token in list(call.requests)[: self.capacity]:
                 self.add(call.tags, token=token)
-        return tuple(machine.id for machine in self._of_call(call))
+        return tuple(instance.id for instance in self._of_call(call))
 
     def add(self, tags, *, token=""):
         """Add an instance of a call with these tags."""
-        self.machines.append(
-            Machine(
+        self.instances.append(
+            CloudInstance(
                 id=f"i-{next(self._numbers)}",
                 token=token,
                 launched_at=self.clock.now(),
@@ -227,7 +227,7 @@ class Cloud:
 
     def claims(self):
         """Count the instances by the claim that they were launched for."""
-        return Counter(machine.token for machine in self.machines)
+        return Counter(instance.token for instance in self.instances)
 
 
 TAGS = ClaimTags(
@@ -255,8 +255,8 @@ def launched(instance_id):
     )
 
 
-def claim_of(machine):
-    return ClaimRef(name=machine.token, uid=machine.token)
+def claim_of(instance):
+    return ClaimRef(name=instance.token, uid=instance.token)
 
 
 class World:
@@ -319,7 +319,7 @@ def world(request):
 
 def test_each_claim_gets_an_instance_in_the_order_of_the_requests(world):
     outcomes = world.launch("b", "a")
-    tokens = {machine.id: machine.token for machine in world.cloud.machines}
+    tokens = {instance.id: instance.token for instance in world.cloud.instances}
     assert [tokens[outcome.provider_id] for outcome in outcomes] == ["b", "a"]
     assert sorted(world.recent.all()) == ["i-0", "i-1"]
 
@@ -337,12 +337,12 @@ def test_an_instance_that_the_listing_does_not_show_yet_is_remembered(world):
     first = world.launch_one()
     world.clock.seconds += SHOWN_SECONDS - 2
     assert world.launch_one() == first
-    assert len(world.cloud.machines) == 1
+    assert len(world.cloud.instances) == 1
 
 
 def test_an_instance_that_the_listing_should_show_and_does_not_was_terminated(world):
     world.launch_one()
-    world.cloud.machines.clear()
+    world.cloud.instances.clear()
     world.clock.seconds += SHOWN_SECONDS
     outcome = world.launch_one()
     assert isinstance(outcome, LaunchFailedError)
@@ -361,7 +361,7 @@ def test_an_instance_that_was_seen_to_go_is_not_replaced_under_its_claim(world):
 def test_a_terminating_instance_of_an_earlier_process_fails_the_launch(world):
     world.launch_one()
     world.restart()
-    world.cloud.machines[0].is_leaving = True
+    world.cloud.instances[0].is_leaving = True
     assert world.launch_one().reason == "InstanceTerminated"
 
 
@@ -404,7 +404,7 @@ def test_a_call_without_an_answer_is_repeated_with_its_token(world, loss):
     assert type(outcome) is CloudProviderError
     assert isinstance(world.launch_one(), LaunchedInstance)
     assert world.cloud.sent == ["a:0", "a:0"]
-    assert len(world.cloud.machines) == 1
+    assert len(world.cloud.instances) == 1
     assert not world.cloud.released, "addresses may be in use"
 
 
@@ -433,7 +433,7 @@ def test_a_refused_repetition_says_nothing_about_the_first_attempt(world):
     assert "may have been executed" in str(outcome)
     assert not world.cloud.released
     assert isinstance(world.launch_one(), LaunchedInstance)
-    assert len(world.cloud.machines) == 1
+    assert len(world.cloud.instances) == 1
 
 
 def test_an_exhaustion_answers_a_repetition_only_once_the_instances_would_be_shown(world):
@@ -527,7 +527,7 @@ class TestCallsForSeveralClaims:
         """The instance with the least id, which a gets in the end, is shown last."""
         world.cloud.behaviour = ["reply-lost", "refused"]
         world.launch("a", "b")
-        world.cloud.machines[0].launched_at += timedelta(hours=1)
+        world.cloud.instances[0].launched_at += timedelta(hours=1)
         assert {type(each) for each in world.launch("a", "b")} == {CloudProviderError}
         first, second = world.launch("a", "b")
         assert (first.provider_id, second.provider_id) == ("i-0", "i-1")

@@ -361,8 +361,8 @@ def test_a_reason_comes_with_its_remedy(asked, reason):
     more = {key: value for key, value in asked.items() if key in {"pools", "catalogue"}}
     question = problem([pending], **{"catalogue": CATALOGUE, **more})
     plan = solve(replace(question, max_new_nodes=asked.get("max_new_nodes")))
-    found = plan.unschedulable[pending.uid].pools["default"]
-    assert (found.constraint, found.detail, found.closest, found.remedy) == reason
+    result = plan.unschedulable[pending.uid].pools["default"]
+    assert (result.constraint, result.detail, result.closest, result.remedy) == reason
 
 
 @pytest.mark.parametrize(
@@ -567,6 +567,6 @@ def test_the_same_problem_in_another_order_has_the_same_reasons():
         asked = problem(pods, pools=in_zones("zone-a"), catalogue=CATALOGUE, nodes=nodes)
         return {uid: left.message for uid, left in solve(asked).unschedulable.items()}
 
-    found = reasons(pending, owners)
-    assert found == reasons(pending[::-1], owners[::-1])
-    assert "default/db-1, default/db-2, default/db-3 and 1 more" in found[pending[0].uid]
+    result = reasons(pending, owners)
+    assert result == reasons(pending[::-1], owners[::-1])
+    assert "default/db-1, default/db-2, default/db-3 and 1 more" in result[pending[0].uid]

@@ -156,8 +156,8 @@ def daemon_pod(cluster, name, **options):
 
 
 def room(cluster, node):
-    found = cluster.snapshot.state_nodes_by_node[node.name]
-    return found.allocatable["cpu"] - found.requests.get("cpu", 0), found.daemon_requests.get(
+    result = cluster.snapshot.state_nodes_by_node[node.name]
+    return result.allocatable["cpu"] - result.requests.get("cpu", 0), result.daemon_requests.get(
         "cpu", 0
     )
 
