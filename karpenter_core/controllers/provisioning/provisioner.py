@@ -1,7 +1,8 @@
 """Runs the provisioning loop: gather pods, plan, create claims, record.
 
-Passes run one at a time; pods that arrive meanwhile belong to the next one. `state.problem` builds the
-input of a pass and `scheduling.solve` computes the plan; this module runs passes and applies plans.
+Passes run one at a time; pods that arrive meanwhile belong to the next one. `state.provisioning_input`
+builds the input of a pass and `scheduling.solve` computes the plan; this module runs passes and
+applies plans.
 """
 
 from __future__ import annotations
