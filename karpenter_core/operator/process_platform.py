@@ -37,7 +37,7 @@ class ProcessPlatform:
     executor: Executor
     planner: Planner
     background: Planner
-    """For what may take long and holds nobody up: looking for nodes to disrupt."""
+    """The planner for work that may take long and blocks nothing else: disruption passes."""
     objects: Transport
     lease: Transport
     workload: Transport | None = None

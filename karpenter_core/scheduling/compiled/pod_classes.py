@@ -1,4 +1,4 @@
-"""Groups pods that the scheduler cannot tell apart into pod classes.
+"""Groups pods that are equal to the scheduler into pod classes.
 
 Members differ in name, UID and age only. A class has a list of relaxation steps (`relaxation`). A
 class whose step leaves pods over goes on with the next step; members are alike, so the result is
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 PODS_PER_STEP: Final = 1000
-"""Pods looked at between two yields: one to three milliseconds, or two work units."""
+"""The number of pods processed between two yields: one to three milliseconds, or two work units."""
 
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 _NO_VOLUMES: Final = PodVolumes()

@@ -211,7 +211,7 @@ class ExistingNodeReader:
         self._names: Final = frozenset(self._required_keys).union(
             alias for alias, key in self._aliases.items() if key in self._required_keys
         )
-        """The labels to look at, as they may stand on a node."""
+        """The labels to read, as a node may have them."""
         self._well_known: Final = WELL_KNOWN | problem.well_known
         self._resources: Final = tuple((name, is_attach_resource(name)) for name in resources)
         self._node_signatures: Final = dict[object, NodeSignature]()

@@ -209,7 +209,7 @@ class KnapsackValues:
         self._table: Final = table
 
     def content(self, shape: int) -> FloatCounts | None:
-        """Return a content of a shape, of whole pods where the table tells; None: not known.
+        """Return a content of a shape, of whole pods where the table contains it; None: not known.
 
         It may lack a little room in truth, as the bounds do.
         """

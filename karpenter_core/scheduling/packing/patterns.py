@@ -41,7 +41,7 @@ _ELEMENTS_PER_PIVOT: Final = 16
 _CALLS_PER_SOLVE: Final = 300
 
 _MAX_SHAPES: Final = 128
-"""Others are not looked at."""
+"""The most shapes for which patterns are searched."""
 
 _BALANCED_SHAPES: Final = 64
 _BALANCED_ELEMENTS: Final = 4_000
@@ -49,7 +49,7 @@ _BALANCED_ELEMENTS: Final = 4_000
 
 _COLUMNS_PER_ROUND: Final = 60
 _SMOOTHING: Final = 0.3
-"""Duals jump from round to round; balanced fills look at their running mean."""
+"""Duals jump from round to round; balanced fills use their running mean."""
 
 # Of the first pass, and of later ones over the rest:
 _STEPS: Final = ((0.5, 0.5, 0.25), (0.5, 0.5))
@@ -148,7 +148,7 @@ def pattern_steps(
 
 
 def _candidate_shapes(problem: PatternProblem) -> Columns:
-    """Return the shapes to look at, in an order of their own: at most about `_MOST_SHAPES`.
+    """Return the shapes to try, in an order of their own: at most about `_MOST_SHAPES`.
 
     Half of them are those with the lowest price per share of the demand; as many linear prices tie
     and larger nodes pack better, the best of each range of sizes come with them.
@@ -286,7 +286,7 @@ class _PatternPlanner:
     def _better(
         self, size_values: UnitValues, mean: UnitValues, step: float
     ) -> Generator[int, None, tuple[FloatCounts, Columns]]:
-        """Look for patterns that are worth more than they cost."""
+        """Search patterns that are worth more than they cost."""
         contents, shapes = yield from self._fills.ordered(size_values, self._unplaced)
         gain = (
             (size_values @ contents - self._price[shapes])

@@ -47,7 +47,7 @@ _CAUTIOUS_SHARE: Final = 0.9
 """The share of the LP's mix that a third plan opens at once; it opens the rest as needed."""
 
 _GOOD_ENOUGH: Final = 1.01
-"""Above the lower bound by no more than that, no other plan is looked for."""
+"""The ratio to the lower bound up to which no other plan is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

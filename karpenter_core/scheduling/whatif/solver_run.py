@@ -240,7 +240,7 @@ class _NodeSequence(Sequence["ExistingNode"]):
 def _narrowed(
     base: BaseState, work: ClassPods, in_play: frozenset[int]
 ) -> tuple[PodClass, tuple[ClassTopology, ...]]:
-    """Return a class with these pods, counted only by groups that are looked at.
+    """Return a class with these pods, counted only by groups that are read.
 
     Others would only make it choose a domain where it need not have one.
     """
