@@ -47,7 +47,7 @@ class NodeInfo:
 
 
 @dataclass(slots=True)
-class _Count:
+class _PodCounts:
     """The number of matching pods on each node."""
 
     matches: Callable[[Json], bool]
@@ -78,7 +78,7 @@ class ClusterView:
             namespaces if namespaces is not None else dict[str, dict[str, str]]()
         )
         self._placed: Final = dict[str, tuple[Json, str]]()
-        self._counts: Final = dict[bytes, _Count]()
+        self._counts: Final = dict[bytes, _PodCounts]()
         self._repelling: Final = dict[bytes, tuple[Json, str, dict[str, int]]]()
 
     # Keeping up to date
@@ -258,7 +258,7 @@ class ClusterView:
         if count is None:
             if len(self._counts) >= _MOST_COUNTS:
                 self._counts.clear()
-            count = self._counts[key] = _Count(matches)
+            count = self._counts[key] = _PodCounts(matches)
             for pod, node in self._placed.values():
                 count.add(pod, node, 1)
         return count.by_node

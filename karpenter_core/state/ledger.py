@@ -74,7 +74,7 @@ LAUNCH_RATE_PERIOD: Final = timedelta(minutes=1)
 _SWEEP_PERIOD: Final = timedelta(seconds=1)
 
 
-class Droppable(Protocol):
+class DroppableTable(Protocol):
     """A table with text keys."""
 
     def drop(self, key: str) -> object | None:
@@ -399,7 +399,7 @@ def shift_time(at: datetime, by: timedelta) -> datetime:
         return at
 
 
-def _drop_everywhere(key: str, *tables: Droppable) -> bool:
+def _drop_everywhere(key: str, *tables: DroppableTable) -> bool:
     """Drop a key from every one of the tables."""
     changed = False
     for table in tables:

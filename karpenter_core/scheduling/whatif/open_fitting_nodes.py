@@ -35,7 +35,7 @@ _GONE: Final = -1
 
 
 @dataclass(slots=True)
-class _List:
+class _FittingList:
     slots: array[int]
     step: int
 
@@ -52,7 +52,7 @@ class OpenFittingNodes:
         self._plans: Final = plans
         self._free: Amounts | None = None
         self._step = 0
-        self._lists: Final = dict["FittingNodesKey", _List]()
+        self._lists: Final = dict["FittingNodesKey", _FittingList]()
 
     def reset(self) -> None:
         """Discard the lists: nodes may have free resources again."""
@@ -73,7 +73,7 @@ class OpenFittingNodes:
             return self._fitting_nodes.fitting_slots(key)
         slot_list = self._lists.get(key)
         if slot_list is None:
-            slot_list = self._lists[key] = _List(
+            slot_list = self._lists[key] = _FittingList(
                 self._shorter(key, self._fitting_nodes.fitting_slots(key)), self._step
             )
         elif self._step - slot_list.step >= _MANY_STEPS:
