@@ -280,7 +280,7 @@ class Named(FakeProvider):
 
     @hookimpl
     def karpenter_check(self):
-        return [Finding(severity=Severity.OK, message=f"machines of {self.cluster}")]
+        return [Finding(severity=Severity.OK, message=f"instances of {self.cluster}")]
 
 
 async def test_a_provider_s_check_knows_the_name_of_the_cluster():
@@ -289,7 +289,7 @@ async def test_a_provider_s_check_knows_the_name_of_the_cluster():
     opening = open_providers(plugins, settings=settings, instance_types_file=None)
     async with opening as providers:
         checks = await providers.check()
-    assert [finding.message for finding in checks["web"]] == ["machines of blue"]
+    assert [finding.message for finding in checks["web"]] == ["instances of blue"]
 
 
 def doctor(*arguments, **environment):

@@ -10,7 +10,7 @@ from karpenter_core.cli.tables import NODE_STATES
 from tests.cli.inputs import NODE_CLASS_REF, instance_type, node, offering, pod, pool, write
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}  # fmt: skip
-MACHINES = [
+INSTANCE_TYPES = [
     instance_type("small", "2", "4Gi", offering(0.10)),
     instance_type("large", "4", "8Gi", offering(0.20)),
 ]
@@ -66,7 +66,7 @@ def web(name, on, *, cpu="1", memory="128Mi", **metadata):
 def explain(program, tmp_path):
     """Explain a node of a cluster made of these objects and a pod that was made last."""
     types = tmp_path / "types.json"
-    types.write_text(json.dumps(MACHINES))
+    types.write_text(json.dumps(INSTANCE_TYPES))
 
     def run(name, *objects, options=("-o", "json"), code=0):
         flat = [each for item in objects for each in (item if isinstance(item, tuple) else (item,))]

@@ -34,7 +34,7 @@ PLURALS = (
 """Kinds whose watch is frozen; the empty name freezes all."""
 STARTUP_TAINT = {"key": "example.com/agent", "effect": "NoSchedule"}
 CLOCK_MINUTES = [3, 20, 90, 300, -3, -20, -90, -300]
-"""By how much the clock of the controller's machine may be ahead."""
+"""The most that the clock of the controller's host may be ahead."""
 ZONES = [f"test-zone-{letter}" for letter in "abc"]
 
 

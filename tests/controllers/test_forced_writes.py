@@ -26,7 +26,7 @@ SPOT = {
     "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]
 }
 WRITE_COUNTS = {"interruption": 3, "node.health": 2}
-"""Controllers and the writes that one machine costs them: metadata, status, deletion."""
+"""Controllers and the writes that one node costs them: metadata, status, deletion."""
 
 
 @dataclass(frozen=True)

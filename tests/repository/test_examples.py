@@ -53,7 +53,7 @@ BESIDES = {
     ("apiextensions.k8s.io", "customresourcedefinitions", "get"),
     ("", "services", "get"),
 }
-"""Rights without which it works too: what machines are told of the network, and the doctor in a pod."""
+"""Rights without which it works too: the network settings of instances, and the doctor in a pod."""
 
 
 def text_of(name: str) -> str:

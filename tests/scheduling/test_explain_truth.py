@@ -36,7 +36,7 @@ LIFTED = ALL_FEATURES - {ProblemFeature.OVERRIDES}
 
 OF_THE_POD = "exclude each other"
 OF_THE_POOL = "filtered out all"
-UNCERTAIN = ("perhaps", "may come to be", "not known yet")
+UNCERTAIN = ("perhaps", "may later be", "not known yet")
 """The scheduler keeps away from what may be; the judge knows what has become of it."""
 
 

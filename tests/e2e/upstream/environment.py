@@ -33,7 +33,7 @@ OPTIONS = {
 }
 CRD_SECONDS = 30.0
 COLLECTION_SECONDS = 300.0
-"""A machine whose claim has vanished is looked for every two minutes."""
+"""An instance whose claim has vanished is looked for every two minutes."""
 LOGS = ("karpenter.log", "kwok.log", "kube-scheduler.log", "kube-controller-manager.log")
 
 
