@@ -482,7 +482,7 @@ def test_a_job_without_any_call_says_why(world):
     assert str(world.launch_one()) == "no subnet"
 
 
-def test_what_is_wrong_with_one_claim_or_node_class_spares_the_others(world):
+def test_a_fault_of_one_claim_or_node_class_spares_the_others(world):
     outcomes = world.launcher.launch(
         [
             world.request("unreadable"),
@@ -614,7 +614,7 @@ def test_an_instance_that_cannot_be_described_never_gives_its_claim_up(world):
     assert "i-0 exists" in str(outcome)
 
 
-def test_what_fails_after_a_launch_keeps_its_instance(world):
+def test_a_failure_after_a_launch_keeps_its_instance(world):
     world.cloud.cannot_record = True
     assert isinstance(world.launch_one("a"), LaunchedInstance)
     world.cloud.cannot_record, world.cloud.has_odd_types = False, True
