@@ -28,7 +28,7 @@ __all__ = [
 
 
 class CommandDecision(StrEnum):
-    """What a command does."""
+    """The action of a disruption command."""
 
     DELETE = "delete"
     REPLACE = "replace"
@@ -82,7 +82,7 @@ class Command:
 
     @property
     def decision(self) -> CommandDecision:
-        """What the command does."""
+        """The action of the command."""
         if not self.candidates:
             return CommandDecision.NO_OP
         return CommandDecision.REPLACE if self.replacements else CommandDecision.DELETE

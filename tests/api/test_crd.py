@@ -175,13 +175,13 @@ def test_a_field_is_drawn_as_what_its_model_names():
 @every_model
 def test_every_field_is_described(model):
     def bare(schema: dict, path: str) -> list[str]:
-        found = []
+        results = []
         for name, child in schema.get("properties", {}).items():
             here = f"{path}.{name}"
             if "description" not in child and here != ".metadata":
-                found.append(here)
-            found += bare(child, here) + bare(child.get("items", {}), here)
-        return found
+                results.append(here)
+            results += bare(child, here) + bare(child.get("items", {}), here)
+        return results
 
     assert bare(schema_of(model), "") == []
 
@@ -237,10 +237,10 @@ def differences(ours: object, theirs: object, path: str = "") -> dict[str, tuple
         steps = [(str(i), a, b) for i, (a, b) in enumerate(zip(ours, theirs, strict=True))]
     else:
         return {} if ours == theirs else {path.removeprefix("."): (ours, theirs)}
-    found: dict[str, tuple[object, object]] = {}
+    result: dict[str, tuple[object, object]] = {}
     for key, ours_below, theirs_below in steps:
-        found |= differences(ours_below, theirs_below, f"{path}.{key}")
-    return found
+        result |= differences(ours_below, theirs_below, f"{path}.{key}")
+    return result
 
 
 def allowed(name: str) -> dict[str, dict]:
@@ -254,10 +254,10 @@ def test_schema_equals_the_reference_but_for_the_reviewed_list(model):
     name = crd_file_name(model)
     theirs = normalised(reference_crd(name))
 
-    found = differences(normalised(render_crd(model)), theirs)
+    result = differences(normalised(render_crd(model)), theirs)
 
-    assert found.keys() == allowed(name).keys()
+    assert result.keys() == allowed(name).keys()
     for path, entry in allowed(name).items():
-        ours_there, theirs_there = found[path]
+        ours_there, theirs_there = result[path]
         assert entry.get("ours", ours_there) == ours_there
         assert entry.get("reference", theirs_there) == theirs_there

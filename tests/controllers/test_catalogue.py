@@ -27,7 +27,7 @@ from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import KWOK, ready_node_pool, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import TwoClocks
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.provider.fakes import FakeProvider
 
 WEB_CLASS = {
@@ -105,7 +105,7 @@ def test_a_bad_catalogue_stops_its_own_pool_only(tmp_path, plugin, words):
         assert listing_of(scene, "general") is None
         assert plugin.launches == []
 
-    play(tmp_path, scenario, plugins={"web": plugin})
+    run_controller(tmp_path, scenario, plugins={"web": plugin})
 
 
 def comparable(scene, name):
@@ -135,7 +135,7 @@ def test_a_pool_priced_without_an_exchange_rate_says_so(tmp_path, arguments, is_
             assert "--exchange-rates" in condition["message"]
             assert comparable(scene, "general") is None
 
-    play(tmp_path, scenario, plugins={"web": Selling(euro)})
+    run_controller(tmp_path, scenario, plugins={"web": Selling(euro)})
 
 
 KEY = (KWOK.group, KWOK.kind, KWOK.name)

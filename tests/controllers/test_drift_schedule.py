@@ -217,8 +217,8 @@ def test_nothing_is_checked_over_a_stale_state_until_it_is_fresh():
     assert checks.times() == [50.0]
 
 
-def test_what_is_sold_now_is_asked_of_old_claims_alone():
-    """New claims were bought from this catalogue; old ones are looked up once in a while."""
+def test_only_old_claims_are_checked_against_the_present_offerings():
+    """New claims were made from this catalogue; old ones are checked at intervals."""
 
     def publish():
         items = standard_catalogue().instance_types

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.controllers.scenes import GROUP, NODE_CLASS, node_pool, play
 
 from karpenter_core.controllers.reconciling.reconciler import DONE
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.operator import process
-from tests.controllers.scenes import GROUP, NODE_CLASS, node_pool, play
 
 NAMES = {
     "CatalogueController": "catalogue",

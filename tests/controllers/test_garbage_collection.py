@@ -221,9 +221,9 @@ class TestPodsOfAnInstanceWithoutAClaim:
         scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
         await scene.run_pass()
         await scene.run_pass(after=ORPHAN_GRACE)
-        found = scene.cloud.there.pop(ORPHAN)
+        result = scene.cloud.there.pop(ORPHAN)
         await scene.run_pass(after=ORPHAN_GRACE)
-        scene.cloud.there[ORPHAN] = found
+        scene.cloud.there[ORPHAN] = result
         await scene.run_pass(after=DRAIN_LIMIT)
         await scene.run_pass(after=ORPHAN_GRACE)
         assert scene.cloud.ended == []
@@ -290,8 +290,8 @@ class TestClaimsWithoutInstance:
         return Scene(*halves, instances=())
 
     def counted(self, scene):
-        found = scene.metrics.registry.collect()
-        return sum(s.value for m in found for s in m.samples if s.name == self.VANISHED)
+        result = scene.metrics.registry.collect()
+        return sum(s.value for m in result for s in m.samples if s.name == self.VANISHED)
 
     async def test_they_are_deleted_and_counted(self):
         scene = self.scene("a", "b")

@@ -102,9 +102,9 @@ def test_empty_pass_resets_the_metrics():
 
 def test_pods_of_a_refused_claim_get_the_reason():
     """They are without a place like the others."""
-    wanted = pod("a", cpu="3")
-    fixture = RecorderFixture(wanted)
-    plan = solve(problem([wanted]))
+    pending_pod = pod("a", cpu="3")
+    fixture = RecorderFixture(pending_pod)
+    plan = solve(problem([pending_pod]))
 
     fixture.recorder.record_plan(
         plan,

@@ -22,7 +22,13 @@ from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.provider.contract import PollingPeriods
 from karpenter_core.provider.markers import hookimpl
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 WITHOUT_ELECTION = "--disable-leader-election"
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -65,8 +71,8 @@ def labels_of(item):
 
 
 def conditions(claim):
-    found = claim.get("status", {}).get("conditions", ())
-    return {item["type"]: (item["status"], item["reason"]) for item in found}
+    result = claim.get("status", {}).get("conditions", ())
+    return {item["type"]: (item["status"], item["reason"]) for item in result}
 
 
 def messages(scene, reason):
@@ -112,10 +118,10 @@ class TestClaims:
                 lambda: "InstanceTerminating" in conditions(scene.claims()[0]), seconds=20
             )
             assert scene.cluster.clock.monotonic() - begun >= 5, "late pods are waited for"
-            found = conditions(scene.claims()[0])
-            assert found["Drained"] == ("True", "Drained")
-            assert found["VolumesDetached"] == ("True", "VolumesDetached")
-            assert found["Ready"][0] == "True"
+            result = conditions(scene.claims()[0])
+            assert result["Drained"] == ("True", "Drained")
+            assert result["VolumesDetached"] == ("True", "VolumesDetached")
+            assert result["Ready"][0] == "True"
             assert len(scene.nodes()) == 1, "the Node stays until its instance is gone"
 
             await scene.settle(lambda: gone(scene, name), seconds=60)
@@ -129,7 +135,7 @@ class TestClaims:
             ):
                 assert running.metric(f"karpenter_{metric}{pool_label}") == 1.0, metric
 
-        play(tmp_path, scenario, arguments=["--kwok-termination-delay=20s"])
+        run_controller(tmp_path, scenario, arguments=["--kwok-termination-delay=20s"])
 
     def test_a_cloud_that_refuses_is_asked_again(self, tmp_path):
         """Case 63."""
@@ -146,7 +152,7 @@ class TestClaims:
             assert asked[-1]["result"] == "gone"
             assert cloud(scene, tmp_path)["instances"] == []
 
-        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+        run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
     def test_every_node_of_an_instance_goes_before_it(self, tmp_path):
         """Cases 65, 66: three Nodes show its id, and a pod on one of them may not leave."""
@@ -182,7 +188,7 @@ class TestClaims:
             calls = cloud(scene, tmp_path)["calls"]
             assert [call["subject"] for call in calls if call["operation"] == "terminate"]
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_claim_that_was_never_launched_touches_nothing(self, tmp_path):
         """Cases 67, 68: no call, and a Node without a provider id has no claim."""
@@ -203,7 +209,7 @@ class TestClaims:
             calls = {call["operation"] for call in cloud(scene, tmp_path)["calls"]}
             assert "terminate" not in calls
 
-        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+        run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
     def test_a_failed_deletion_counts_a_failed_launch_once(self, tmp_path):
         """Metrics and the health of the pool follow what was done, not what was tried."""
@@ -230,7 +236,7 @@ class TestClaims:
             )
             assert running.metric(series) == 1.0
 
-        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+        run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
 
 class TestNodes:
@@ -256,7 +262,7 @@ class TestNodes:
             account = cloud(scene, tmp_path)
             assert len(account["instances"]) == len(scene.nodes()) == len(scene.claims())
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_node_that_is_not_ours_is_ignored(self, tmp_path):
         """Case 73."""
@@ -278,7 +284,7 @@ class TestNodes:
             assert node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
             assert not any("karpenter" in t["key"] for t in node["spec"].get("taints") or ())
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_budget_holds_the_node_and_is_named(self, tmp_path):
         """Cases 82, 100: until the pod may be evicted."""
@@ -302,7 +308,7 @@ class TestNodes:
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_two_budgets_are_both_named(self, tmp_path):
         """Case 101."""
@@ -321,7 +327,7 @@ class TestNodes:
                 for message in messages(scene, "FailedDraining")
             )
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_an_unresponsive_node_without_an_instance_is_released_undrained(self, tmp_path):
         """Case 85: while its kubelet spoke it was believed."""
@@ -339,7 +345,7 @@ class TestNodes:
             scene.cluster.kubelets.fail(name)
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_pod_that_never_ends_is_given_up_after_a_minute(self, tmp_path):
         """Case 86: a foreign finalizer keeps it."""
@@ -355,7 +361,7 @@ class TestNodes:
 
             assert 60 <= scene.cluster.clock.monotonic() - begun <= 120
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_an_attached_volume_holds_the_node(self, tmp_path):
         """Case 93: its event names it; only the cluster detaches."""
@@ -375,7 +381,7 @@ class TestNodes:
             scene.cluster.delete(VOLUME_ATTACHMENTS, "va-1")
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
 
 class TestDeadline:
@@ -411,7 +417,7 @@ class TestDeadline:
             }
             assert told == {"Node", "NodeClaim"}
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
 
 class TestForeignFinalizers:
@@ -433,7 +439,7 @@ class TestForeignFinalizers:
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
             assert len(cloud(scene, tmp_path)["instances"]) == 1
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_foreign_finalizer_on_a_claim_keeps_only_the_claim(self, tmp_path):
         """The next claim launches, and goes, as if nothing were."""
@@ -457,7 +463,7 @@ class TestForeignFinalizers:
             assert held["metadata"]["finalizers"] == [FOREIGN]
             assert cloud(scene, tmp_path)["instances"] == []
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
 
 class TestOutOfService:
@@ -485,7 +491,9 @@ class TestOutOfService:
             scene.cluster.delete(VOLUME_ATTACHMENTS, "va-1")
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, scenario, arguments=[f"--out-of-service-taint={str(asked_for).lower()}"])
+        run_controller(
+            tmp_path, scenario, arguments=[f"--out-of-service-taint={str(asked_for).lower()}"]
+        )
 
 
 class TestInstancesThatMayNotBeTerminated:
@@ -527,7 +535,7 @@ class TestInstancesThatMayNotBeTerminated:
             faults.write_text("[]")
             await scene.settle(lambda: gone(scene, kept), seconds=60)
 
-        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+        run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
 
 class RarelyPolled(KwokProvider):

@@ -15,7 +15,7 @@ from karpenter_core.disruption.return_to_preferred import ReturnToPreferred
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.scheduling.whatif.solver_run import run_steps
 from karpenter_core.testing.state_builders import with_claim_conditions
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EPOCH,
     box,
     cluster,

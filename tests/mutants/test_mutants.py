@@ -45,17 +45,17 @@ def changes(source, members=MEMBERS):
 
 class TestDraw:
     def test_kinds_that_people_make_are_found(self):
-        found = changes(MODULE)
-        assert ("comparison moved", "if level <= 7 and not inverted:") in found
-        assert ("not dropped", "if level < 7 and inverted:") in found
-        assert ("and/or exchanged", "if (level < 7 or (not inverted)):") in found
-        assert ("condition dropped", "if (level < 7):") in found
-        assert ("branch skipped", "if False:") in found
-        assert ("early exit removed", "pass") in found
-        assert ("constant moved", "if level < 8 and not inverted:") in found
-        assert ("member exchanged", "return Shade.LIGHT") in found
+        result = changes(MODULE)
+        assert ("comparison moved", "if level <= 7 and not inverted:") in result
+        assert ("not dropped", "if level < 7 and inverted:") in result
+        assert ("and/or exchanged", "if (level < 7 or (not inverted)):") in result
+        assert ("condition dropped", "if (level < 7):") in result
+        assert ("branch skipped", "if False:") in result
+        assert ("early exit removed", "pass") in result
+        assert ("constant moved", "if level < 8 and not inverted:") in result
+        assert ("member exchanged", "return Shade.LIGHT") in result
         assert ("flag turned", "def shade_of(level: int, *, inverted: bool = True) -> Shade:") in (
-            found
+            result
         )
 
     def test_texts_for_people_are_ignored(self):

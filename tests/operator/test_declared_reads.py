@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 from karpenter_core.errors import ApiError, CloudProviderError, PluginError
 from karpenter_core.kube.transport import ApiResponse
@@ -16,7 +17,6 @@ from karpenter_core.provider.contract import ObjectRead
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 SECRET = ObjectRead(resource="secrets", namespace="kube-system", name="bootstrap")
 DAEMONS = ObjectRead(resource="daemonsets", group="apps")

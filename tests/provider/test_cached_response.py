@@ -135,8 +135,8 @@ def test_a_refresh_that_finds_the_same_keeps_the_object(tmp_path: Path):
     known, revision = answer.current()
 
     assert not answer.refresh(unless_within=timedelta())
-    found, same = answer.current()
-    assert found is known
+    result, same = answer.current()
+    assert result is known
     assert same == revision
 
 
@@ -188,9 +188,9 @@ def test_callers_during_a_fetch_share_its_answer(tmp_path: Path):
         waiting = [pool.submit(answer.current) for _ in range(4)]
         assert started.wait(10)
         go.set()
-        found = [each.result() for each in waiting]
+        results = [each.result() for each in waiting]
 
-    assert {id(value) for value, _ in found} == {id(found[0][0])}
+    assert {id(value) for value, _ in results} == {id(results[0][0])}
     assert calls == [1]
 
 

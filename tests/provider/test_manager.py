@@ -202,9 +202,9 @@ def test_plugins_may_share_a_setting_each_with_its_own_default(default):
     plugins = load(
         web=WithSetting("web", WebNodeClass, "a"), data=WithSetting("data", DataNodeClass, default)
     )
-    found = plugins.settings()
+    result = plugins.settings()
 
-    assert {name: spec.default for name, (spec,) in found.items()} == {"web": "a", "data": default}
+    assert {name: spec.default for name, (spec,) in result.items()} == {"web": "a", "data": default}
 
 
 @pytest.mark.parametrize("other", [{"default": 1}, {"env": "AREA"}, {"flag": "--area"}])

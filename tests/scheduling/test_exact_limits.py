@@ -66,15 +66,15 @@ SIZES = catalogue(*(instance_type(f"m-{n:02}", cpu=str(n), memory="64Gi") for n 
 @pytest.mark.parametrize("limit", [2, 4, 7, 8, 12, 15, 16, 20, 24, 31, 32, 40])
 def test_min_values_hold_however_near_the_limits_are(limit, options):
     """A list of types that is cut to what the limits allow still has as many values as asked."""
-    for wanted, count in product((2, 3, 4), (1, 4, 9)):
-        several = requirement_spec(INSTANCE_TYPE, "Exists", min_values=wanted)
+    for min_values, count in product((2, 3, 4), (1, 4, 9)):
+        several = requirement_spec(INSTANCE_TYPE, "Exists", min_values=min_values)
         pool = node_pool(requirements=[several], limits={"cpu": str(limit)})
         asked = problem(pods(count, cpu="1500m"), pools=[pool], catalogue=SIZES)
 
         plan = solve(asked, options)
 
         assert violations(asked, plan) == []
-        assert all(len(planned.instance_types) >= wanted for planned in plan.claims)
+        assert all(len(planned.instance_types) >= min_values for planned in plan.claims)
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(7, False), (8, True)])

@@ -27,14 +27,9 @@ from karpenter_core.state.events import (
     RegistrationSettled,
     TimePassed,
 )
-from karpenter_core.state.ledger import (
-    TABLES,
-    UNAVAILABLE_TTL,
-    UNAVAILABLE_TTL_CAP,
-    Ledger,
-    LedgerView,
-    UnavailableOfferingKey,
-)
+from karpenter_core.state.ledger import UNAVAILABLE_TTL, UNAVAILABLE_TTL_CAP, Ledger
+from karpenter_core.state.ledger_rules import TABLES
+from karpenter_core.state.ledger_view import LedgerView, UnavailableOfferingKey
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
 from karpenter_core.testing.state_builders import node_claim
 

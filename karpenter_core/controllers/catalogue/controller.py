@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["STALE_AFTER", "CatalogueController", "catalogue_version"]
 
 STALE_AFTER: Final = timedelta(minutes=30)
-"""How long the last listing stays in use while refreshes fail."""
+"""The time for which the last listing stays in use while refreshes fail."""
 
 NodeClassKey: TypeAlias = "tuple[str, str, str]"
 

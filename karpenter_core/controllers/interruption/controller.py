@@ -52,7 +52,7 @@ CONCURRENCY: Final = 10  # upstream's AWS provider
 ATTEMPTS: Final = 4
 RETRY_SECONDS: Final = 0.2
 UNCLAIMED_GRACE: Final = timedelta(minutes=1)
-"""How long a message about an instance without a claim is kept: a claim may appear."""
+"""The time for which a message about an instance without a claim is kept: a claim may appear."""
 _REMEMBERED: Final = 10_000
 
 

@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 __all__ = ["DriftController"]
 
 BATCH_SECONDS: Final = 0.5
-"""How long changes are gathered, so that the claims of a scale-up need one call."""
+"""The time for which changes are gathered, so that the claims of a scale-up need one call."""
 RETRY_SECONDS: Final = 30.0
 """When claims are checked again for which the provider failed."""
 WRITE_RETRY_SECONDS: Final = 5.0
 CONFLICT_RETRY_SECONDS: Final = 0.05
 TIMER_TOLERANCE_SECONDS: Final = 0.001
-"""How much too early a check may run: more than the error of timers and rounding."""
+"""The most that a check may run too early: more than the error of timers and rounding."""
 BATCH_SIZE: Final = 32
 
 NodeClassKey: TypeAlias = "tuple[str, str, str]"

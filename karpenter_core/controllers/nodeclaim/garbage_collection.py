@@ -56,10 +56,10 @@ __all__ = ["GarbageCollectionController"]
 
 BATCH_SIZE: Final = 20  # upstream default
 REMEMBERED_CLAIMS: Final = 50_000
-"""How many UIDs of claims are remembered, to identify surplus of our own launches."""
+"""The number of claim UIDs that are remembered, to identify surplus of our own launches."""
 
 
-class ClaimReader(Protocol):
+class LiveClaimReader(Protocol):
     """Lists claims from the API server; implemented by the informer of NodeClaims."""
 
     async def read_all(self) -> tuple[list[StateObject], list[InvalidObject]]:
@@ -78,7 +78,7 @@ class GarbageCollectionController:
         providers: Providers,
         runtime: ControllerRuntime,
         freshness: FreshnessGuard,
-        claims: ClaimReader,
+        claims: LiveClaimReader,
         pods: LiveReader,
     ) -> None:
         self._pods = pods

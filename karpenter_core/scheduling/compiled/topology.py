@@ -36,7 +36,7 @@ _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 
 class TopologyKind(Enum):
-    """What a group's counts mean for a pod."""
+    """The meaning of a group's counts for a pod."""
 
     SPREAD = auto()
     AFFINITY = auto()

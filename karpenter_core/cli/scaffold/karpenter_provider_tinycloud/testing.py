@@ -61,8 +61,7 @@ def subject_of(cloud: SimulatedTinyCloud) -> ConformanceSubject:
             "tinycloud-token": TOKEN,
             "tinycloud-timeout": timedelta(seconds=1),
         },
-        troubles=frozenset(troubles)
-        - {CloudTrouble.LATE_FAILURE},  # it creates VMs in the call
+        troubles=frozenset(troubles) - {CloudTrouble.LATE_FAILURE},  # it creates VMs in the call
         trouble=lambda _, trouble: troubles[trouble](),
         node_manifest=lambda _, provider_id: cloud.node(provider_id),
         list_resources=lambda _: [cloud.provider_id(vm) for vm in cloud.living()],

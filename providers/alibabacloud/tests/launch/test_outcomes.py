@@ -18,8 +18,8 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_core.provider.kit.shortages import Shortage
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_provider_alibabacloud.discovery.call_errors import refusal_behind
 from karpenter_provider_alibabacloud.launch.answers import (
     LaunchAnswer,
