@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.errors import OfferingKey
+    from karpenter_core.errors import OfferingMask
 
 __all__ = [
     "DeletionMark",
@@ -31,10 +31,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class UnavailableOfferingKey:
-    """An offering of one provider, for one NodeClass alone where that is named."""
+    """Offerings of one provider, for one NodeClass alone where that is named."""
 
     provider: str
-    offering: OfferingKey
+    offering: OfferingMask
     node_class: str = ""
 
 

@@ -113,7 +113,7 @@ def test_a_protected_pod_stays_until_the_deadline_by_the_clock_of_the_api_server
 
     async def scenario(scene):
         clock = ControllerClock(scene.cluster.clock)
-        with watched(scene) as watch:
+        with watch_invariants(scene) as watch:
             protected = deployment("web", 1, terminationGracePeriodSeconds=60)
             annotations = {"karpenter.sh/do-not-disrupt": "true"}
             protected["spec"]["template"]["metadata"]["annotations"] = annotations
@@ -133,7 +133,7 @@ def test_a_protected_pod_stays_until_the_deadline_by_the_clock_of_the_api_server
             stayed.append(scene.cluster.clock.monotonic() - deleted)
         assert watch.breaches == []
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
     assert 19 * 60 - 1 <= stayed[0] < 19 * 60 + 15
 
 
@@ -174,7 +174,7 @@ def test_an_empty_node_stays_for_the_time_of_its_pool_whatever_the_clock_shows(
         await scene.settle(lambda: not scene.nodes(), seconds=3600)
         stayed.append(scene.cluster.clock.monotonic() - left)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
     assert 590 <= stayed[0] <= 690
 
 
@@ -203,7 +203,7 @@ def test_a_node_lives_for_its_time_whatever_the_clock_shows(tmp_path, hours):
         await scene.settle(is_ending, seconds=7200)
         lifetimes.append((scene.cluster.clock.now() - created).total_seconds())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
     assert 3600 <= lifetimes[0] < 3660
 
 
@@ -220,7 +220,7 @@ def test_of_two_clusters_the_one_that_keeps_the_claims_tells_the_time(tmp_path):
         behind = scene.cluster.clock.now() - process.runtime.clock.now()
         assert timedelta() <= behind < timedelta(seconds=1)
 
-    play(tmp_path, scenario, split=True)
+    run_controller(tmp_path, scenario, split=True)
 
 
 @pytest.mark.parametrize(("arguments", "minutes"), [((), 60), (("elsewhere",), 0)])
@@ -236,4 +236,4 @@ def test_renewals_of_a_lease_that_another_cluster_keeps_tell_no_time(tmp_path, a
         lead = process.clock.now() - clock.now()
         assert timedelta(minutes=minutes, seconds=-1) <= lead <= timedelta(minutes=minutes)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -293,7 +293,7 @@ def test_the_node_of_an_instance_lost_between_processes_is_removed(tmp_path):
 
         await scene.settle(lambda: lost not in left(), seconds=600)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):

@@ -408,7 +408,7 @@ def test_pod_of_a_launch_that_fails_late_runs_elsewhere_within_seconds(tmp_path)
         kind = 'message_type="launch_failed",provider="kwok"'
         assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
 
-    play(tmp_path, scenario, arguments=[faults.option])
+    run_controller(tmp_path, scenario, arguments=[faults.option])
 
 
 def test_launches_that_always_fail_late_back_off(tmp_path):
@@ -423,4 +423,4 @@ def test_launches_that_always_fail_late_back_off(tmp_path):
         failed = scene.events("LaunchFailed")
         assert 2 <= sum(event.get("count", 1) for event in failed) <= 10
 
-    play(tmp_path, scenario, arguments=[faults.option])
+    run_controller(tmp_path, scenario, arguments=[faults.option])

@@ -104,7 +104,7 @@ def test_a_dead_node_is_kept_while_the_state_is_stale_and_replaced_as_soon_as_it
         scene.cluster.frontend.faults.clear()
         await scene.settle(lambda: first not in names(scene.nodes()), seconds=120)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_without_the_gate_nothing_is_repaired(tmp_path):

@@ -564,7 +564,7 @@ def test_provider_sets_how_often_an_ending_instance_is_polled(tmp_path):
         # The written condition and the deleted Node start a call each.
         assert pauses == [0, 60, 60, 60, 0]
 
-    play(
+    run_controller(
         tmp_path,
         scenario,
         arguments=["--kwok-termination-delay=3m"],

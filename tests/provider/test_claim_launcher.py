@@ -216,8 +216,8 @@ class Cloud:
             for token in list(call.requests)[: self.capacity]:
                 self.add(call.tags, token=token)
         launched = self._of_call(call)
-        return tuple(instance.id for instance in launched if machine not in before) or tuple(
-            machine.id for machine in launched
+        return tuple(instance.id for instance in launched if instance not in before) or tuple(
+            instance.id for instance in launched
         )
 
     def add(self, tags, *, token=""):
