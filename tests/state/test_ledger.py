@@ -94,6 +94,20 @@ def test_an_unchanged_ledger_gives_the_same_view(ledger: Ledger):
     assert ledger.view() is view
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"node_name": "node"}, {"phase": "Succeeded"}],
+    ids=["waiting", "bound", "ended"],
+)
+def test_a_pod_that_is_seen_again_as_it_was_leaves_the_view_as_it_is(ledger: Ledger, changes):
+    """A new view is a new state, which every planner would look at again."""
+    ledger.apply_event(ObjectObserved(msgspec.structs.replace(pod("web"), **changes)))
+    view = ledger.view()
+    again = msgspec.structs.replace(pod("web"), **changes, resource_version=9)
+    ledger.apply_event(ObjectObserved(again))
+    assert ledger.view() is view
+
+
 def test_nominations_are_extended_and_end(ledger: Ledger):
     """A later nomination wins, an earlier one does not shorten it (case 303)."""
     ledger.apply_event(NodesNominated(names=("web-1",), until=at(seconds=20)))
