@@ -87,6 +87,14 @@ def test_a_view_does_not_change_afterwards(ledger: Ledger):
     assert dict(ledger.view().nominations) == {"web-1": at(seconds=20)}
 
 
+def test_a_view_without_entries_is_empty():
+    """A state without a ledger begins with it."""
+    empty = LedgerView()
+    assert {each.name: len(getattr(empty, each.name)) for each in fields(LedgerView)} == {
+        each.name: 0 for each in fields(LedgerView)
+    }
+
+
 def test_an_unchanged_ledger_gives_the_same_view(ledger: Ledger):
     view = ledger.view()
     ledger.apply_event(TimePassed(at(seconds=5)))
