@@ -104,8 +104,8 @@ def test_an_unchanged_ledger_gives_the_same_view(ledger: Ledger):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"node_name": "node"}, {"phase": "Succeeded"}],
-    ids=["waiting", "bound", "ended"],
+    [{}, {"unschedulable": False}, {"node_name": "node"}, {"phase": "Succeeded"}],
+    ids=["waiting", "new", "bound", "ended"],
 )
 def test_a_pod_that_is_seen_again_as_it_was_leaves_the_view_as_it_is(ledger: Ledger, changes):
     """A new view is a new state, which every planner would look at again."""
