@@ -58,7 +58,7 @@ class CommandEvidence:
 
     snapshot_version: int
     candidates: tuple[CandidateEvidence, ...]
-    savings_per_hour: float = 0.0
+    savings_per_hour: float
     spared_by_budget: tuple[str, ...] = ()
     alternatives: Mapping[str, float] = field(default_factory=dict[str, float])
 

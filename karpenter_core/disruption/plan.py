@@ -57,8 +57,8 @@ class MethodReport:
     method: DisruptionMethod
     eligible: int
     constrained: bool
-    is_cut_short: bool = False
-    is_idle: bool = False
+    is_cut_short: bool
+    is_idle: bool
     remaining_budgets: RemainingBudgets = ()
     unexamined_pools: frozenset[str] = frozenset()
     budgets: Mapping[str, PoolBudget] = field(default_factory=dict[str, "PoolBudget"])

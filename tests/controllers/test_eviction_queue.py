@@ -73,6 +73,7 @@ class Scene:
             cluster_state=self.cluster_state,
             publish=self.notices.append,
             metrics=self.metrics,
+            owns_nodes=True,
         )
         runtime = ControllerRuntime(
             clock=self.clock, new_id=SequentialIds("id"), metrics=self.metrics

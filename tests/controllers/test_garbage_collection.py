@@ -111,6 +111,7 @@ class Scene:
                 cluster_state=self.cluster_state,
                 publish=lambda _: None,
                 metrics=metrics,
+                owns_nodes=True,
             ),
             providers=self.cloud,
             runtime=ControllerRuntime(

@@ -40,6 +40,7 @@ class RecorderFixture:
             cluster_state=self.cluster_state,
             publish=self.said.append,
             metrics=metrics,
+            owns_nodes=True,
         )
         runtime = ControllerRuntime(clock=clock, new_id=map(str, count()).__next__, metrics=metrics)
         self.recorder = PassRecorder(

@@ -104,3 +104,11 @@ def test_nodes_of_both_method_classes_are_evaluated_once():
         for ours, theirs in zip(graceful.candidates, eventual.candidates, strict=True)
     )
     assert one.candidates(DisruptionClass.EVENTUAL) is eventual
+
+
+def test_a_state_is_compiled_in_small_steps_and_once():
+    """Other work of the process gets its turn between two of them."""
+    one = pass_over(some())
+    first = list(one.simulation.prepare_steps(avoid_unsettled=False))
+    assert len(first) > 3
+    assert list(one.simulation.prepare_steps(avoid_unsettled=False)) == [5]

@@ -198,3 +198,22 @@ def test_the_pods_of_claims_that_are_not_bought_count_against_a_plan():
     assert (whole.left, whole.score[0]) == ({}, 0)
     assert whole.is_no_worse_than(cut)
     assert not cut.is_no_worse_than(whole)
+
+
+@pytest.mark.parametrize("cores", range(2, 26, 3))
+@pytest.mark.parametrize("count", [9, 30])
+def test_a_spread_stays_even_where_limits_end_it(cores, count, options):
+    """Not one zone filled to the limit, and the others left empty."""
+    one_size = catalogue(instance_type("m-04", cpu="4", memory="64Gi"))
+    two_on_a_node = {"cpu": 1500, "memory": 2**20, "pods": 1}
+    pool = node_pool(limits={"cpu": str(cores)})
+    waiting = [
+        pod(f"web-{number}", topology_spread=spread(ZONE, 1, WEB), requests=two_on_a_node)
+        for number in range(count)
+    ]
+    asked = problem(waiting, pools=[pool], catalogue=one_size)
+
+    plan = solve(asked, options)
+
+    assert violations(asked, plan) == []
+    assert len(plan.claims) == min(cores // 4, -(-count // 2))

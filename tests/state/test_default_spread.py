@@ -15,6 +15,7 @@ from karpenter_core.api.records import (
 )
 from karpenter_core.scheduling.selectors import PodSelector
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.disruption_problem import build_disruption_problem
 from karpenter_core.state.events import DeletionMarked, PodsDecided
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape, pods
@@ -127,6 +128,19 @@ class TestWhoGetsADefault:
         )
         (result,) = question.problem.pods
         assert selects(result, app="web")
+
+    def test_pods_that_a_disruption_would_move_get_it_too(self):
+        builder = synced_state(
+            POOL, *node_and_claim("old"), pod("web-1", node_name="old", labels={"app": "web"}),
+            service(selector={"app": "web"}),
+        )  # fmt: skip
+        problem, movable = build_disruption_problem(
+            builder.snapshot(), now=EPOCH, problem_settings=ProblemSettings(default_spread=(ZONAL,))
+        )
+        (its_node,) = problem.nodes
+        (found,) = its_node.pods
+        assert movable == {"old": {found.uid}}
+        assert selects(found, app="web")
 
     def test_nominated_pods_are_unchanged_by_the_default_spread(self):
         waiting = pod("web-1", labels={"app": "web"})

@@ -43,7 +43,7 @@ class ClaimSignature:
         options: SolveOptions,
         *,
         held: frozenset[Reservation] | None = None,
-        min_values_relaxed: bool = False,
+        min_values_relaxed: bool,
     ) -> None:
         self._options: Final = options
         self.pool: Final = pool

@@ -70,8 +70,8 @@ class TopologyGroup:
     key: str
     namespaces: frozenset[str] | None
     selector: PodSelector | None
-    max_skew: int = 1
-    min_domains: int = 0
+    max_skew: int
+    min_domains: int
     node_filter: CountedNodeFilter | None = None
 
     @property

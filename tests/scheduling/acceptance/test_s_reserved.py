@@ -11,7 +11,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NO
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.scheduling.problem import PackingPolicy, PoolConstraint, ReservationPolicy
 from karpenter_core.scheduling.requirements import Requirement
-from karpenter_core.testing.builders import offering, preferred_node_term
+from karpenter_core.testing.builders import offering, preferred_node_term, requirement_spec
 from tests.scheduling.acceptance.catalogues import (
     RESERVATION_ID,
     ZONES,
@@ -21,6 +21,7 @@ from tests.scheduling.acceptance.catalogues import (
     minimum,
     reserved_offering,
 )
+from tests.scheduling.acceptance.cluster import Cluster
 from tests.scheduling.acceptance.workloads import term
 
 APP = {"app": "test"}
@@ -226,6 +227,19 @@ def test_pods_that_wait_for_reserved_capacity_have_that_reason(cluster):
     assert {reason.detail for reason in reasons} == {
         f"{taken} ({RESERVATION_ID}=r-small-instance-type)"
     }
+
+
+def test_pods_use_reservations_of_another_pool_before_they_wait_for_the_next_pass():
+    """Of pools of equal weight, one whose reservations are taken does not hold up the other."""
+    cluster = Cluster(PackingPolicy.VALUE)
+    cluster.use(
+        default_pool("np-1", requirements=[requirement_spec(INSTANCE_TYPE, "In", SMALL)]),
+        default_pool("np-2", requirements=[requirement_spec(INSTANCE_TYPE, "In", MEDIUM)]),
+        types=three_types(),
+    )
+    (found,) = labels_by_pass(cluster, alone(cluster, 2))
+    assert sorted(labels[NODE_POOL] for labels in found) == ["np-1", "np-2"]
+    assert {labels[CAPACITY_TYPE] for labels in found} == {"reserved"}
 
 
 def test_claims_for_reserved_capacity_require_their_reservations_only(cluster, packing):
