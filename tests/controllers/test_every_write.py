@@ -209,7 +209,7 @@ async def unlucky(scene, tmp_path):
     await scene.settle(lambda: empty(scene, tmp_path), seconds=900)
 
 
-LIVES = {"drained": (drained, 34), "forced": (forced, 37), "unlucky": (unlucky, 31)}
+LIVES = {"drained": (drained, 34), "forced": (forced, 37), "unlucky": (unlucky, 30)}
 """Each with the number of writes that it has had; fewer would mean that some are not seen."""
 
 
