@@ -526,7 +526,10 @@ class NodeReader(Protocol):
     """Reads Nodes from the core's informer, without a request; callable from any thread."""
 
     def __call__(self) -> Mapping[str, NodeView]:
-        """Return every Node by name."""
+        """Return every Node by name, as the watches have shown them.
+
+        A missing Node may exist: before the first list there are none, and a watch may be silent.
+        """
         ...
 
 
@@ -534,7 +537,7 @@ class ClaimReader(Protocol):
     """Reads NodeClaims from the core's informer, without a request; callable from any thread."""
 
     def __call__(self) -> Mapping[str, NodeClaim]:
-        """Return every NodeClaim by name, those of other providers too."""
+        """Return every NodeClaim by name, those of other providers too; a missing one may exist."""
         ...
 
 

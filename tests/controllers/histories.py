@@ -12,6 +12,7 @@ to nothing once the pods have gone.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import gc
 import multiprocessing
@@ -75,6 +76,10 @@ class Errors:
         if self._verbose and method != "debug":
             print(self._shown(logger, method, dict(event)))  # noqa: T201
         raise structlog.DropEvent
+
+    def note_unhandled(self, _loop, context):
+        """Note an error that reached nobody but the event loop."""
+        self.found.append(f"{context['message']}: {context.get('exception')!r}")
 
 
 class History:
@@ -454,6 +459,7 @@ def breaches_of(seed, folder, *, verbose=False, events_counted=None):
     errors, kept = Errors(verbose=verbose), []
 
     async def scenario(scene):
+        asyncio.get_running_loop().set_exception_handler(errors.note_unhandled)
         clock = ControllerClock(scene.cluster.clock)
         with watch_invariants(scene) as watch:
             history = History(scene, folder, seed, clock=clock, watch=watch, verbose=verbose)
@@ -474,6 +480,7 @@ def breaches_of(seed, folder, *, verbose=False, events_counted=None):
         )
     finally:
         structlog.configure(**before)
+    gc.collect()  # a task tells of its error when it is freed
     if events_counted is not None:
         events_counted.update(kept[0].events_counted)
     return [*kept[0].watch.breaches, *errors.found]

@@ -215,7 +215,7 @@ async def unlucky(scene, tmp_path):
     await scene.settle(lambda: empty(scene, tmp_path), seconds=900)
 
 
-RUNS = {"drained": (drained, 34), "forced": (forced, 37), "unlucky": (unlucky, 31)}
+RUNS = {"drained": (drained, 34), "forced": (forced, 37), "unlucky": (unlucky, 30)}
 """Each with the number of writes that it has had; fewer would mean that some are not seen."""
 
 
