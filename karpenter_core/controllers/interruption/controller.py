@@ -76,6 +76,10 @@ class InterruptionController:
         self._steady = SteadyClock(runtime.clock)
         self._first_seen: OrderedDict[str, datetime] = OrderedDict()
         self._handled: OrderedDict[str, None] = OrderedDict()
+        self._masked: OrderedDict[str, None] = OrderedDict()
+        """Messages whose offerings were made unavailable: a repetition must not prolong that."""
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+        """UIDs of claims that were deleted here: of several messages about a claim one is counted."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._nodes: Reconciler[str] = Reconciler(
             self.name, self.read_node, runtime=runtime, log_field="Node"
@@ -175,10 +179,14 @@ class InterruptionController:
         return True
 
     def _claims_of(self, message: Interruption) -> tuple[str, ...]:
-        """Return the names of the claims that a message is about."""
+        """Return the names of the claims that a message is about.
+
+        A message may precede the record of its instance in the claim; the token finds that claim.
+        """
         snapshot = self._cluster_state.snapshot()
-        if message.provider_id or not message.token:
-            return tuple(snapshot.claims_by_provider_id.get(message.provider_id, ()))
+        names = snapshot.claims_by_provider_id.get(message.provider_id, ())
+        if names or not message.token:
+            return tuple(names)
         claims = snapshot.node_claims.values()
         return tuple(claim.name for claim in claims if claim.uid == message.token)
 
@@ -212,7 +220,7 @@ class InterruptionController:
         self, provider: str, claim: NodeClaim, step: InterruptionStep, message: Interruption
     ) -> bool:
         """Apply a step; tell whether the claim was deleted."""
-        if step.exhausted:
+        if step.exhausted and _add_new(self._masked, f"{_key(provider, message)}/{claim.uid}"):
             self._cluster_state.fold(
                 OfferingsUnavailable(
                     offerings=step.exhausted,
@@ -224,7 +232,7 @@ class InterruptionController:
         stored = await self._writer.write_claim(claim, step.claim)
         is_deleted = step.delete and await self._writer.delete_claim(stored)
         self._writer.publish_all(step.notices)
-        if not is_deleted:
+        if not is_deleted or not _add_new(self._deleted, claim.uid):
             return False
         self._writer.publish_all(step.on_delete)
         self._writer.record_metrics(step.metric_updates)
@@ -289,3 +297,10 @@ def _remember_first(memory: OrderedDict[str, V], key: str, value: V) -> V:
     while len(memory) > _REMEMBERED:
         memory.popitem(last=False)
     return kept
+
+
+def _add_new(memory: OrderedDict[str, None], key: str) -> bool:
+    """Add a key; return whether it was not there."""
+    is_new = key not in memory
+    _remember_first(memory, key, None)
+    return is_new

@@ -9,7 +9,7 @@ between delivers it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -131,6 +131,8 @@ def interruption_step(
     """Return the effects of an announcement on a claim.
 
     A claim that is already deleted keeps its reason, and its deadline unless the cloud's is earlier.
+    If its launch failed, its offering is unavailable all the same: the process that deleted it may
+    have ended before it could remember that.
     """
     kind = announcement.kind
     if kind in {InterruptionKind.IRRELEVANT, InterruptionKind.UNKNOWN}:
@@ -140,7 +142,10 @@ def interruption_step(
         return InterruptionStep(claim=claim, notices=notices)
     dated = _with_earlier_deadline(claim, announcement, now)
     if claim.is_deleting:
-        return InterruptionStep(claim=dated, notices=notices)
+        step = InterruptionStep(claim=dated, notices=notices)
+        if kind is not InterruptionKind.LAUNCH_FAILED:
+            return step
+        return _with_shortage(step, snapshot, announcement.error)
     reason = str(kind)
     earlier = condition_of(dated, DISRUPTION_REASON)
     if earlier is not None and earlier.reason not in INTERRUPTION_REASONS:
@@ -178,19 +183,9 @@ def _failed_launch_step(
 ) -> InterruptionStep:
     """Return the effects of a launch that failed after the cloud had accepted it.
 
-    The claim's own offering becomes unavailable whatever the error is, and the failure counts as a
-    failed registration of its NodePool: otherwise the same offering would be launched again at once.
+    Something becomes unavailable whatever the error is, and the failure counts as a failed
+    registration of its NodePool: otherwise the same offering would be launched again at once.
     """
-    own = _own_offering(claim)
-    exhausted: tuple[OfferingMask, ...] = own
-    of_class = exhausted_for(claim, error) if isinstance(error, InsufficientCapacityError) else ""
-    if isinstance(error, InsufficientCapacityError) and (error.offerings or error.quota_groups):
-        catalogue = snapshot.catalogues.get(claim.metadata.labels.get(NODE_POOL, ""))
-        exhausted = exhausted_offerings(
-            error,
-            () if catalogue is None else catalogue.instance_types,
-            Requirements.from_specs(claim.spec.requirements),
-        )
     pool = "" if is_true(claim.status.conditions, REGISTERED) else pool_uid_of(claim)
     settled = RegistrationSettled(
         pool_uid=pool,
@@ -198,15 +193,37 @@ def _failed_launch_step(
         reason=str(InterruptionKind.LAUNCH_FAILED),
         message="" if error is None else truncate_message(str(error)),
     )
-    return InterruptionStep(
+    step = InterruptionStep(
         claim=claim,
         delete=True,
-        exhausted=exhausted,
-        exhausted_for=of_class,
         notices=notices,
         metric_updates=metric_updates,
         events=(settled,) if pool else (),
     )
+    return _with_shortage(step, snapshot, error)
+
+
+def _with_shortage(
+    step: InterruptionStep, snapshot: Snapshot, error: CloudProviderError | None
+) -> InterruptionStep:
+    """Make unavailable what the error of a failed launch names, or else the claim's own offering.
+
+    A shortage of a claim that has no labels of an offering yet covers all that the claim allows, as
+    that of a refused launch does.
+    """
+    claim = step.claim
+    own = _own_offering(claim)
+    if not isinstance(error, InsufficientCapacityError):
+        return replace(step, exhausted=own)
+    exhausted: tuple[OfferingMask, ...] = own
+    if error.offerings or error.quota_groups or not own:
+        catalogue = snapshot.catalogues.get(claim.metadata.labels.get(NODE_POOL, ""))
+        exhausted = exhausted_offerings(
+            error,
+            () if catalogue is None else catalogue.instance_types,
+            Requirements.from_specs(claim.spec.requirements),
+        )
+    return replace(step, exhausted=exhausted, exhausted_for=exhausted_for(claim, error))
 
 
 def _with_earlier_deadline(
