@@ -22,6 +22,7 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.provider.host import hooks
 from karpenter_core.provider.host.adjustments import adjust_catalogue
+from karpenter_core.provider.host.answer_check import check_interruption, listing_problem
 from karpenter_core.provider.host.catalogue_check import CatalogueValidator
 from karpenter_core.provider.host.dispatch import Dispatcher
 from karpenter_core.provider.host.instances import BatchedInstanceCalls
@@ -69,7 +70,7 @@ Request = TypeVar("Request", bound="Mapping[str, object]")
 Result = TypeVar("Result")
 
 MAX_REPORTED_PROBLEMS: Final = 1000
-"""Number of logged status fields that are remembered, so that each is logged once."""
+"""Number of logged fields that are remembered, so that each is logged once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ class Providers:
         self._labels = LabelClasses()
         self._catalogues: Final = CatalogueValidator()
         self._reported: Final[dict[tuple[str, str, str], None]] = {}
-        """Plug-in, kind and field of logged status errors, oldest first."""
+        """Plug-in, kind and field of logged problems, oldest first."""
         self._instances: Final = {
             name: BatchedInstanceCalls(name, self._dispatcher) for name in plugins.providers
         }
@@ -312,7 +313,7 @@ class Providers:
         return resolution
 
     def _is_new(self, plugin: str, kind: str, path: str) -> bool:
-        """Return whether this status field was not logged yet; record it."""
+        """Return whether a problem in this field was not logged yet; record it."""
         if (plugin, kind, path) in self._reported:
             return False
         self._reported[plugin, kind, path] = None
@@ -388,9 +389,18 @@ class Providers:
             return measured.note(await self._instances[provider].terminate(provider_id))
 
     async def list_instances(self, provider: str) -> InstanceListing:
-        """List a provider's instances; check `complete` before concluding that one is missing."""
-        with self._dispatcher.measure(hooks.LIST_INSTANCES, provider):
-            return await self._dispatcher.call(hooks.LIST_INSTANCES, provider, hooks.NoArguments())
+        """List a provider's instances; check `complete` before concluding that one is missing.
+
+        Raises:
+            CloudProviderError: they could not be listed, or the listing has an invalid time.
+        """
+        hook = hooks.LIST_INSTANCES
+        with self._dispatcher.measure(hook, provider):
+            listing = await self._dispatcher.call(hook, provider, hooks.NoArguments())
+            problem = listing_problem(listing)
+            if problem:
+                raise CloudProviderError(f'plug-in "{provider}": {hook.name}: {problem}')
+            return listing
 
     async def gate_registration(
         self, node_claim: NodeClaim, node: NodeView
@@ -461,10 +471,10 @@ class Providers:
         """Fetch a provider's interruptions that are not acknowledged."""
         if not self._dispatcher.implements(hooks.POLL_INTERRUPTIONS, provider):
             return ()
-        return (
-            await self._dispatcher.call(hooks.POLL_INTERRUPTIONS, provider, hooks.NoArguments())
-            or ()
+        messages = await self._dispatcher.call(
+            hooks.POLL_INTERRUPTIONS, provider, hooks.NoArguments()
         )
+        return self._checked_interruptions(provider, messages or ())
 
     async def acknowledge_interruptions(self, provider: str, ids: Sequence[str]) -> None:
         """Acknowledge interruptions.
@@ -485,10 +495,27 @@ class Providers:
         hook, name = hooks.READ_INTERRUPTIONS, self.provider_of(ref)
         if not self._dispatcher.implements(hook, name):
             return ()
-        return (
-            await self._dispatcher.ask(hook, name, hooks.NodeArguments(node=node), inline=True)
-            or ()
+        messages = await self._dispatcher.ask(
+            hook, name, hooks.NodeArguments(node=node), inline=True
         )
+        return self._checked_interruptions(name, messages or ())
+
+    def _checked_interruptions(
+        self, provider: str, messages: tuple[Interruption, ...]
+    ) -> tuple[Interruption, ...]:
+        """Return announcements without invalid values; each of these is logged once."""
+        checked: list[Interruption] = []
+        for message in messages:
+            valid, problems = check_interruption(message)
+            checked.append(valid)
+            for problem in problems:
+                if self._is_new(provider, "Interruption", problem.path):
+                    _log().error(
+                        "plug-in announces an invalid value, it is ignored",
+                        plugin=provider,
+                        problem=problem.message,
+                    )
+        return tuple(checked)
 
     # -- open to any plug-in -------------------------------------------------------------------
 
