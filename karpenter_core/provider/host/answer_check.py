@@ -49,10 +49,9 @@ def check_interruption(message: Interruption) -> tuple[Interruption, tuple[Answe
         _problem(where, name, "a CloudProviderError" if name == "error" else _TIME, given[name])
         for name in invalid
     )
-    kind: object = message.kind
-    if not isinstance(kind, InterruptionKind):
-        problems += (_problem(where, "kind", "an InterruptionKind", kind),)
-        message = replace(message, kind=_kind(kind), detail=problems[-1].message)
+    if not _is_instance(message.kind, InterruptionKind):
+        problems += (_problem(where, "kind", "an InterruptionKind", message.kind),)
+        message = replace(message, kind=_kind(message.kind), detail=problems[-1].message)
     cleared = dict.fromkeys(invalid)
     return (replace(message, **cleared) if cleared else message), problems
 
@@ -61,11 +60,14 @@ def check_launch(outcome: LaunchOutcome) -> tuple[LaunchOutcome, tuple[AnswerPro
     """Return the outcome of a launch without invalid shortages, and what is wrong with them."""
     if not isinstance(outcome, LaunchedInstance):
         return outcome, ()
-    given: object = outcome.shortages
-    if isinstance(given, tuple) and all(isinstance(it, InsufficientCapacityError) for it in given):
+    if _is_instance(outcome.shortages, tuple) and all(
+        _is_instance(each, InsufficientCapacityError) for each in outcome.shortages
+    ):
         return outcome, ()
     where = f'LaunchedInstance "{outcome.provider_id}"'
-    problem = _problem(where, "shortages", "a tuple of InsufficientCapacityError", given)
+    problem = _problem(
+        where, "shortages", "a tuple of InsufficientCapacityError", outcome.shortages
+    )
     return replace(outcome, shortages=()), (problem,)
 
 
@@ -74,6 +76,11 @@ def listing_problem(listing: InstanceListing) -> str:
     if _is_valid("as_of", listing.as_of):
         return ""
     return _problem("InstanceListing", "as_of", _TIME, listing.as_of).message
+
+
+def _is_instance(value: object, wanted: type) -> bool:
+    """Tell whether a value has a type, whatever its declared type promises."""
+    return isinstance(value, wanted)
 
 
 def _is_valid(name: str, value: object) -> bool:

@@ -58,9 +58,11 @@ if TYPE_CHECKING:
         SettingSpec,
         TerminateOutcome,
     )
+    from karpenter_core.provider.host.answer_check import AnswerProblem
     from karpenter_core.provider.host.executor import Executor
     from karpenter_core.provider.host.hooks import Hook
     from karpenter_core.provider.host.manager import Plugins
+    from karpenter_core.provider.host.status_check import StatusProblem
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import StateNode
 
@@ -69,6 +71,7 @@ __all__ = ["PluginTask", "Providers"]
 Request = TypeVar("Request", bound="Mapping[str, object]")
 Result = TypeVar("Result")
 
+_INTERRUPTION: Final = "Interruption"
 MAX_REPORTED_PROBLEMS: Final = 1000
 """Number of logged fields that are remembered, so that each is logged once."""
 
@@ -110,8 +113,8 @@ class Providers:
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
         self._catalogues: Final = CatalogueValidator()
-        self._reported: Final[dict[tuple[str, str, str], None]] = {}
-        """Plug-in, kind and field of logged problems, oldest first."""
+        self._reported: Final[dict[tuple[str, str, str], str]] = {}
+        """Logged problems by plug-in, kind and field, oldest first."""
         self._instances: Final = {
             name: BatchedInstanceCalls(name, self._dispatcher) for name in plugins.providers
         }
@@ -303,7 +306,7 @@ class Providers:
             return NodeClassResolution()
         kind = type(node_class).resource.kind
         for problem in status_problems(node_class, resolution.status):
-            if self._is_new(name, kind, problem.path):
+            if self._is_new(name, kind, problem):
                 _log().error(
                     "plug-in sets status fields that its NodeClass does not have",
                     plugin=name,
@@ -312,11 +315,12 @@ class Providers:
                 )
         return resolution
 
-    def _is_new(self, plugin: str, kind: str, path: str) -> bool:
+    def _is_new(self, plugin: str, kind: str, problem: StatusProblem | AnswerProblem) -> bool:
         """Return whether a problem in this field was not logged yet; record it."""
-        if (plugin, kind, path) in self._reported:
+        key = plugin, kind, problem.path
+        if key in self._reported:
             return False
-        self._reported[plugin, kind, path] = None
+        self._reported[key] = problem.message
         if len(self._reported) > MAX_REPORTED_PROBLEMS:
             del self._reported[next(iter(self._reported))]
         return True
@@ -500,6 +504,14 @@ class Providers:
         )
         return self._checked_interruptions(name, messages or ())
 
+    def invalid_announcements(self, provider: str) -> tuple[str, ...]:
+        """Return what was logged about invalid values in a provider's interruptions."""
+        return tuple(
+            problem
+            for (plugin, kind, _), problem in self._reported.items()
+            if (plugin, kind) == (provider, _INTERRUPTION)
+        )
+
     def _checked_interruptions(
         self, provider: str, messages: tuple[Interruption, ...]
     ) -> tuple[Interruption, ...]:
@@ -509,7 +521,7 @@ class Providers:
             valid, problems = check_interruption(message)
             checked.append(valid)
             for problem in problems:
-                if self._is_new(provider, "Interruption", problem.path):
+                if self._is_new(provider, _INTERRUPTION, problem):
                     _log().error(
                         "plug-in announces an invalid value, it is ignored",
                         plugin=provider,
