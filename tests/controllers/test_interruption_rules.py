@@ -17,7 +17,16 @@ from karpenter_core.controllers.interruption.controller import (
 )
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
-from karpenter_core.errors import ApiError, ConflictError, NotFoundError
+from karpenter_core.errors import (
+    ApiError,
+    ConflictError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    NotFoundError,
+    OfferingKey,
+    QuotaGroup,
+)
 from karpenter_core.provider.contract import Interruption, InterruptionKind, PollingPeriods
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved, TimePassed
 from karpenter_core.testing.builders import EPOCH
@@ -243,6 +252,40 @@ class TestLaunchesThatFailLate:
         world.poll()
         assert (world.deleted, world.acknowledged) == ([], ["message-1"])
         assert len(world.shortages()) == 1
+
+    def test_shortage_of_a_claim_that_is_gone_is_learned_once(self):
+        """The launch may fail after its NodeClaim was given up; the next one would fail as late."""
+        key = OfferingKey(instance_type="m-4x", zone="zone-a", capacity_type="on-demand")
+        group = QuotaGroup(label="family", value="m", capacity_type="spot")
+        error = InsufficientCapacityError("full", offerings=(key,), quota_groups=(group,))
+        world = Interruptions(messages=[failed_launch(error=error)])
+        world.poll()
+        assert {each.offering for each in world.shortages()} == {key, group}
+        before = world.shortages()
+        world.passes(30)
+        world.poll()
+        assert world.shortages() == before
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            None,
+            LaunchFailedError("no boot"),
+            InsufficientCapacityError("sold out"),
+            InsufficientCapacityError(
+                "no addresses",
+                offerings=(OfferingKey(instance_type="m", zone="a", capacity_type="spot"),),
+                scope=ExhaustedScope.NODE_CLASS,
+            ),
+        ],
+    )
+    def test_failure_of_a_claim_that_is_gone_and_names_no_offering_for_all_masks_nothing(
+        self, error
+    ):
+        """Its offering and its NodeClass went with the claim."""
+        world = Interruptions(messages=[failed_launch(error=error)])
+        world.poll()
+        assert world.shortages() == {}
 
     @pytest.mark.parametrize("provider_id", ["", "kwok://not-recorded-yet"])
     def test_claim_whose_instance_is_not_recorded_yet_is_found_by_its_token(self, provider_id):

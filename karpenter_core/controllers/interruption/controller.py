@@ -26,7 +26,11 @@ from karpenter_core.controllers.reconciling.reconciler import (
     ReconcileResult,
 )
 from karpenter_core.errors import ConflictError, NotFoundError
-from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
+from karpenter_core.lifecycle.node.interruption import (
+    MESSAGE_TYPES,
+    interruption_step,
+    unclaimed_shortage,
+)
 from karpenter_core.state.events import OfferingsUnavailable
 from karpenter_core.state.object_kinds import ObjectKind
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+    from karpenter_core.errors import OfferingMask
     from karpenter_core.lifecycle.node.interruption import InterruptionStep
     from karpenter_core.provider.contract import Interruption
     from karpenter_core.provider.host.facade import Providers
@@ -173,6 +178,7 @@ class InterruptionController:
             return True
         names = self._claims_of(message)
         if not names:
+            self._mask(provider, message, unclaimed_shortage(message))
             return self._is_unclaimed(provider, message)
         for name in names:
             await self._interrupt(provider, name, message)
@@ -220,15 +226,7 @@ class InterruptionController:
         self, provider: str, claim: NodeClaim, step: InterruptionStep, message: Interruption
     ) -> bool:
         """Apply a step; tell whether the claim was deleted."""
-        if step.exhausted and _add_new(self._masked, f"{_key(provider, message)}/{claim.uid}"):
-            self._cluster_state.fold(
-                OfferingsUnavailable(
-                    offerings=step.exhausted,
-                    provider=provider,
-                    node_class=step.exhausted_for,
-                    at=self._cluster_state.now,
-                )
-            )
+        self._mask(provider, message, step.exhausted, node_class=step.exhausted_for, uid=claim.uid)
         stored = await self._writer.write_claim(claim, step.claim)
         is_deleted = step.delete and await self._writer.delete_claim(stored)
         self._writer.publish_all(step.notices)
@@ -246,6 +244,26 @@ class InterruptionController:
             **{"provider-id": message.provider_id},
         )
         return True
+
+    def _mask(
+        self,
+        provider: str,
+        message: Interruption,
+        exhausted: tuple[OfferingMask, ...],
+        *,
+        node_class: str = "",
+        uid: str = "",
+    ) -> None:
+        """Make offerings unavailable, once for each message and claim."""
+        if exhausted and _add_new(self._masked, f"{_key(provider, message)}/{uid}"):
+            self._cluster_state.fold(
+                OfferingsUnavailable(
+                    offerings=exhausted,
+                    provider=provider,
+                    node_class=node_class,
+                    at=self._cluster_state.now,
+                )
+            )
 
     async def _journal(
         self, snapshot: Snapshot, provider: str, claim: NodeClaim, message: Interruption

@@ -18,7 +18,12 @@ from karpenter_core.api.interruptions import INTERRUPTION_REASONS, InterruptionK
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED, SPOT, ZONE
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, REGISTERED
 from karpenter_core.api.notices import Notice
-from karpenter_core.errors import BadInputError, InsufficientCapacityError, OfferingKey
+from karpenter_core.errors import (
+    BadInputError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    OfferingKey,
+)
 from karpenter_core.lifecycle.changes import MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
@@ -42,7 +47,13 @@ if TYPE_CHECKING:
     from karpenter_core.state.events import StateEvent
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["MESSAGE_TYPES", "InterruptionAnnouncement", "InterruptionStep", "interruption_step"]
+__all__ = [
+    "MESSAGE_TYPES",
+    "InterruptionAnnouncement",
+    "InterruptionStep",
+    "interruption_step",
+    "unclaimed_shortage",
+]
 
 MESSAGE_TYPES: Final[Mapping[InterruptionKind, str]] = {
     InterruptionKind.SPOT_RECLAIM: "spot_interrupted",
@@ -224,6 +235,21 @@ def _with_shortage(
             Requirements.from_specs(claim.spec.requirements),
         )
     return replace(step, exhausted=exhausted, exhausted_for=exhausted_for(claim, error))
+
+
+def unclaimed_shortage(announcement: InterruptionAnnouncement) -> tuple[OfferingMask, ...]:
+    """Return what a failed launch makes unavailable although its claim is gone.
+
+    That is what its error names, unless it is about the NodeClass, which only the claim named.
+    """
+    error = announcement.error
+    if (
+        announcement.kind is not InterruptionKind.LAUNCH_FAILED
+        or not isinstance(error, InsufficientCapacityError)
+        or error.scope is ExhaustedScope.NODE_CLASS
+    ):
+        return ()
+    return exhausted_offerings(error, (), Requirements())
 
 
 def _with_earlier_deadline(
