@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.state.ledger_view import LedgerView, OfferingShortage
 
-__all__ = ["MAX_SPOT_UNAVAILABILITY", "AvailableCatalogues", "without_unavailable"]
+__all__ = [
+    "MAX_SPOT_UNAVAILABILITY",
+    "AvailableCatalogues",
+    "is_in_quota_group",
+    "without_unavailable",
+]
 
 MAX_SPOT_UNAVAILABILITY: Final = UNAVAILABLE_TTL
 """While a spot offering is masked, on-demand is launched instead, at two to four times the price
@@ -235,6 +240,13 @@ def _without_unavailable(
 
 def _cpu_milli(instance_type: InstanceType) -> int:
     return instance_type.capacity.get("cpu", 0)
+
+
+def is_in_quota_group(instance_type: InstanceType, offering: Offering, group: QuotaGroup) -> bool:
+    """Tell whether an offering of an instance type is in a quota group, available or not."""
+    return _cpu_milli(instance_type) >= group.least_cpu_milli and _is_in_group(
+        instance_type, offering, group
+    )
 
 
 def _is_in_group(instance_type: InstanceType, offering: Offering, group: QuotaGroup) -> bool:
