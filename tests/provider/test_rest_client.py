@@ -72,9 +72,11 @@ def test_an_answer_is_decoded_and_headers_are_sent():
 )
 def test_statuses_have_their_errors(status, error):
     body = {"code": "some-code", "message": "some text"}
-    with client_of(lambda _: (status, body), policy=ONCE) as (client, _):
-        with pytest.raises(error, match="some text") as raised:
-            client.call("create thing", "POST", "/things", Thing, body={})
+    with (
+        client_of(lambda _: (status, body), policy=ONCE) as (client, _),
+        pytest.raises(error, match="some text") as raised,
+    ):
+        client.call("create thing", "POST", "/things", Thing, body={})
     assert type(raised.value) is error
     if error is AuthError:
         assert raised.value.action == "create thing"
@@ -91,12 +93,16 @@ def test_a_code_becomes_the_error_that_the_cloud_supplies():
     def error_of(code, message):
         return InsufficientCapacityError(message) if code == "full" else None
 
-    with client_of(lambda _: (409, {"code": "full"}), error_of=error_of) as (client, _):
-        with pytest.raises(InsufficientCapacityError, match="create thing"):
-            client.call("create thing", "POST", "/things", Thing, body={})
-    with client_of(lambda _: (409, {"code": "taken"}), error_of=error_of) as (client, _):
-        with pytest.raises(RestRefusedError) as raised:
-            client.call("create thing", "POST", "/things", Thing, body={})
+    with (
+        client_of(lambda _: (409, {"code": "full"}), error_of=error_of) as (client, _),
+        pytest.raises(InsufficientCapacityError, match="create thing"),
+    ):
+        client.call("create thing", "POST", "/things", Thing, body={})
+    with (
+        client_of(lambda _: (409, {"code": "taken"}), error_of=error_of) as (client, _),
+        pytest.raises(RestRefusedError) as raised,
+    ):
+        client.call("create thing", "POST", "/things", Thing, body={})
     assert raised.value.code == "taken"
 
 
@@ -109,26 +115,32 @@ def test_a_code_becomes_the_error_that_the_cloud_supplies():
     ],
 )
 def test_retry_after_is_seconds_or_a_date(text, seconds):
-    with client_of(lambda _: (429, {}, ("Retry-After", text)), policy=ONCE) as (client, _):
-        with pytest.raises(ThrottledError) as raised:
-            client.get("get", "/", Thing)
+    with (
+        client_of(lambda _: (429, {}, ("Retry-After", text)), policy=ONCE) as (client, _),
+        pytest.raises(ThrottledError) as raised,
+    ):
+        client.get("get", "/", Thing)
     low, high = seconds
     assert low <= raised.value.retry_after.total_seconds() <= high
 
 
 @pytest.mark.parametrize("text", ["", "soon", "nan", "inf"])
 def test_a_retry_after_that_cannot_be_read_is_no_wait(text):
-    with client_of(lambda _: (429, {}, ("Retry-After", text)), policy=ONCE) as (client, _):
-        with pytest.raises(ThrottledError) as raised:
-            client.get("get", "/", Thing)
+    with (
+        client_of(lambda _: (429, {}, ("Retry-After", text)), policy=ONCE) as (client, _),
+        pytest.raises(ThrottledError) as raised,
+    ):
+        client.get("get", "/", Thing)
     assert raised.value.retry_after is None
 
 
 @pytest.mark.parametrize(("method", "attempts"), [("GET", 2), ("DELETE", 2), ("POST", 1)])
 def test_only_calls_that_may_be_repeated_are(method, attempts):
-    with client_of(lambda _: (500, {})) as (client, requests):
-        with pytest.raises(UncertainCallError):
-            client.call("call", method, "/", Thing)
+    with (
+        client_of(lambda _: (500, {})) as (client, requests),
+        pytest.raises(UncertainCallError),
+    ):
+        client.call("call", method, "/", Thing)
     assert len(requests) == attempts
 
 
