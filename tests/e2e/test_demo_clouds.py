@@ -81,7 +81,7 @@ async def test_the_demo_of_a_cloud_without_spot_says_so_and_ends(tmp_path):
     for told in (
         "50/50 pods running",
         "EUR/h",
-        "sold out, bought",
+        "bought ",
         "the simulated cloud has no spot instances",
         "at the same time; image debian-2",
         "the cloud has no resource of this cluster any more",

@@ -113,10 +113,12 @@ class RestClient:
         """Return the decoded answer to a GET."""
         return self.call(action, "GET", path, answer, query=query)
 
-    def find(self, action: str, path: str, answer: type[T], *, method: str = "GET") -> T | None:
+    def find(
+        self, action: str, path: str, answer: type[T], *, method: str = "GET", body: object = None
+    ) -> T | None:
         """Return the decoded answer, or None for 404."""
         try:
-            return self.call(action, method, path, answer)
+            return self.call(action, method, path, answer, body=body)
         except RestRefusedError as error:
             if error.status == _NOT_FOUND:
                 return None
