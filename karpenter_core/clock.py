@@ -19,7 +19,7 @@ class Clock(Protocol):
     """Provides the current time, and waits."""
 
     def now(self) -> datetime:
-        """Return the wall clock as an aware UTC datetime."""
+        """Return the time as an aware UTC datetime; it jumps when the clock is set."""
         ...
 
     def monotonic(self) -> float:
@@ -33,10 +33,10 @@ class Clock(Protocol):
 
 @final
 class SteadyClock:
-    """Times for measuring ages that are independent of changes of the wall clock.
+    """Times for measuring ages that do not change when a clock's `now` is set.
 
-    They start at the wall clock and advance with the monotonic clock. Only times of one steady
-    clock can be compared with each other; times that others wrote are compared with the wall clock.
+    They start at `now` and advance with the monotonic clock. Only times of one steady clock can be
+    compared with each other; times that others wrote are compared with `now`.
     """
 
     __slots__ = ("_clock", "_epoch", "_zero")

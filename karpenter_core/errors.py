@@ -35,9 +35,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 __all__ = [
+    "ALL_HOOKS",
     "ApiError",
     "AuthError",
     "BadInputError",
@@ -154,15 +155,29 @@ class NodeClassNotReadyError(CloudProviderError):
     """The NodeClass became unusable between scheduling and launch."""
 
 
+ALL_HOOKS: Final = "all"
+"""In `ThrottledError.pauses`: all hooks of the provider that call the cloud."""
+
+
 class ThrottledError(CloudProviderError):
     """The cloud throttled the call; nothing was done.
 
     `retry_after` is the time to wait, None if the cloud named none: the core's wait then grows.
+    `pauses` are the names of all hooks whose calls the cloud would throttle too, or `ALL_HOOKS`: the
+    core does not call them for `retry_after` (a second without one, five minutes at most). Without
+    names only this call waits.
     """
 
-    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: timedelta | None = None,
+        pauses: Collection[str] = (),
+    ) -> None:
         super().__init__(message)
         self.retry_after: Final = retry_after
+        self.pauses: Final = frozenset(pauses)
 
 
 class AuthError(CloudProviderError):

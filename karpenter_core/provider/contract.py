@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
 
 from karpenter_core.api.decisions import Decision
@@ -16,7 +17,7 @@ from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTRACT_VERSION",
+    "POLLING_BOUNDS",
     "BatchKey",
     "BatchLimits",
     "CatalogueOffering",
@@ -56,7 +58,10 @@ __all__ = [
     "NodeClassResolution",
     "NodeReader",
     "NodeWriter",
+    "ObjectRead",
+    "ObjectReader",
     "PeriodicTask",
+    "PollingPeriods",
     "ProviderContext",
     "ProviderInfo",
     "RegistrationGate",
@@ -119,6 +124,57 @@ class SettingSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PollingPeriods:
+    """How often the core calls reading hooks of a provider whose cloud limits calls.
+
+    Each period is within its bounds (`POLLING_BOUNDS`).
+    """
+
+    instances: timedelta = timedelta(minutes=2)
+    """`karpenter_list_instances`; every minute or less while instances seem to be orphaned."""
+    termination: timedelta = timedelta(seconds=5)
+    """`karpenter_terminate_instances` and `karpenter_fetch_instances` of an instance that is ending."""
+    drift: timedelta = timedelta(minutes=5)
+    """`karpenter_detect_drift`"""
+    interruptions: timedelta = timedelta(seconds=5)
+    """`karpenter_poll_interruptions`"""
+    catalogue: timedelta = timedelta(minutes=5)
+    """`karpenter_list_instance_types`"""
+
+
+POLLING_BOUNDS: Final[Mapping[str, tuple[timedelta, timedelta]]] = MappingProxyType(
+    {
+        "instances": (timedelta(seconds=30), timedelta(minutes=30)),
+        "termination": (timedelta(seconds=1), timedelta(minutes=2)),
+        "drift": (timedelta(minutes=1), timedelta(hours=2)),
+        "interruptions": (timedelta(seconds=1), timedelta(minutes=5)),
+        "catalogue": (timedelta(minutes=1), timedelta(minutes=20)),
+    }
+)
+"""The shortest and the longest of each period; a catalogue is used for 30 minutes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectRead:
+    """Objects of the cluster that a provider reads with `ProviderContext.read_objects`."""
+
+    resource: str
+    """The plural, as in a URL: `configmaps`, `daemonsets`."""
+    group: str = ""
+    version: str = "v1"
+    namespace: str = ""
+    """Empty for objects without a namespace, and for those of all namespaces."""
+    name: str = ""
+    """The only object; empty for all."""
+
+    def __str__(self) -> str:
+        """Return the resource as `kubectl auth can-i` names it."""
+        what = ".".join(filter(None, (self.resource, self.group)))
+        what += f"/{self.name}" if self.name else ""
+        return f"{what} in the namespace {self.namespace}" if self.namespace else what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderInfo:
     """Name, contract version and NodeClass kinds of a provider."""
 
@@ -130,6 +186,9 @@ class ProviderInfo:
     """By hook name; hooks not named use the defaults."""
     repair_policies: tuple[RepairPolicy, ...] = ()
     max_instance_types: int = 600
+    polling_periods: PollingPeriods = field(default_factory=PollingPeriods)
+    reads: tuple[ObjectRead, ...] = ()
+    """Objects that it reads besides Nodes and NodeClaims; `karpenter rbac` grants them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -467,7 +526,10 @@ class NodeReader(Protocol):
     """Reads Nodes from the core's informer, without a request; callable from any thread."""
 
     def __call__(self) -> Mapping[str, NodeView]:
-        """Return every Node by name."""
+        """Return every Node by name, as the watches have shown them.
+
+        A missing Node may exist: before the first list there are none, and a watch may be silent.
+        """
         ...
 
 
@@ -475,8 +537,28 @@ class ClaimReader(Protocol):
     """Reads NodeClaims from the core's informer, without a request; callable from any thread."""
 
     def __call__(self) -> Mapping[str, NodeClaim]:
-        """Return every NodeClaim by name, those of other providers too."""
+        """Return every NodeClaim by name, those of other providers too; a missing one may exist."""
         ...
+
+
+class ObjectReader(Protocol):
+    """Reads the objects that `ProviderInfo.reads` declares; callable from any thread.
+
+    The core fetches them at the start and every minute; a read makes no request.
+    """
+
+    def __call__(self, read: ObjectRead, /) -> Sequence[Mapping[str, object]]:
+        """Return the objects as JSON values; none if there are none.
+
+        Raises:
+            CloudProviderError: they could not be read yet; has the reason.
+            PluginError: the read is not declared.
+        """
+        ...
+
+
+def _read_nothing(read: ObjectRead, /) -> Sequence[Mapping[str, object]]:
+    raise CloudProviderError(f"{read} could not be read: there is no cluster")
 
 
 @final
@@ -505,6 +587,7 @@ class ProviderContext:
     wake: Callable[[str], None]
     """Runs one of the provider's periodic tasks now; callable from any thread."""
     read_claims: ClaimReader = field(default=dict[str, "NodeClaim"])
+    read_objects: ObjectReader = _read_nothing
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     """The optional features that are on."""
     fence: LeaderFence = field(default_factory=UnfencedProcess)

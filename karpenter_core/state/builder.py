@@ -301,7 +301,7 @@ class StateBuilder:
         return self._catalogue_changes(self._catalogues.touch_expired(now))
 
     def _move(self, by: timedelta, event: ClockSet) -> tuple[StateChange, ...]:
-        """Move every instant with the wall clock, and rebuild what depends on them."""
+        """Move every instant with `now`, and rebuild what depends on them."""
         self._changed |= self._ledger.apply_event(event)
         # The order stays: the oldest tombstone is still the first.
         self._tombstones = {uid: shift_time(at, by) for uid, at in self._tombstones.items()}

@@ -205,7 +205,11 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class ClockSet:
-    """The wall clock was set, forwards or (negative) backwards; no time passed."""
+    """`now` was set, forwards or (negative) backwards; no time passed.
+
+    `now` is the API server's time, as far as this is known: either that clock was set, or it became
+    known how much this process's clock differs.
+    """
 
     by: timedelta
 

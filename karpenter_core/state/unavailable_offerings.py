@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.errors import OfferingMask
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
-    from karpenter_core.state.ledger import LedgerView, OfferingShortage
+    from karpenter_core.state.ledger_view import LedgerView, OfferingShortage
 
 __all__ = ["MAX_SPOT_UNAVAILABILITY", "AvailableCatalogues", "without_unavailable"]
 

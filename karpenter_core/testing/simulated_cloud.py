@@ -55,7 +55,13 @@ def cloud_troubles(
     return {
         CloudTrouble.STOCK_OUT: cloud.shared.capacity.sell_out,
         CloudTrouble.THROTTLING: lambda: _all(
-            cloud.fail(action, code=throttled.code, status=throttled.status, times=None)
+            cloud.fail(
+                action,
+                code=throttled.code,
+                status=throttled.status,
+                retry_after_seconds=throttled.retry_after_seconds,
+                times=None,
+            )
             for action in launches
         ),
         CloudTrouble.AUTH_FAILURE: lambda: _all(cloud.deny(action) for action in launches),

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from tests.controllers.histories import breaches_of
+from tests.controllers.histories import History, breaches_of
 
 HISTORIES = 20
 
 
-@pytest.mark.lives
+@pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_nothing_is_broken_at_any_time_of_a_random_history(tmp_path, seed):
     assert breaches_of(seed, tmp_path) == []
+
+
+def test_an_error_of_a_task_that_nobody_awaits_is_a_breach(tmp_path, monkeypatch):
+    async def unfold(_history):
+        async def fail():
+            raise ValueError("nobody awaits this")
+
+        asyncio.create_task(fail())  # noqa: RUF006 - nobody is to hold it
+        await asyncio.sleep(1)
+
+    monkeypatch.setattr(History, "unfold", unfold)
+    (breach,) = breaches_of(0, tmp_path)
+    assert breach == "Task exception was never retrieved: ValueError('nobody awaits this')"

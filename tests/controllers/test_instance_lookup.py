@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import timedelta
 
 import pytest
@@ -142,3 +143,23 @@ def test_listing_from_before_the_deletion_does_not_show_that_there_is_no_instanc
     else:
         assert isinstance(result, CloudProviderError)
         assert "NodeClaim web may have an instance" in str(result)
+
+
+def test_a_listing_that_fails_after_its_look_ups_were_cancelled_is_not_reported_by_asyncio():
+    """As at the end of the process: the provider has stopped, and nobody wants the listing."""
+    providers = Providers(WEB, error=CloudProviderError("the provider has stopped"))
+    reported = []
+
+    async def story():
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, found: reported.append(found)
+        )
+        look_up = asyncio.create_task(InstanceLookup(providers).provider_id(WEB))
+        await asyncio.sleep(5)
+        look_up.cancel()
+        await asyncio.sleep(20)
+        gc.collect()
+
+    run_virtual(story())
+    assert len(providers.listed) == 1
+    assert reported == []

@@ -11,14 +11,13 @@ from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.interruption.controller import (
     ATTEMPTS,
-    POLL_SECONDS,
     UNCLAIMED_GRACE,
     InterruptionController,
 )
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError
-from karpenter_core.provider.contract import Interruption, InterruptionKind
+from karpenter_core.provider.contract import Interruption, InterruptionKind, PollingPeriods
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
@@ -54,6 +53,9 @@ class Interruptions:
         )
 
     # providers
+
+    def polling_periods(self, _provider):
+        return PollingPeriods()
 
     def reads_interruptions(self, _provider):
         return True
@@ -116,12 +118,12 @@ class TestPoll:
 
     def test_without_messages_the_next_poll_waits(self):
         world = Interruptions(WEB, NODE)
-        assert world.poll() == POLL_SECONDS
+        assert world.poll() == 5.0
         assert world.acknowledged == []
 
     def test_a_provider_that_repeats_itself_is_not_polled_without_a_pause(self):
         world = Interruptions(WEB, NODE, messages=[reclaim()])
-        assert [world.poll(), world.poll()] == [0.0, POLL_SECONDS]
+        assert [world.poll(), world.poll()] == [0.0, 5.0]
         world.messages.append(reclaim(2))
         assert world.poll() == 0.0
 
@@ -133,7 +135,7 @@ class TestPoll:
 
     def test_a_message_waits_for_a_claim_that_may_still_appear(self):
         world = Interruptions(messages=[reclaim()])
-        assert world.poll() == POLL_SECONDS
+        assert world.poll() == 5.0
         world.clock.passes(UNCLAIMED_GRACE.total_seconds() - 1)
         world.poll()
         assert world.acknowledged == []

@@ -47,17 +47,17 @@ class Waits:
     def shown(self, now=NOW):
         """Return what a scrape shows of pods: gauges by pod, sums and counts of histograms."""
         asyncio.run(self.pod_waits.update(self.builder.snapshot(), now))
-        found = {}
+        result = {}
         for line in generate_latest(self.metrics.registry).decode().splitlines():
             name, _, value = line.rpartition(" ")
             if not name.startswith(PREFIX) or "_bucket" in name or "_created" in name:
                 continue
             series, _, labels = name.removeprefix(PREFIX).partition("{")
             if labels:
-                found.setdefault(series, {})[labels.split('"')[1]] = float(value)
+                result.setdefault(series, {})[labels.split('"')[1]] = float(value)
             elif float(value):
-                found[series] = float(value)
-        return found
+                result[series] = float(value)
+        return result
 
 
 def waiting(name="web", **changes):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
@@ -303,13 +303,20 @@ _STATUSES = st.sampled_from([0, 401, 409, 423, 429, 500])
 _FAILURES = st.builds(HttpError, _STATUSES, retry_after=st.none() | st.floats(0, 60))
 
 
-@given(st.lists(_FAILURES, max_size=20), st.booleans())
+@given(st.lists(_FAILURES, max_size=20), st.booleans(), st.floats(0.02, 100))
+@example([HttpError(429, retry_after=19)] * 5, True, 1 / 30)
 @with_examples(200)
-def test_an_attempt_that_may_be_done_is_never_forgotten(failures, repeatable):
+def test_an_attempt_that_may_be_done_is_never_forgotten(failures, repeatable, rate):
     clock = VirtualTime()
     attempts = Attempts(clock, *failures)
     policy = RetryPolicy()
-    error = error_of(lambda: caller_of(clock).call(attempts, action="a", repeatable=repeatable))
+    limits = OperationLimits(
+        monotonic=clock.monotonic, rates={"w": CallRate(per_second=rate, burst=1)}
+    )
+    caller = caller_of(clock, policy=policy, limits=limits)
+    error = error_of(
+        lambda: caller.call(attempts, action="a", operation_class="w", repeatable=repeatable)
+    )
 
     uncertain = [it for it in failures[: len(attempts.times)] if classify(it).may_be_done]
     if error is None:

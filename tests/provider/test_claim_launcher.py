@@ -50,7 +50,7 @@ class Clock:
 
 
 @dataclass
-class Machine:
+class CloudInstance:
     """An instance of the cloud."""
 
     id: str
@@ -76,7 +76,7 @@ class Call:
 
 @dataclass
 class Answer:
-    """What a call launched."""
+    """The instances that a call launched."""
 
     instance_ids: tuple[str, ...] = ()
     reference: str = ""
@@ -102,7 +102,7 @@ FAILURES = {
         kind=FailureKind.LAUNCHED_ELSEWHERE, error=CloudProviderError("token was used")
     ),
 }
-"""What calls come to, beside success, an answer without instances, and an unreadable answer."""
+"""The results of calls beside success, an answer without instances, and an unreadable answer."""
 
 
 class Job:
@@ -133,9 +133,9 @@ class Cloud:
 
     def __init__(self, clock, *, delay_seconds=0.0):
         self.clock, self.delay_seconds = clock, delay_seconds
-        self.machines = []
+        self.instances = []
         self.behaviour = []
-        """What the next calls do, the first first; the others succeed."""
+        """The results of the next calls, in order; the others succeed."""
         self.sent, self.released, self.recorded, self.listings = [], [], [], 0
         self.calls_of_job = self.claims_of_job = 1
         self.capacity = 100
@@ -150,18 +150,18 @@ class Cloud:
         if self.is_blind:
             raise CloudProviderError("no connection")
         shown = [
-            machine
-            for machine in self.machines
-            if (self.clock.now() - machine.launched_at).total_seconds() >= self.delay_seconds
+            instance
+            for instance in self.instances
+            if (self.clock.now() - instance.launched_at).total_seconds() >= self.delay_seconds
         ]
         if self.during:
             self.during.pop(0)()
         return shown
 
-    def outcome_of_existing(self, _request, machine):
+    def outcome_of_existing(self, _request, instance):
         if self.has_odd_types:
             raise NodeClassNotReadyError("the NodeClass has no subnets")
-        return launched(machine.id)
+        return launched(instance.id)
 
     def outcome_of_new(self, _answered, instance_id, _request):
         if self.has_odd_types:
@@ -208,7 +208,7 @@ class Cloud:
         return InsufficientCapacityError(f"{len(answered)} call(s) brought nothing")
 
     def _of_call(self, call):
-        return [m for m in self.machines if m.tags["call"] == call.idempotency_token]
+        return [m for m in self.instances if m.tags["call"] == call.idempotency_token]
 
     def _launch(self, call):
         before = self._of_call(call)
@@ -216,14 +216,14 @@ class Cloud:
             for token in list(call.requests)[: self.capacity]:
                 self.add(call.tags, token=token)
         launched = self._of_call(call)
-        return tuple(machine.id for machine in launched if machine not in before) or tuple(
-            machine.id for machine in launched
+        return tuple(instance.id for instance in launched if instance not in before) or tuple(
+            instance.id for instance in launched
         )
 
     def add(self, tags, *, token=""):
         """Add an instance of a call with these tags."""
-        self.machines.append(
-            Machine(
+        self.instances.append(
+            CloudInstance(
                 id=f"i-{next(self._numbers)}",
                 token=token,
                 launched_at=self.clock.now(),
@@ -233,7 +233,7 @@ class Cloud:
 
     def claims(self):
         """Count the instances by the claim that they were launched for."""
-        return Counter(machine.token for machine in self.machines)
+        return Counter(instance.token for instance in self.instances)
 
 
 TAGS = ClaimTags(
@@ -261,8 +261,8 @@ def launched(instance_id):
     )
 
 
-def claim_of(machine):
-    return ClaimRef(name=machine.token, uid=machine.token)
+def claim_of(instance):
+    return ClaimRef(name=instance.token, uid=instance.token)
 
 
 class World:
@@ -328,7 +328,7 @@ def world(request):
 
 def test_each_claim_gets_an_instance_in_the_order_of_the_requests(world):
     outcomes = world.launch("b", "a")
-    tokens = {machine.id: machine.token for machine in world.cloud.machines}
+    tokens = {instance.id: instance.token for instance in world.cloud.instances}
     assert [tokens[outcome.provider_id] for outcome in outcomes] == ["b", "a"]
     assert sorted(world.recent.all()) == ["i-0", "i-1"]
 
@@ -346,12 +346,12 @@ def test_an_instance_that_the_listing_does_not_show_yet_is_remembered(world):
     first = world.launch_one()
     world.clock.seconds += SHOWN_SECONDS - 2
     assert world.launch_one() == first
-    assert len(world.cloud.machines) == 1
+    assert len(world.cloud.instances) == 1
 
 
 def test_an_instance_that_the_listing_should_show_and_does_not_was_terminated(world):
     world.launch_one()
-    world.cloud.machines.clear()
+    world.cloud.instances.clear()
     world.clock.seconds += SHOWN_SECONDS
     outcome = world.launch_one()
     assert isinstance(outcome, LaunchFailedError)
@@ -370,7 +370,7 @@ def test_an_instance_that_was_seen_to_go_is_not_replaced_under_its_claim(world):
 def test_a_terminating_instance_of_an_earlier_process_fails_the_launch(world):
     world.launch_one()
     world.restart()
-    world.cloud.machines[0].is_leaving = True
+    world.cloud.instances[0].is_leaving = True
     assert world.launch_one().reason == "InstanceTerminated"
 
 
@@ -413,7 +413,7 @@ def test_a_call_without_an_answer_is_repeated_with_its_token(world, loss):
     assert type(outcome) is CloudProviderError
     assert isinstance(world.launch_one(), LaunchedInstance)
     assert world.cloud.sent == ["a:0", "a:0"]
-    assert len(world.cloud.machines) == 1
+    assert len(world.cloud.instances) == 1
     assert not world.cloud.released, "addresses may be in use"
 
 
@@ -442,7 +442,7 @@ def test_a_refused_repetition_says_nothing_about_the_first_attempt(world):
     assert "may have been executed" in str(outcome)
     assert not world.cloud.released
     assert isinstance(world.launch_one(), LaunchedInstance)
-    assert len(world.cloud.machines) == 1
+    assert len(world.cloud.instances) == 1
 
 
 def test_an_exhaustion_answers_a_repetition_only_once_the_instances_would_be_shown(world):
@@ -491,7 +491,7 @@ def test_a_job_without_any_call_says_why(world):
     assert str(world.launch_one()) == "no subnet"
 
 
-def test_what_is_wrong_with_one_claim_or_node_class_spares_the_others(world):
+def test_a_fault_of_one_claim_or_node_class_spares_the_others(world):
     outcomes = world.launcher.launch(
         [
             world.request("unreadable"),
@@ -536,7 +536,7 @@ class TestCallsForSeveralClaims:
         """The instance with the least id, which a gets in the end, is shown last."""
         world.cloud.behaviour = ["reply-lost", "refused"]
         world.launch("a", "b")
-        world.cloud.machines[0].launched_at += timedelta(hours=1)
+        world.cloud.instances[0].launched_at += timedelta(hours=1)
         assert {type(each) for each in world.launch("a", "b")} == {CloudProviderError}
         first, second = world.launch("a", "b")
         assert (first.provider_id, second.provider_id) == ("i-0", "i-1")
@@ -623,7 +623,7 @@ def test_an_instance_that_cannot_be_described_never_gives_its_claim_up(world):
     assert "i-0 exists" in str(outcome)
 
 
-def test_what_fails_after_a_launch_keeps_its_instance(world):
+def test_a_failure_after_a_launch_keeps_its_instance(world):
     world.cloud.cannot_record = True
     assert isinstance(world.launch_one("a"), LaunchedInstance)
     world.cloud.cannot_record, world.cloud.has_odd_types = False, True

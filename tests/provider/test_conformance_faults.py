@@ -266,9 +266,9 @@ def forgets_with_the_process(good, subject):
 
     @hookimpl
     def karpenter_list_instances(self):
-        found = good.karpenter_list_instances(self).instances
+        result = good.karpenter_list_instances(self).instances
         known = remembered(self)
-        return InstanceListing(instances=tuple(i for i in found if i.provider_id in known))
+        return InstanceListing(instances=tuple(i for i in result if i.provider_id in known))
 
     return {
         "karpenter_launch_instances": karpenter_launch_instances,
@@ -353,9 +353,9 @@ def finds_no_drift(good, subject):
 def acknowledges_while_polling(good, subject):
     @hookimpl
     def karpenter_poll_interruptions(self):
-        found = good.karpenter_poll_interruptions(self)
-        good.karpenter_acknowledge_interruptions(self, [one.id for one in found])
-        return found
+        interruptions = good.karpenter_poll_interruptions(self)
+        good.karpenter_acknowledge_interruptions(self, [one.id for one in interruptions])
+        return interruptions
 
     return {"karpenter_poll_interruptions": karpenter_poll_interruptions}
 
@@ -363,8 +363,8 @@ def acknowledges_while_polling(good, subject):
 def renames_instances(good, subject):
     @hookimpl
     def karpenter_poll_interruptions(self):
-        found = good.karpenter_poll_interruptions(self)
-        return [replace(one, deadline=one.deadline.replace(tzinfo=None)) for one in found]
+        interruptions = good.karpenter_poll_interruptions(self)
+        return [replace(one, deadline=one.deadline.replace(tzinfo=None)) for one in interruptions]
 
     return {"karpenter_poll_interruptions": karpenter_poll_interruptions}
 
@@ -570,8 +570,10 @@ UNLAUNCHABLE = """
 def test_one_mistake_that_blocks_most_rules_is_one_broken_rule(body, rule, why, tmp_path):
     """The others are skipped, and name the rule to correct first."""
     (tmp_path / "wrong.py").write_text(WRONG.replace("{body}", body.strip()))
-    wanted = "001 or 002 or 004 or 005 or 010 or 020 or 021 or 022 or 023 or 028 or 030 or 040"
-    picked = " or ".join(f"pc_{number}" for number in wanted.split(" or "))
+    expected_rules = (
+        "001 or 002 or 004 or 005 or 010 or 020 or 021 or 022 or 023 or 028 or 030 or 040"
+    )
+    picked = " or ".join(f"pc_{number}" for number in expected_rules.split(" or "))
     done = run_kit(tmp_path, "--karpenter-subject=wrong:subject", "-k", picked)
 
     assert done.returncode == 1

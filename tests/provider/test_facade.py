@@ -478,10 +478,10 @@ def test_optional_hooks_are_asked(virtual):
     async def scenario(world):
         assert web.started
         claim = (await world.request("web-1", node_class())).node_claim
-        found = await world.providers.detect_drift([claim] * 3, node_class())
-        assert found[0] == DriftFinding(reason="ImageDrift")
-        assert isinstance(found[1], NodeClaimNotFoundError)
-        assert found[2] is None
+        drift = await world.providers.detect_drift([claim] * 3, node_class())
+        assert drift[0] == DriftFinding(reason="ImageDrift")
+        assert isinstance(drift[1], NodeClaimNotFoundError)
+        assert drift[2] is None
         assert [i.id for i in await world.providers.poll_interruptions("web")] == ["1"]
         assert world.providers.label_classes().well_known == {"web.example.com/size"}
         assert await world.providers.vetoes("busy") == {"web": "batch job"}
@@ -702,12 +702,12 @@ def test_drift_is_queried_in_batches_and_a_failed_one_affects_no_other(virtual):
     async def scenario(world):
         names = ("web-1", "failing", "web-2", "web-3", "web-4")
         claims = [(await world.request(name, node_class())).node_claim for name in names]
-        found = await world.providers.detect_drift(claims, node_class())
-        assert [type(outcome).__name__ for outcome in found] == [
+        drift = await world.providers.detect_drift(claims, node_class())
+        assert [type(outcome).__name__ for outcome in drift] == [
             "CloudProviderError", "CloudProviderError", "DriftFinding", "DriftFinding",
             "DriftFinding",
         ]  # fmt: skip
-        assert "no route to host" in str(found[0])
+        assert "no route to host" in str(drift[0])
 
     virtual(scenario, web=web)
     assert web.looks == [["web-1", "failing"], ["web-2", "web-3"], ["web-4"]]

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_core.errors import CloudProviderError, SettingsError
+from karpenter_core.errors import CloudProviderError, PluginError, SettingsError
 from karpenter_core.provider.contract import CONTRACT_VERSION, NodeClassHash, ProviderInfo
 from karpenter_core.provider.host.hooks import HOOKS
 from karpenter_core.provider.host.manager import MANDATORY_HOOKS, load_plugins
@@ -168,3 +168,45 @@ def test_repair_policies_are_made_of_rows():
 
     assert (policy.condition_type, policy.condition_status) == ("Ready", "False")
     assert policy.toleration == timedelta(minutes=3)
+
+
+class MisspeltHook(MyCloud):
+    @hookimpl
+    def karpenter_poll_interuptions(self):
+        """A name that is not a hook."""
+
+
+class UnmarkedHook(MyCloud):
+    def karpenter_fetch_instances(self, provider_ids):
+        """A replacement without `@hookimpl`, which pluggy would leave out."""
+
+
+class MisspeltArgument(MyCloud):
+    @hookimpl
+    def karpenter_fetch_instances(self, provider_idz):
+        """An argument that the hook does not have."""
+
+
+@pytest.mark.parametrize(
+    ("plugin_class", "complaint"),
+    [
+        (MisspeltHook, "karpenter_poll_interruptions"),
+        (UnmarkedHook, "karpenter_fetch_instances is not marked with @hookimpl"),
+        (MisspeltArgument, "provider_ids"),
+    ],
+)
+def test_mistakes_in_hooks_of_a_subclass_stop_the_start(plugin_class, complaint):
+    with pytest.raises(PluginError, match=complaint):
+        load_plugins(extra={"mycloud": plugin_class()}, entry_points=())
+
+
+def test_a_hook_of_a_subclass_replaces_the_inherited_one():
+    class Other(MyCloud):
+        @hookimpl
+        def karpenter_fetch_instances(self, provider_ids):
+            return [f"own {it}" for it in provider_ids]
+
+    plugins = load_plugins(extra={"mycloud": Other()}, entry_points=())
+
+    fetch = plugins.caller("karpenter_fetch_instances", "mycloud")
+    assert fetch(provider_ids=["a"]) == ["own a"]

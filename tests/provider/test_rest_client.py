@@ -39,7 +39,10 @@ def client_of(answer, **options):
     try:
         yield (
             RestClient(
-                server.endpoint_url + "/", headers={"X-Key": "k"}, timeout_seconds=5, **options
+                server.endpoint_url + "/",
+                headers={"X-Key": "k"},
+                timeout=timedelta(seconds=5),
+                **options,
             ),
             requests,
         )
@@ -148,7 +151,7 @@ def test_a_call_without_an_answer_may_have_been_carried_out():
     server = HttpServer(lambda _: None, name="rest")
     server.start()
     try:
-        client = RestClient(server.endpoint_url, headers={}, timeout_seconds=5)
+        client = RestClient(server.endpoint_url, headers={}, timeout=timedelta(seconds=5))
         with pytest.raises(UncertainCallError):
             client.call("create", "POST", "/", Thing, body={})
     finally:
@@ -164,7 +167,7 @@ def test_an_empty_answer_is_an_empty_object():
     server = HttpServer(lambda _: HttpReply(status=204), name="rest")
     server.start()
     try:
-        client = RestClient(server.endpoint_url, headers={}, timeout_seconds=5)
+        client = RestClient(server.endpoint_url, headers={}, timeout=timedelta(seconds=5))
         assert client.call("delete", "DELETE", "/", dict[str, str]) == {}
     finally:
         server.stop()

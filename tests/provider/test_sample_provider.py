@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,6 @@ def test_a_simulated_route_that_fails_tells_the_client(example):
 
     with SimulatedSampleCloud() as cloud:
         cloud.images = None
-        client = RestClient(cloud.endpoint_url, headers={}, timeout_seconds=5)
+        client = RestClient(cloud.endpoint_url, headers={}, timeout=timedelta(seconds=5))
         with pytest.raises(CloudProviderError, match=r"simulation-failed.*NoneType"):
             client.find("get image", "/v1/images/debian", dict[str, str])

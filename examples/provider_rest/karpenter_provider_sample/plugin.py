@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, final
 from urllib.parse import quote
 
@@ -25,6 +25,7 @@ from karpenter_core.provider.kit.instance_types import MIB, build_instance_type,
 from karpenter_core.provider.kit.node_registration import registration_labels, registration_taints
 from karpenter_core.provider.kit.per_instance import PerInstanceCloud, PerInstancePlugin
 from karpenter_core.provider.kit.plugin import provider_info, setting_specs
+from karpenter_core.provider.kit.setting_values import duration_of
 from karpenter_provider_sample.api import SampleNodeClass
 
 PREFIX: Final = "sample://"
@@ -65,7 +66,7 @@ class SampleCloud(PerInstanceCloud[SampleNodeClass]):
         self._client: Final = RestClient(
             str(settings["sample-endpoint"]),
             headers={"Authorization": f"Bearer {settings['sample-token']}"},
-            timeout_seconds=float(settings["sample-timeout-seconds"]),
+            timeout=duration_of(context, "sample-timeout"),
             error_of=_error,
             rates={"read": RATE, "write": RATE},
         )
@@ -155,7 +156,7 @@ class SamplePlugin(PerInstancePlugin[SampleNodeClass]):
     settings = setting_specs(
         ("--sample-endpoint", "https://api.sample.example.com", "URL of the API."),
         ("--sample-token", "", "Token of the account; prefer the variable to the flag."),
-        ("--sample-timeout-seconds", 20.0, "Time limit of one call."),
+        ("--sample-timeout", timedelta(seconds=20), "Time limit of one call."),
     )
     cloud = SampleCloud
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import ON_DEMAND
@@ -147,10 +146,25 @@ class SimulatedSampleCloud(RestCloud):
 class SampleDemo(SimulatedCloudDemo[RestInstance]):
     """The cloud for `karpenter demo --provider sample`."""
 
-    currency = "EUR"
-    lacks = (DemoFeature.SPOT,)
-    node_class_spec: Mapping[str, object] = MappingProxyType({"image": "debian-old"})
-    newer_image: Mapping[str, object] = MappingProxyType({"image": "debian"})
+    @property
+    def currency(self) -> str:
+        """Return the currency of the price list."""
+        return "EUR"
+
+    @property
+    def lacks(self) -> Sequence[DemoFeature]:
+        """Return what the cloud has not."""
+        return [DemoFeature.SPOT]
+
+    @property
+    def node_class_spec(self) -> Mapping[str, object]:
+        """Return a NodeClass with the older image."""
+        return {"image": "debian-old"}
+
+    @property
+    def newer_image(self) -> Mapping[str, object]:
+        """Select the newest image."""
+        return {"image": "debian"}
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from karpenter_provider_sample.api import SampleNodeClass, SampleNodeClassSpec
@@ -62,7 +63,7 @@ def subject_of(cloud: SimulatedSampleCloud) -> ConformanceSubject:
         name="sample",
         make=SamplePlugin,
         node_class=node_class(),
-        settings={"sample-endpoint": cloud.endpoint_url, "sample-timeout-seconds": 1.0},
+        settings={"sample-endpoint": cloud.endpoint_url, "sample-timeout": timedelta(seconds=1)},
         has_tokens=False,
         troubles=frozenset(troubles),
         trouble=lambda _, trouble: troubles[trouble](),

@@ -48,13 +48,11 @@ __all__ = ["InterruptionController"]
 
 V = TypeVar("V")
 
-POLL_SECONDS: Final = 5.0
-"""A spot instance may have two minutes, on some clouds half a minute."""
 CONCURRENCY: Final = 10  # upstream's AWS provider
 ATTEMPTS: Final = 4
 RETRY_SECONDS: Final = 0.2
 UNCLAIMED_GRACE: Final = timedelta(minutes=1)
-"""How long a message about an instance without a claim is kept: a claim may appear."""
+"""The time for which a message about an instance without a claim is kept: a claim may appear."""
 _REMEMBERED: Final = 10_000
 
 
@@ -118,9 +116,10 @@ class InterruptionController:
             CloudProviderError: the provider could not be polled.
             ApiError: a message could not be handled.
         """
+        period = self._providers.polling_periods(provider).interruptions.total_seconds()
         messages = await self._providers.poll_interruptions(provider)
         if not messages:
-            return POLL_SECONDS
+            return period
         for message in messages:
             self._count_received(provider, message)
         slots = asyncio.Semaphore(CONCURRENCY)
@@ -137,7 +136,7 @@ class InterruptionController:
             if isinstance(result, BaseException):
                 raise result
         # A provider that repeats acknowledged messages is not polled without a pause.
-        return 0.0 if fresh else POLL_SECONDS
+        return 0.0 if fresh else period
 
     async def read_node(self, name: str) -> ReconcileResult:
         """Handle the announcements in one Node's conditions."""

@@ -65,7 +65,7 @@ LAUNCH_BACKOFF: Final = ExponentialBackoff(base_seconds=1.0, maximum_seconds=60.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FailedLaunches:
-    """How often in a row a claim's launch has failed, and when it may be tried again."""
+    """The number of failed launches of a claim in a row, and when the launch may be tried again."""
 
     failures: int
     not_before: float

@@ -83,7 +83,7 @@ __all__ = ["REGISTRATION_HOLD", "NodeClaimLifecycleController"]
 
 CONCURRENCY: Final = (1000, 5000)  # upstream's bounds
 REGISTRATION_HOLD: Final = timedelta(seconds=2)
-"""How long the registration of a node that is not Ready is delayed.
+"""The time for which the registration of a node that is not Ready is delayed.
 
 No pod can run on it anyway, and most nodes become Ready in that time: registration and initialisation
 then share one patch of the Node and one of the claim.
@@ -99,7 +99,7 @@ _ENDS: Final = {
 """Journal entries of deleted claims by the step's reason: method, reason, cause."""
 _TIMED_OUT: Final = frozenset({LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT})
 CONFLICT_PAUSES: Final = (0.05, 0.2)
-"""How long to wait for the watch to show another writer's change of a Node."""
+"""The waits, in seconds, for the watch to show another writer's change of a Node."""
 
 
 @final

@@ -59,6 +59,7 @@ class InstanceLookup:
             self._next[provider] = asyncio.create_task(
                 self._list(provider), name=f"list the instances of {provider}"
             )
+            self._next[provider].add_done_callback(_retrieve_error)
         return await asyncio.shield(self._next[provider])
 
     async def _list(self, provider: str) -> InstanceListing:
@@ -69,3 +70,9 @@ class InstanceLookup:
         finally:
             if self._next.get(provider) is asyncio.current_task():
                 del self._next[provider]
+
+
+def _retrieve_error(listing: asyncio.Task[InstanceListing]) -> None:
+    """Mark the error of a listing as seen; all who waited for it may have been cancelled."""
+    if not listing.cancelled():
+        listing.exception()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.lifecycle.changes import MetricUpdate
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger_view import LedgerView
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
     "ORPHAN_FLOOR",
     "ORPHAN_GRACE",
     "ORPHAN_SHARE",
-    "PERIOD",
     "SURPLUS_GRACE",
     "SURPLUS_PER_PASS",
     "ClaimWithoutInstance",
@@ -57,19 +56,18 @@ __all__ = [
     "was_registered",
 ]
 
-PERIOD: Final = timedelta(minutes=2)  # upstream default
 GARBAGE_COLLECTED: Final = "garbage_collected"
 
 ORPHAN_GRACE: Final = timedelta(minutes=1)
-"""How long an instance must have been without a claim; a launch is recorded far sooner."""
+"""The time for which an orphan must have been without a claim; a launch is recorded far sooner."""
 ORPHAN_SHARE: Final = 0.5
 """The share of the listed instances above which orphans are taken for a mistake."""
 ORPHAN_FLOOR: Final = 10
 """Up to this number, orphans are never taken for a mistake."""
 DRAIN_LIMIT: Final = timedelta(hours=1)
-"""How long pods may keep an instance without a claim, for which no grace period is set."""
+"""The longest time that pods keep an instance without a claim, for which no grace period is set."""
 SURPLUS_GRACE: Final = timedelta(minutes=15)
-"""How long surplus must have been without a claim while other orphans are held back."""
+"""The time for which surplus must have been without a claim while other orphans are held back."""
 SURPLUS_PER_PASS: Final = 5
 """The number of surplus instances terminated in one pass."""
 

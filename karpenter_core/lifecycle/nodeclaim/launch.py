@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import Resources
     from karpenter_core.errors import CloudProviderError, OfferingMask
     from karpenter_core.scheduling.instance_types import InstanceType
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger_view import LedgerView
 
 INSUFFICIENT_CAPACITY: Final = "insufficient_capacity"
 NODE_CLASS_NOT_READY: Final = "nodeclass_not_ready"

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         LeaderFence,
         NodeClassHash,
         PeriodicTask,
+        PollingPeriods,
         ProviderContext,
         ProviderInfo,
         RegistrationGate,
@@ -124,6 +125,10 @@ class Providers:
     def infos(self) -> Mapping[str, ProviderInfo]:
         """Return the `ProviderInfo` of each provider."""
         return {name: provider.info for name, provider in self._plugins.providers.items()}
+
+    def polling_periods(self, provider: str) -> PollingPeriods:
+        """Return how often reading hooks of a provider are called."""
+        return self._plugins.providers[provider].info.polling_periods
 
     def managed_kinds(self) -> frozenset[tuple[str, str]]:
         """Return group and kind of every NodeClass that some provider serves."""

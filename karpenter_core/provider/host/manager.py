@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import pluggy
 
+from karpenter_core.api.durations import format_duration
 from karpenter_core.errors import CloudProviderError, PluginError
 from karpenter_core.provider import hookspecs
-from karpenter_core.provider.contract import CONTRACT_VERSION
+from karpenter_core.provider.contract import CONTRACT_VERSION, POLLING_BOUNDS
 from karpenter_core.provider.host.hooks import (
     ADD_COMMANDS,
     ADD_SETTINGS,
@@ -34,6 +35,7 @@ from karpenter_core.provider.markers import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
 
     import typer
 
@@ -328,6 +330,13 @@ def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
         )
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
+    for name, (shortest, longest) in POLLING_BOUNDS.items():
+        period: timedelta = getattr(info.polling_periods, name)
+        if not shortest <= period <= longest:
+            raise PluginError(
+                f"{source}: polling_periods.{name} is {format_duration(period)}; it must be from "
+                f"{format_duration(shortest)} to {format_duration(longest)}"
+            )
     hook_names = {hook.name for hook in HOOKS}
     for hook in sorted(set(info.batch_limits) - hook_names):
         meant = did_you_mean(hook, hook_names)

@@ -9,9 +9,9 @@ and replaces these, with `@hookimpl`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError, SettingsError
@@ -119,12 +119,12 @@ class PerInstanceCloud(ABC, Generic[C]):
 class PerInstancePlugin(ProviderPlugin[PerInstanceCloud[C]], Generic[C]):
     """The hooks of such a cloud, whose NodeClass kind is `C`."""
 
-    cloud: ClassVar[Callable[[ProviderContext], PerInstanceCloud[NodeClass]]]
+    cloud: type[PerInstanceCloud[C]]
     """The class of the cloud; an object is made at each start."""
 
     def start_provider(self, context: ProviderContext) -> PerInstanceCloud[C]:
         """Make the cloud."""
-        return cast("PerInstanceCloud[C]", type(self).cloud(context))
+        return self.cloud(context)
 
     @hookimpl
     def karpenter_resolve_node_class(self, node_class: NodeClass) -> NodeClassResolution:

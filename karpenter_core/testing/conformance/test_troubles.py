@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from karpenter_core.errors import (
+    ALL_HOOKS,
     AuthError,
     CloudProviderError,
     ExhaustedScope,
@@ -16,6 +17,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
+from karpenter_core.provider.host.throttle_pauses import PAUSABLE_HOOKS
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.state.unavailable_offerings import without_unavailable
 from karpenter_core.testing.conformance import rule_steps
@@ -104,6 +106,8 @@ def test_pc_082_throttling_has_its_own_error(subject: ConformanceSubject, tmp_pa
         assert isinstance(outcome, ThrottledError), f"throttling returned {outcome!r}"
         wait = outcome.retry_after
         assert wait is None or wait.total_seconds() > 0, "ThrottledError with no time to wait"
+        unknown = sorted(outcome.pauses - PAUSABLE_HOOKS - {ALL_HOOKS})
+        assert not unknown, f"ThrottledError.pauses names no hooks that can be paused: {unknown}"
 
     rule_steps.run_rule(subject, tmp_path, scenario)
 

@@ -15,9 +15,8 @@ from prometheus_client import Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from karpenter_core.provider.kit.batch_sizes import BatchSizeMetric
 from karpenter_core.provider.kit.calls.metrics import CallMetrics
-from karpenter_core.provider.kit.offering_series import OfferingSeries
+from karpenter_core.provider.kit.provider_metrics import ProviderMetrics
 from karpenter_provider_alibabacloud.labels import INSTANCE_CPU, INSTANCE_MEMORY
 
 if TYPE_CHECKING:
@@ -36,35 +35,37 @@ _PAIRS: Final = (1, 2, 3, 4, 5, 8, 12, 16, 20, 30, 40, 60, 100)
 
 
 @final
-class AlibabaCloudMetrics:
+class AlibabaCloudMetrics(ProviderMetrics):
     """One method for each thing that happens; callable from any thread."""
 
     def __init__(
         self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool = True
     ) -> None:
         """`with_reserved` is the feature gate ReservedCapacity."""
-        self._registry: Final = registry
-        self.calls: Final = CallMetrics(registry, "alibabacloud", cloud="Alibaba Cloud")
-        self._pairs: Final = Histogram(
-            "karpenter_alibabacloud_launch_pairs_tried",
-            "Pairs of instance type and vSwitch in one launch call.",
-            buckets=_PAIRS,
-            registry=registry,
-        )
-        self._estimated: Final = Gauge(
-            "karpenter_alibabacloud_estimated_prices",
-            "Instance types that NodePools may launch and whose on-demand price is an estimate.",
-            registry=registry,
-        )
-        self._addresses: Final = _Addresses(registry, clock)
-        self._batches: Final = BatchSizeMetric(registry)
-        self.offerings: Final = OfferingSeries(
+        super().__init__(
             registry,
             clock,
             cpu_label=INSTANCE_CPU,
             memory_label=INSTANCE_MEMORY,
             with_reserved=with_reserved,
         )
+        self.calls: Final = CallMetrics(registry, "alibabacloud", cloud="Alibaba Cloud")
+        self._pairs: Final = self.own(
+            Histogram(
+                "karpenter_alibabacloud_launch_pairs_tried",
+                "Pairs of instance type and vSwitch in one launch call.",
+                buckets=_PAIRS,
+                registry=registry,
+            )
+        )
+        self._estimated: Final = self.own(
+            Gauge(
+                "karpenter_alibabacloud_estimated_prices",
+                "Instance types that NodePools may launch and whose on-demand price is an estimate.",
+                registry=registry,
+            )
+        )
+        self._addresses: Final = self.own(_Addresses(registry, clock))
 
     def observe_targets(self, count: int) -> None:
         """Note from how many pairs of type and vSwitch a call could choose."""
@@ -74,26 +75,14 @@ class AlibabaCloudMetrics:
         """Note of how many types that may be launched nobody has said the price."""
         self._estimated.set(count)
 
-    def observe_batch(self, batcher: str, size: int) -> None:
-        """Note for how many items a call was made: `delete_instances` …."""
-        self._batches.observe(batcher, size)
-
     def observe_vswitches(self, found: Iterable[DescribedVSwitch]) -> None:
         """Note how many free addresses VPC says that vSwitches have."""
         self._addresses.record(found)
 
     def close(self) -> None:
         """Take the metrics out of the registry, so that a provider can be started again."""
-        own: tuple[Collector, ...] = (
-            self._pairs,
-            self._estimated,
-            self._addresses,
-        )
-        for collector in own:
-            self._registry.unregister(collector)
         self.calls.close()
-        self._batches.close()
-        self.offerings.close()
+        super().close()
 
 
 @final

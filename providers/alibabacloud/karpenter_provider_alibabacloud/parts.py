@@ -38,7 +38,7 @@ from karpenter_provider_alibabacloud.doctor import ProviderDoctor
 from karpenter_provider_alibabacloud.drift import DriftDetector
 from karpenter_provider_alibabacloud.instance_tagger import InstanceTagger
 from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS
-from karpenter_provider_alibabacloud.instances import ClusterInstances
+from karpenter_provider_alibabacloud.instances import cluster_instances
 from karpenter_provider_alibabacloud.interruption.sources import InterruptionSources
 from karpenter_provider_alibabacloud.late_taints import LateTaintRemover
 from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCallBuilder
@@ -277,7 +277,7 @@ class InstanceParts:
         interruption_sources: InterruptionSources,
     ) -> None:
         context, clients, clock = services.context, services.clients, services.context.clock
-        self.instances: Final = ClusterInstances(
+        self.instances: Final = cluster_instances(
             clients,
             clock,
             reader=launch.reader,
@@ -297,8 +297,6 @@ class InstanceParts:
             read_claims=context.read_claims,
         )
         self.drift: Final = DriftDetector(
-            clock,
-            reader=launch.reader,
             instances=self.instances,
             scheduled=interruption_sources.events.scheduled,
         )

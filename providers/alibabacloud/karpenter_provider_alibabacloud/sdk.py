@@ -46,6 +46,8 @@ LAST_PAGE: Final = 359
 
 _READS: Final = ("Describe", "List", "Get")
 _CLIENT_TOKEN: Final = "ClientToken"  # noqa: S105 - the name of a parameter
+_NOT_SENT: Final = "Throttling"
+"""The code of a call that was not sent because the cloud would throttle it."""
 _KINDS: Final = {
     ErrorClass.THROTTLED: AttemptFailureKind.THROTTLED,
     ErrorClass.TRANSIENT: AttemptFailureKind.UNANSWERED,
@@ -92,7 +94,7 @@ def _api_error(call: FailedCall) -> ApiError:
     failure, error = call.failure, call.cause
     if not isinstance(error, ApiError):
         error = ApiError(
-            failure.code, failure.message, retry_after=failure.retry_after, action=call.action
+            _NOT_SENT, failure.message, retry_after=failure.retry_after, action=call.action
         )
     error.may_be_done = call.may_be_done
     return error

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.testing.provider_cluster import ProviderCluster
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.lives]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.cluster_runs]
 
 GROUP = "CreateAutoProvisioningGroup"
 LARGE = "ecs.g7.large"

@@ -120,6 +120,25 @@ def test_the_retry_delay_of_the_cloud_is_kept(cloud):
     assert waited == [1.5]
 
 
+def test_a_long_retry_delay_pauses_the_action_and_no_other(cloud):
+    request = {"RegionId": "cn-hangzhou"}
+    cloud.tell_retry_after(300_000)
+    cloud.fail("DescribeVSwitches", code="Throttling.Api", times=1)
+
+    with clients_of(cloud) as clients:
+        for _ in range(2):
+            with pytest.raises(ApiError) as caught:
+                clients.vpc.call("DescribeVSwitches", request)
+        clients.vpc.call("DescribeVpcs", request)
+
+    refused = caught.value
+    assert cloud.calls.count("DescribeVSwitches") == 1
+    assert refused.error_class is ErrorClass.THROTTLED
+    assert not refused.may_be_done
+    assert timedelta(seconds=200) < refused.retry_after <= timedelta(seconds=300)
+    assert (refused.action, "Throttling.Api" in str(refused)) == ("vpc:DescribeVSwitches", True)
+
+
 def test_a_read_is_repeated_when_the_reply_is_lost_and_a_write_only_with_a_token(clients, cloud):
     cloud.cut_off("DescribeVSwitches", times=2)
     clients.vpc.call("DescribeVSwitches", {"RegionId": "cn-hangzhou"})

@@ -265,6 +265,7 @@ class InstanceParts:
         context, clients, metrics = services.context, services.clients, services.metrics
         self.instances: Final = ClusterInstances(
             clients,
+            context.clock,
             reader=launch.reader,
             recent=launch.recent,
             owners=launch.owners,
@@ -278,15 +279,13 @@ class InstanceParts:
             context.clock,
             cluster=services.settings.cluster_name,
             reader=launch.reader,
-            is_tagged=self.instances.is_tagged,
+            last_listed=self.instances.last_listed,
             candidates=lambda: chain(
                 launch.recent.all(), map(instance_id_of, context.read_nodes().values())
             ),
             shifts=services.shifts.zones,
         )
-        self.drift: Final = DriftDetector(
-            reader=launch.reader, recent=launch.recent, types=catalogue.types
-        )
+        self.drift: Final = DriftDetector(instances=self.instances, types=catalogue.types)
         self.partition_gate: Final = PartitionGate(
             reader=launch.reader, groups=discovery.placement_groups, nodes=context.nodes
         )

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.errors import SettingsError
+from karpenter_core.errors import CloudProviderError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -88,6 +88,7 @@ class InstanceStore:
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.path: Final = path
         self._lock: Final = threading.RLock()
+        self._is_closed = False
         try:
             self._connection: Final = _connect(path, read_only=read_only)
         except sqlite3.Error as error:
@@ -95,8 +96,13 @@ class InstanceStore:
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection, None, None]:
-        """Do several statements as one, alone among all threads and processes."""
+        """Do several statements as one, alone among all threads and processes.
+
+        Raises:
+            CloudProviderError: the store is closed.
+        """
         with self._lock:
+            self._check_open()
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -107,14 +113,25 @@ class InstanceStore:
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection, None, None]:
-        """Read without keeping others from writing."""
+        """Read without keeping others from writing.
+
+        Raises:
+            CloudProviderError: the store is closed.
+        """
         with self._lock:
+            self._check_open()
             yield self._connection
 
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:
+            self._is_closed = True
             self._connection.close()
+
+    def _check_open(self) -> None:
+        """Refuse calls that were made before the provider stopped, and reach the store after it."""
+        if self._is_closed:
+            raise CloudProviderError("the kwok provider has stopped")
 
 
 def record_call(

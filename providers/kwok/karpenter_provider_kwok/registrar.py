@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import ApiError, ConflictError, FencedError
+from karpenter_provider_kwok.labels import PROVIDER_ID_PREFIX
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,8 +35,6 @@ TASK_PERIOD: Final = timedelta(seconds=10)
 _PARALLEL: Final = 32
 _FIRST_RETRY_SECONDS: Final = 0.5
 _LAST_RETRY_SECONDS: Final = 30.0
-_INFORMER_LAG_SECONDS: Final = 30.0
-"""A Node made so lately may exist although no watch has shown it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,6 @@ class _NodeTask:
     name: str
     manifest: dict[str, object]
     attempts: int
-    made_at: float | None
 
 
 @final
@@ -61,10 +59,17 @@ class NodeRegistrar:
         self._disturbances: Final = disturbances
         self._context: Final = context
         self._alarm: asyncio.Task[None] | None = None
+        self._shown: Final[set[str]] = set()
+        """Names of Nodes of instances that the watches of this process have shown."""
 
     async def run(self) -> None:
         """Create the Nodes that are due and delete those whose instance is gone."""
         self._disturbances.refresh()
+        self._shown.update(
+            name
+            for name, node in self._context.read_nodes().items()
+            if node.provider_id.startswith(PROVIDER_ID_PREFIX)
+        )
         now = self._now()
         slots = asyncio.Semaphore(_PARALLEL)
 
@@ -86,6 +91,7 @@ class NodeRegistrar:
 
     async def _create(self, work: _NodeTask) -> None:
         log = structlog.get_logger("kwok").bind(node=work.name)
+        self._shown.discard(work.name)  # an earlier Node may have had the name
         try:
             if self._disturbances.is_node_failing(work.name):
                 raise ApiError("injected: the Node cannot be created", status=500)  # noqa: TRY301
@@ -101,6 +107,8 @@ class NodeRegistrar:
             self._postpone(work)
             log.warning("node not created, trying again", error=str(error), attempt=work.attempts)
             return
+        if self._is_there(work):
+            self._shown.add(work.name)
         with self._store.transaction() as db:
             db.execute(
                 "UPDATE instances SET node_state = 'made', node_made_at = ? "
@@ -109,10 +117,12 @@ class NodeRegistrar:
             )
 
     async def _delete(self, work: _NodeTask) -> None:
+        """Delete a Node, unless the watches show that it is gone or being deleted.
+
+        A Node that they have never shown may exist: they may be silent, or have listed nothing yet.
+        """
         node = self._context.read_nodes().get(work.name)
-        is_unseen = node is None and (
-            work.made_at is None or self._now() - work.made_at < _INFORMER_LAG_SECONDS
-        )
+        is_unseen = node is None and work.name not in self._shown
         try:
             if is_unseen or (node is not None and not node.is_deleting and self._is_there(work)):
                 await self._context.nodes.delete(work.name)
@@ -125,6 +135,7 @@ class NodeRegistrar:
             return
         with self._store.transaction() as db:
             db.execute("UPDATE instances SET node_state = 'removed' WHERE token = ?", (work.token,))
+        self._shown.discard(work.name)
 
     def _is_there(self, work: _NodeTask) -> bool:
         """Whether the watches show this very instance's Node."""
@@ -192,5 +203,4 @@ def _work(row: sqlite3.Row) -> _NodeTask:
         name=str(manifest["metadata"]["name"]),
         manifest=dict(manifest),
         attempts=row["node_attempts"],
-        made_at=row["node_made_at"],
     )

@@ -212,6 +212,25 @@ def test_a_reply_that_is_too_slow_is_a_late_launch_and_no_second_one(tmp_path):
     run_kwok(scenario, tmp_path)
 
 
+def test_a_call_that_a_stop_overtakes_says_that_the_provider_has_stopped(tmp_path):
+    async def scenario(world):
+        world.cloud.disturbances.inject(
+            KwokFault(
+                kind=KwokFaultKind.SLOW_CALL,
+                operation=CloudOperation.LIST,
+                delay=timedelta(seconds=30),
+            )
+        )
+        call = asyncio.create_task(world.providers.list_instances("kwok"))
+        await world.clock.sleep(10)
+        await world.providers.stop()
+        with pytest.raises(CloudProviderError, match="the kwok provider has stopped") as raised:
+            await call
+        assert raised.value.__cause__ is None
+
+    run_kwok(scenario, tmp_path)
+
+
 def test_a_crash_between_launch_and_node_leaves_the_node_to_the_next_process(tmp_path):
     """The first process dies after the store's commit; the second creates the Node."""
 
@@ -409,6 +428,25 @@ def test_termination_is_gone_at_once_and_takes_the_node_along(tmp_path):
         found = await world.providers.fetch(ref(request), "kwok://web-1")
         assert isinstance(found, NodeClaimNotFoundError)
         assert [i["state"] for i in world.dump()["terminated"]] == ["terminated"]
+
+    run_kwok(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("provider_ids", "expected"),
+    [
+        ((), True),
+        (("kwok://web-1",), True),
+        (("kwok://web-1", "kwok://other"), False),
+        (("kwok://other", "kwok://web-1"), False),
+    ],
+)
+def test_a_batch_is_known_only_if_each_of_its_instances_is(tmp_path, provider_ids, expected):
+    """Else the others are taken over from their Nodes first."""
+
+    async def scenario(world):
+        await world.launch(await world.request("web-1", node_class()))
+        assert world.cloud.knows_all(provider_ids) is expected
 
     run_kwok(scenario, tmp_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ import structlog
 from karpenter_core.api.labels import ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import ApiError, FencedError
+from karpenter_core.testing.provider_world import FakeNodes
 from karpenter_provider_kwok.faults import KwokFault, KwokFaultKind
 from providers.kwok.tests.worlds import launch, node_class, only, run_kwok
 
@@ -73,6 +75,46 @@ def test_a_node_whose_deletion_is_refused_is_deleted_later(tmp_path, refusal):
         assert writes.count("delete") == 2
         assert world.nodes.nodes == {}
         assert state_of(world) == ["removed"]
+
+    run_kwok(scenario, tmp_path)
+
+
+def test_a_node_that_no_watch_has_shown_is_deleted_with_its_instance(tmp_path, monkeypatch):
+    """A reader without Nodes may be one of a process whose watches have listed nothing yet."""
+    monkeypatch.setattr(FakeNodes, "__call__", lambda _nodes: {})
+
+    async def scenario(world):
+        request = await world.request("web-1", node_class())
+        await world.launch(request)
+        await world.clock.sleep(600)
+        await world.providers.terminate(request.node_claim.spec.node_class_ref, "kwok://web-1")
+        await world.settle()
+        assert world.nodes.nodes == {}
+        assert state_of(world) == ["removed"]
+
+    run_kwok(scenario, tmp_path)
+
+
+def test_a_node_made_again_under_its_name_is_deleted_with_its_instance(tmp_path, monkeypatch):
+    """The watches have shown the first Node of that name and its end, and nothing of the second."""
+
+    async def scenario(world):
+        ends = []
+        for shown in (True, False):
+            if not shown:
+                monkeypatch.setattr(FakeNodes, "__call__", lambda _nodes: {})
+            request = await world.request("web-1", node_class())
+            claim = request.node_claim
+            uid = f"uid-{shown}"
+            metadata = claim.metadata.model_copy(update={"uid": uid})
+            claim = claim.model_copy(update={"metadata": metadata})
+            await world.launch(replace(request, node_claim=claim))
+            await world.clock.sleep(60)
+            await world.providers.terminate(claim.spec.node_class_ref, "kwok://web-1")
+            await world.settle()
+            ends.append(dict(world.nodes.nodes))
+        assert ends == [{}, {}]
+        assert state_of(world) == ["removed", "removed"]
 
     run_kwok(scenario, tmp_path)
 

@@ -96,8 +96,8 @@ class TestConsistency:
             capacity={"memory": "128Gi"},
             **options,
         )
-        found = node(claim=claim, capacity={"memory": memory})
-        step = consistency_step(claim, [found] * nodes, now=EPOCH)
+        result = node(claim=claim, capacity={"memory": memory})
+        step = consistency_step(claim, [result] * nodes, now=EPOCH)
         condition = find_condition(step.claim.status.conditions, CONSISTENT_STATE_FOUND)
         return step, None if condition is None else (condition.status, condition.reason)
 

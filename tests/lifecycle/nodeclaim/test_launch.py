@@ -84,8 +84,8 @@ def test_result_in_the_ledger_is_adopted():
     builder = synced_state(claim)
     result = launched_claim(claim, Launched())
     builder.apply_event(LaunchCallFinished(claim_uid=claim.uid, launched=result, at=EPOCH))
-    found = advice(builder, claim)
-    assert (found.action, found.result) == (LaunchAction.ADOPT, result)
+    outcome = advice(builder, claim)
+    assert (outcome.action, outcome.result) == (LaunchAction.ADOPT, result)
 
 
 def test_launched_claim_calls_no_provider():
@@ -226,12 +226,14 @@ def test_a_failed_launch_shows_its_reason_and_is_retried():
     error = LaunchFailedError("instance creation failed", reason="CustomReason")
     claim = with_initial_conditions(node_claim(), now=EPOCH)
     step = launch_failed(claim, error, now=LATER)
-    found = condition(step)
-    assert (found.status, found.reason, found.message) == (
+    current = condition(step)
+    assert (current.status, current.reason, current.message) == (
         "Unknown", "CustomReason", "instance creation failed",
     )  # fmt: skip
     assert (step.error, step.delete) == (error, "")
-    assert found.last_transition_time == EPOCH, "liveness counts from when the condition was added"
+    assert current.last_transition_time == EPOCH, (
+        "liveness counts from when the condition was added"
+    )
 
 
 @pytest.mark.parametrize(
@@ -240,8 +242,8 @@ def test_a_failed_launch_shows_its_reason_and_is_retried():
 )
 def test_a_launch_that_is_not_permitted_shows_the_reason_of_its_refusal(given, shown):
     error = AuthError("not authorized for the image", action="ec2:CreateFleet", reason=given)
-    found = condition(launch_failed(node_claim(), error, now=LATER))
-    assert (found.reason, found.message) == (shown, "not authorized for the image")
+    current = condition(launch_failed(node_claim(), error, now=LATER))
+    assert (current.reason, current.message) == (shown, "not authorized for the image")
 
 
 def test_any_other_error_is_cut_to_what_fits():
@@ -283,8 +285,8 @@ def test_a_stage_that_failed_follows_the_generation_too():
     bumped = failed.model_copy(
         update={"metadata": failed.metadata.model_copy(update={"generation": 2})}
     )
-    found = find_condition(with_current_generation(bumped, LATER).status.conditions, "Registered")
-    assert (found.status, found.reason, found.observed_generation) == ("False", "x", 2)
+    current = find_condition(with_current_generation(bumped, LATER).status.conditions, "Registered")
+    assert (current.status, current.reason, current.observed_generation) == ("False", "x", 2)
 
 
 def test_a_stage_that_is_open_is_judged_again_instead():

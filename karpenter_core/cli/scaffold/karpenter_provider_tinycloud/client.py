@@ -34,7 +34,7 @@ class TinyCloudClient:
         self._rest: Final = RestClient(
             endpoint,
             headers={"Authorization": f"Bearer {token}"},
-            timeout_seconds=timeout.total_seconds(),
+            timeout=timeout,
             error_of=_error_of,
         )
 

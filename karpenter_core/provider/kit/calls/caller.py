@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
@@ -135,16 +135,11 @@ class CloudCaller:
         Raises:
             Exception: of `make_error`; the wait would be longer than the policy permits.
         """
-        longest = self._policy.longest_backoff_seconds
         self._wait_for_pause(call)
+        longest = self._longest_wait(call)
         wait = self._limits.reserve(call.operation_class, longest_seconds=longest)
         if wait > longest:
-            failure = AttemptFailure(
-                kind=AttemptFailureKind.THROTTLED,
-                message=f"not sent: the rate of {call.operation_class} calls is used up",
-                retry_after=timedelta(seconds=wait),
-            )
-            raise self._make_error(call.failed(failure))
+            raise self._not_sent(call, f"the rate of {call.operation_class} calls is used up", wait)
         if wait > 0:
             self._sleep(wait)
             self._wait_for_pause(call)
@@ -153,13 +148,27 @@ class CloudCaller:
         while (
             pause := self._limits.open_pause(call.operation_class)
         ) is not None and pause.ends_at > call.waited_until:
-            remaining = max(0.0, pause.ends_at - self._monotonic())
-            if remaining > self._policy.longest_backoff_seconds:
-                failure = replace(pause.failure, retry_after=timedelta(seconds=remaining))
-                raise self._make_error(call.failed(failure))
-            call.waited_until = pause.ends_at
             # All calls of the class wait for the same end, and must not be sent together.
-            self._sleep(remaining + random.random() * self._policy.first_backoff_seconds)  # noqa: S311
+            spread = random.random() * self._policy.first_backoff_seconds  # noqa: S311
+            wait = max(0.0, pause.ends_at - self._monotonic())
+            if wait + spread > self._longest_wait(call):
+                raise self._not_sent(call, f"paused after {pause.failure.text}", wait)
+            call.waited_until = pause.ends_at
+            self._sleep(wait + spread)
+
+    def _longest_wait(self, call: _OpenCall) -> float:
+        """Return the longest wait that leaves the next attempt within the time of the call."""
+        elapsed = self._monotonic() - call.began_at
+        policy = self._policy
+        return max(0.0, min(policy.longest_backoff_seconds, policy.longest_call_seconds - elapsed))
+
+    def _not_sent(self, call: _OpenCall, message: str, seconds: float) -> Exception:
+        failure = AttemptFailure(
+            kind=AttemptFailureKind.THROTTLED,
+            message=f"not sent: {message}",
+            retry_after=timedelta(seconds=seconds),
+        )
+        return self._make_error(call.failed(failure))
 
     def _wait_after(self, call: _OpenCall, failure: AttemptFailure) -> float | None:
         """Return the time to wait after a failed attempt; None to give up."""

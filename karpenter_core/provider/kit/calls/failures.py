@@ -54,6 +54,11 @@ class AttemptFailure:
     """The time that the cloud asks to wait, where it names one."""
 
     @property
+    def text(self) -> str:
+        """Code and message."""
+        return ": ".join(part for part in (self.code, self.message) if part)
+
+    @property
     def may_be_done(self) -> bool:
         """Whether this attempt may have been carried out."""
         return self.kind in _MAY_BE_DONE
@@ -72,8 +77,7 @@ class FailedCall:
     """The exception of the last attempt; None if the call was not sent because of a pause."""
 
     def __str__(self) -> str:
-        failure = self.failure
-        text = ": ".join(part for part in (self.action, failure.code, failure.message) if part)
+        text = ": ".join(part for part in (self.action, self.failure.text) if part)
         return f"{text} (it may have been carried out)" if self.may_be_done else text
 
 

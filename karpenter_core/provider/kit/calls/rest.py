@@ -4,7 +4,7 @@
         id: str
         state: str
 
-    client = RestClient(endpoint, headers={"Authorization": f"Bearer {token}"}, timeout_seconds=20)
+    client = RestClient(endpoint, headers={"Authorization": f"Bearer {token}"}, timeout=timeout)
     server = client.find("get server", f"/v1/servers/{server_id}", Server)  # None for 404
 
 Answers are decoded by msgspec: a number that the cloud sends as text is a `str` field.
@@ -86,13 +86,13 @@ class RestClient:
         endpoint: str,
         *,
         headers: Mapping[str, str],
-        timeout_seconds: float,
+        timeout: timedelta,
         error_of: Callable[[str, str], CloudProviderError | None] = lambda _code, _message: None,
         rates: Mapping[str, CallRate] | None = None,
         policy: RetryPolicy = FEW_RETRIES,
         observe: AttemptObserver | None = None,
     ) -> None:
-        """`timeout_seconds` is for each attempt.
+        """`timeout` is for each attempt.
 
         `error_of` returns the core's error for the code and message of a refusal; None leaves it a
         `RestRefusedError`. `rates` are those of the operation classes `read` and `write`.
@@ -100,7 +100,7 @@ class RestClient:
         self._error_of: Final = error_of
         self._endpoint: Final = endpoint.rstrip("/")
         self._headers: Final = {"Content-Type": "application/json", **headers}
-        self._timeout_seconds: Final = timeout_seconds
+        self._timeout_seconds: Final = timeout.total_seconds()
         self._caller: Final = CloudCaller(
             _attempt_failure,
             policy=policy,

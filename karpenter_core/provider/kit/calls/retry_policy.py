@@ -31,7 +31,7 @@ class RetryPolicy:
     longest_backoff_seconds: float = 20
     """Also the longest time that a call waits for the end of a pause, or for its rate."""
     longest_call_seconds: float = 80
-    """No attempt begins later than this after the first one."""
+    """No attempt begins later than this after the call began; waits of all kinds count."""
 
     def wait_seconds(
         self, failure: AttemptFailure, *, attempt: int, repeatable: bool, draw: float

@@ -107,11 +107,12 @@ class SimulatedCloud(ABC, Generic[Item]):
         code: str,
         message: str = "simulated",
         status: int = 400,
+        retry_after_seconds: float | None = None,
         times: int | None = 1,
         where: Callable[[Mapping[str, object]], bool] | None = None,
     ) -> CloudFault:
         """Refuse calls of an action (`CreateFleet`, `ec2:Describe*`); they have no effect."""
-        error = CloudError(code, message, status=status)
+        error = CloudError(code, message, status=status, retry_after_seconds=retry_after_seconds)
         return self._fault(CloudFaultKind.REFUSED, action, error=error, times=times, where=where)
 
     def deny(

@@ -89,7 +89,7 @@ class CloudApi(Protocol[Call]):
         """
         ...
 
-    def refuse(self, call: Call | None, error: CloudError) -> HttpReply:
+    def refuse(self, call: Call | None, error: CloudError, /) -> HttpReply:
         """Write a refusal as the service of the call does; None if no call was read."""
         ...
 

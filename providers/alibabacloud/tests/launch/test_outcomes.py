@@ -18,6 +18,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.kit.shortages import Shortage
 from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_provider_alibabacloud.discovery.call_errors import refusal_behind
 from karpenter_provider_alibabacloud.launch.answers import (
@@ -203,7 +204,9 @@ def test_a_claim_goes_on_to_another_type_when_one_has_no_quota(
 
     types = sorted(outcome.instance_type for outcome in outcomes)
     assert types == [LARGE, LARGE, XLARGE, XLARGE, XLARGE]
-    assert {name for name, _, _ in marked(process)} == {LARGE}
+    assert {name for name, _, _ in marked(process)} <= {LARGE}
+    marks = process.unavailable_offerings.view(now=process.clock.now())
+    assert {shortage.group for shortage in marks.shortages} == {LARGE}
 
 
 def test_the_vcpu_quota_of_a_zone_closes_what_is_as_large_there(process, node_class):
@@ -241,7 +244,7 @@ def test_a_vcpu_quota_that_names_a_type_of_another_zone_closes_all_that_was_aske
 
     quotas = shortages_of([failure], capacity_type="on-demand", categories=()).quotas
 
-    assert [mark[:3] for mark in quotas] == [(XLARGE, ZONE_B, "on-demand")]
+    assert quotas == (Shortage(capacity_type="on-demand", zone=ZONE_B, least_cpu_milli=4000),)
 
 
 def test_the_quota_of_a_kind_of_disk_closes_that_kind_in_its_zone(

@@ -120,6 +120,7 @@ class Process:
         )
         self.instances = ClusterInstances(
             clients,
+            clock,
             reader=self.reader,
             recent=self.recent,
             owners=owners,
@@ -131,11 +132,11 @@ class Process:
             clock,
             cluster=cluster,
             reader=self.reader,
-            is_tagged=self.instances.is_tagged,
+            last_listed=self.instances.last_listed,
             candidates=lambda: (*self.recent.all(), *self.nodes),
             shifts=lambda: self.shifted,
         )
-        self.drift = DriftDetector(reader=self.reader, recent=self.recent, types=self.offered)
+        self.drift = DriftDetector(instances=self.instances, types=self.offered)
 
     def types(self, node_class):
         """Return the types by name, as the core last listed them."""

@@ -286,3 +286,16 @@ def test_in_a_shifted_zone_nothing_is_tagged(aws, process, node_class):
 
     with pytest.raises(CloudProviderError, match=outcome.zone):
         process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
+
+
+def test_in_a_shifted_zone_an_instance_with_all_its_tags_is_no_error(aws, process, node_class):
+    claim = claim_of("tagged", ON_DEMAND)
+    outcome = process.launch_one(claim, node_class)
+    process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
+    process.instances.list()
+    process.shifted = ShiftedZones(names=frozenset({outcome.zone}))
+    aws.calls.clear()
+
+    process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
+
+    assert not aws.calls.all

@@ -91,6 +91,7 @@ def test_each_termination_that_is_refused_is_counted_where_it_is(aws, process, n
     counted = []
     instances = ClusterInstances(
         process.clients,
+        process.clock,
         reader=process.reader,
         recent=process.recent,
         owners=dict,

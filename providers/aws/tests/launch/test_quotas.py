@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from karpenter_core.api.labels import INSTANCE_TYPE
 from karpenter_core.errors import InsufficientCapacityError
 from karpenter_core.lifecycle.nodeclaim.launch import exhausted_offerings
 from karpenter_core.provider.catalogue import Requirements
-from karpenter_provider_aws.launch.quotas import quota_class
-from providers.aws.tests.launch.processes import SPOT, claim_of
+from karpenter_provider_aws.quotas import quota_class
+from providers.aws.tests.launch.processes import ON_DEMAND, SPOT, claim_of
 
 TYPES = ("m5.large", "c5.large", "t3.large", "x1e.xlarge", "inf1.xlarge")
 
@@ -50,6 +52,38 @@ def test_a_spot_quota_masks_unrequested_types_of_its_class(aws, process, node_cl
     assert len({o["InstanceType"] for o in overrides(aws)}) == 1
     named = {key.instance_type for key in outcome.offerings}
     assert named == {"m5.large", "c5.large", "t3.large"}
+
+
+def test_smaller_types_of_a_class_are_tried_when_the_quota_is_too_low_for_larger_ones(
+    aws, make_process, node_class
+):
+    """Two vCPUs are left: types with four fail without a call, types with two are launched."""
+    process = make_process(types=("m5.large", "m5.xlarge", "c5.large", "c5.xlarge"))
+    aws.capacity.limit_vcpus(2, group="standard")
+    full = process.launch_one(claim_of("full", ON_DEMAND, (INSTANCE_TYPE, "m5.xlarge")), node_class)
+    calls = aws.calls.count("CreateFleet")
+
+    again = process.launch_one(
+        claim_of("again", ON_DEMAND, (INSTANCE_TYPE, "c5.xlarge")), node_class
+    )
+    small = process.launch_one(
+        claim_of("small", ON_DEMAND, (INSTANCE_TYPE, "c5.large")), node_class
+    )
+
+    assert isinstance(full, InsufficientCapacityError)
+    assert isinstance(again, InsufficientCapacityError)
+    assert small.instance_type == "c5.large"
+    assert aws.calls.count("CreateFleet") == calls + 1
+    offered = {
+        (name, offering.capacity_type): offering.available
+        for name, it in process.types(node_class).items()
+        for offering in it.offerings
+    }
+    assert offered == {
+        **dict.fromkeys(product(("m5.large", "c5.large"), ("on-demand", "spot")), True),
+        **dict.fromkeys(product(("m5.xlarge", "c5.xlarge"), ("on-demand",)), False),
+        **dict.fromkeys(product(("m5.xlarge", "c5.xlarge"), ("spot",)), True),
+    }
 
 
 def overrides(aws):

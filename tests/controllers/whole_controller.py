@@ -71,7 +71,7 @@ def deployment(name: str, replicas: int, *, cpu: str = "1", memory: str = "1Gi",
     }
 
 
-def play(
+def run_controller(
     folder: Path,
     scenario: Callable[[ControllerHarness], Awaitable[None]],
     *,

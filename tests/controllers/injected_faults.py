@@ -34,7 +34,7 @@ PLURALS = (
 """Kinds whose watch is frozen; the empty name freezes all."""
 STARTUP_TAINT = {"key": "example.com/agent", "effect": "NoSchedule"}
 CLOCK_MINUTES = [3, 20, 90, 300, -3, -20, -90, -300]
-"""By how much the clock of the controller's machine may be ahead."""
+"""The most that the clock of the controller's host may be ahead."""
 ZONES = [f"test-zone-{letter}" for letter in "abc"]
 
 
@@ -55,7 +55,7 @@ class ControllerClock:
         await self._clock.sleep(seconds)
 
 
-class Obstacles:
+class InjectedFaults:
     """Faults of one cluster; each method causes one."""
 
     def __init__(self, scene, folder, rng, *, clock, watch):
@@ -63,7 +63,7 @@ class Obstacles:
         self.rng, self.folder = rng, folder
         self.clock, self.watch = clock, watch
         self.loses_replies = False
-        """Whether a share of all replies is lost until obstacles are taken away."""
+        """Whether a share of all replies is lost until the faults end."""
         self.is_agent_away = False
         """Whether startup taints stay where they are."""
         self._losing = random.Random(rng.random())
@@ -336,20 +336,20 @@ class Obstacles:
 
 
 @contextlib.contextmanager
-def shaken_cloud(obstacles):
+def faulty_cloud(injected_faults):
     """Give kwok's cloud the cluster's time, and have it lose replies where the history does.
 
     A cloud does not follow the clock of the controller's host.
     """
-    clock = obstacles.cluster.clock
+    clock = injected_faults.cluster.clock
     begin, disturb = KwokCloud.__init__, ActiveFaults.disturb
 
     def cloud_init(self, store, *, now, **options):
         begin(self, store, now=clock.now, **options)
 
     def disturbed(self, operation):
-        found = disturb(self, operation)
-        return replace(found, reply_lost=True) if obstacles.loses_reply() else found
+        result = disturb(self, operation)
+        return replace(result, reply_lost=True) if injected_faults.loses_reply() else result
 
     with (
         patch.object(KwokCloud, "__init__", cloud_init),

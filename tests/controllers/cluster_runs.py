@@ -10,7 +10,13 @@ from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.testing.expectations import CloudAccount
 from karpenter_provider_kwok.cloud import KwokCloud
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 from tests.support.invariants import Invariants, quiet_violations
 
 EDITION = {"example.com/edition": "2"}
@@ -19,7 +25,7 @@ NEWER = {"spec": {"template": {"metadata": {"labels": EDITION}}}}
 
 
 BOOT = {"key": "example.com/boot", "effect": "NoSchedule"}
-"""A startup taint; nobody takes it off unless a life does."""
+"""A startup taint that stays unless a run removes it."""
 COMMAND_SECONDS = 600
 """Time limit of a command's wait for its replacements."""
 REPAIR_SECONDS = 600
@@ -54,7 +60,7 @@ def budget():
     }
 
 
-class Scene:
+class ClusterRun:
     """The cluster of a run, and queries about it."""
 
     def __init__(self, harness, folder):
@@ -74,8 +80,8 @@ class Scene:
     def _account(self):
         if not (self._folder / "kwok.sqlite3").exists():  # no process has reached the cloud yet
             return CloudAccount()
-        found = cloud(self.harness, self._folder)
-        return CloudAccount(instances=found["instances"], launches=found["launches"])
+        cloud_dump = cloud(self.harness, self._folder)
+        return CloudAccount(instances=cloud_dump["instances"], launches=cloud_dump["launches"])
 
     def claims(self):
         """Return the claims by name."""
@@ -100,8 +106,10 @@ class Scene:
 
     def take_taint(self, node):
         """Take the startup taint off a node, as the daemon does for which it was put there."""
-        found = self.cluster.find(NODES, node)
-        taints = [each for each in found["spec"].get("taints") or () if each["key"] != BOOT["key"]]
+        current = self.cluster.find(NODES, node)
+        taints = [
+            each for each in current["spec"].get("taints") or () if each["key"] != BOOT["key"]
+        ]
         self.cluster.patch(NODES, node, {"spec": {"taints": taints or None}})
 
     async def settle(self, holds):
@@ -111,7 +119,7 @@ class Scene:
         (self._folder / "faults.json").write_text(json.dumps(faults))
 
 
-async def renewed(scene):
+async def replace_drifted_nodes(scene):
     """Launch two nodes; replace them as they drift; give one up; end with none."""
     scene.cluster.apply([NODE_CLASS, pool(), budget()])
     scene.cluster.apply([deployment("bulk", 2, cpu="2500m"), deployment("web", 2)])
@@ -129,7 +137,7 @@ async def renewed(scene):
     await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
 
 
-async def refused(scene):
+async def roll_back_without_capacity(scene):
     """Have nothing to replace a drifted node by, so that the command is taken back, until there is;
     then a deletion against a budget that never yields, with a deadline.
     """
@@ -155,7 +163,7 @@ UNREADY = {"fault": "unready-node", "count": 1}
 INCOMPLETE = {"fault": "missing-resource", "resources": ["memory"], "count": 1}
 
 
-async def never_initialised(scene, fault=UNREADY, reason="NodeNotReady"):
+async def replace_by_unready_node(scene, fault=UNREADY, reason="NodeNotReady"):
     """Replace a drifted node by one that registers and is never ready; then a user deletes it.
 
     The command is taken back, and both nodes are kept: one serves, the other may yet come up. Another replacement would be ordered for ever.
@@ -180,12 +188,12 @@ async def never_initialised(scene, fault=UNREADY, reason="NodeNotReady"):
     await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
 
 
-async def incomplete(scene):
+async def replace_by_incomplete_node(scene):
     """Replace it by one that is ready and never shows the memory that its pods ask for."""
-    await never_initialised(scene, fault=INCOMPLETE, reason="ResourceNotRegistered")
+    await replace_by_unready_node(scene, fault=INCOMPLETE, reason="ResourceNotRegistered")
 
 
-async def repaired(scene):
+async def repair_unready_node(scene):
     """Launch a node that is never ready for pending pods, until it is repaired.
 
     Nothing else is launched for the pods meanwhile, and it does not count as empty.
@@ -201,7 +209,7 @@ async def repaired(scene):
     await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
 
 
-async def late(scene):
+async def remove_startup_taint_late(scene):
     """Take the startup taint off a replacement after its command was taken back.
 
     It is used then, and no third node is launched.
@@ -227,7 +235,7 @@ async def late(scene):
     await scene.settle(lambda: not scene.harness.pods() and scene.is_whole(0))
 
 
-async def unanswered(scene):
+async def lose_launch_answers(scene):
     """Delete a claim whose instance was launched by a call that never answered.
 
     Then delete the next one before the cloud has even started its launch, whose answer is lost.
@@ -294,7 +302,7 @@ def serving(scene):
 
 
 @contextlib.contextmanager
-def watched(harness):
+def watch_invariants(harness):
     """Watch a cluster and its cloud; what is broken is in `breaches` of what this yields."""
     watch = Invariants(harness)
     terminate = KwokCloud.terminate
@@ -307,15 +315,15 @@ def watched(harness):
         yield watch
 
 
-def live(folder, life, begin):
-    """Live a life in a folder of its own; `begin` starts the process, given harness and watch."""
+def run_cluster(folder, run, begin):
+    """Run a cluster in a folder of its own; `begin` starts the process, given harness and watch."""
 
     async def scenario(harness):
-        with watched(harness) as watch:
+        with watch_invariants(harness) as watch:
             end = begin(harness, watch)
-            await life(Scene(harness, folder))
+            await run(ClusterRun(harness, folder))
             end()
         assert watch.breaches == []
 
     folder.mkdir(parents=True)
-    play(folder, scenario, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"])
+    run_controller(folder, scenario, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"])

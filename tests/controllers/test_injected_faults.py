@@ -15,39 +15,41 @@ from karpenter_core.kube.writer import WriteAttempt
 from karpenter_core.sim.registry import render_time
 from karpenter_provider_kwok.dump import dump_file
 from tests.controllers.histories import History
-from tests.controllers.obstacles import ControllerClock, Obstacles, shaken_cloud
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.injected_faults import ControllerClock, InjectedFaults, faulty_cloud
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.invariants import Invariants
 
 
 class Scripted(random.Random):
     """A source of chance that chooses what the test wants, wherever that is to be had."""
 
-    def __init__(self, *wanted):
+    def __init__(self, *preferred):
         super().__init__(1)
-        self.wanted = wanted
+        self.preferred = preferred
 
     def choice(self, seq):
-        return next((each for each in self.wanted if each in seq), None) or super().choice(seq)
+        return next((each for each in self.preferred if each in seq), None) or super().choice(seq)
 
 
 @pytest.fixture
 def staged(tmp_path):
-    """Return a function that plays with obstacles and a controller whose pods all run."""
+    """Return a function that injects faults into a controller whose pods all run."""
 
-    def stage(scenario, *wanted, pool=None):
+    def stage(scenario, *preferred, pool=None):
         async def observed_scenario(scene):
             (tmp_path / "faults.json").write_text("[]")
             clock = ControllerClock(scene.cluster.clock)
             watch = Invariants(scene)
-            obstacles = Obstacles(scene, tmp_path, Scripted(*wanted), clock=clock, watch=watch)
-            with shaken_cloud(obstacles):
+            injected_faults = InjectedFaults(
+                scene, tmp_path, Scripted(*preferred), clock=clock, watch=watch
+            )
+            with faulty_cloud(injected_faults):
                 scene.cluster.apply([NODE_CLASS, pool or node_pool(), deployment("web", 2)])
                 running = scene.start(clock=clock)
                 await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
-                await scenario(scene, obstacles, running)
+                await scenario(scene, injected_faults, running)
 
-        play(
+        run_controller(
             tmp_path,
             observed_scenario,
             arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"],
@@ -56,10 +58,10 @@ def staged(tmp_path):
     return stage
 
 
-async def passes(scene, obstacles, seconds):
+async def passes(scene, injected_faults, seconds):
     for _ in range(seconds // 30):
         await scene.cluster.clock.sleep(30)
-        obstacles.advance()
+        injected_faults.advance()
 
 
 @pytest.mark.parametrize(
@@ -69,20 +71,20 @@ async def passes(scene, obstacles, seconds):
 def test_a_kind_is_frozen_for_a_time(staged, how, stale):
     """Answered lists show that an idle watch has missed nothing."""
 
-    async def scenario(scene, obstacles, running):
+    async def scenario(scene, injected_faults, running):
         faults = scene.cluster.frontend.faults
-        obstacles.rng.random = lambda: 0.5  # eleven minutes
-        assert obstacles.freeze() == f"poddisruptionbudgets: {how} for 657 s"
-        await passes(scene, obstacles, 540)
+        injected_faults.rng.random = lambda: 0.5  # eleven minutes
+        assert injected_faults.freeze() == f"poddisruptionbudgets: {how} for 657 s"
+        await passes(scene, injected_faults, 540)
         assert faults.hits > 0
         failure = running.process.servers.failures().get("freshness", "")
         assert ("poddisruptionbudgets" in failure) is stale
-        await passes(scene, obstacles, 360)
+        await passes(scene, injected_faults, 360)
         hits = faults.hits
-        assert obstacles.is_blind
-        await passes(scene, obstacles, 600)
+        assert injected_faults.is_blind
+        await passes(scene, injected_faults, 600)
         assert faults.hits == hits
-        assert not obstacles.is_blind
+        assert not injected_faults.is_blind
         assert "freshness" not in running.process.servers.failures()
 
     staged(scenario, "poddisruptionbudgets", how)
@@ -91,8 +93,8 @@ def test_a_kind_is_frozen_for_a_time(staged, how, stale):
 def test_the_clock_of_the_controller_jumps_and_is_put_right(staged):
     """The API server and the cloud keep their time, and decisions go by the API server's."""
 
-    async def scenario(scene, obstacles, running):
-        assert obstacles.set_clock() == "3 min"
+    async def scenario(scene, injected_faults, running):
+        assert injected_faults.set_clock() == "3 min"
         process = running.process
         ahead = process.platform.clock.now() - scene.cluster.clock.now()
         assert ahead == timedelta(minutes=3)
@@ -101,24 +103,26 @@ def test_the_clock_of_the_controller_jumps_and_is_put_right(staged):
         assert -181 < running.metric("karpenter_core_clock_offset_seconds") <= -180
         scene.cluster.scale(DEPLOYMENTS, "web", 12)
         await scene.settle(lambda: len(scene.pods("Running")) == 12, seconds=120)
-        found = dump_file(str(obstacles.folder / "kwok.sqlite3"), now=scene.cluster.clock.now())
+        cloud_dump = dump_file(
+            str(injected_faults.folder / "kwok.sqlite3"), now=scene.cluster.clock.now()
+        )
         now = scene.cluster.clock.now().timestamp()
-        assert all(each["launchedAt"] <= now for each in found["instances"])
-        await passes(scene, obstacles, 2400)
+        assert all(each["launchedAt"] <= now for each in cloud_dump["instances"])
+        await passes(scene, injected_faults, 2400)
         assert running.process.runtime.clock.now() == scene.cluster.clock.now()
 
     staged(scenario, 3, 1)
 
 
-def test_replies_are_lost_until_obstacles_are_taken_away(staged):
-    async def scenario(scene, obstacles, running):
-        obstacles.rng.random = lambda: 0.0
-        obstacles.begin()
+def test_replies_are_lost_until_the_faults_end(staged):
+    async def scenario(scene, injected_faults, running):
+        injected_faults.rng.random = lambda: 0.0
+        injected_faults.begin()
         faults = scene.cluster.frontend.faults
         scene.cluster.scale(DEPLOYMENTS, "web", 30)
         await scene.settle(lambda: len(scene.pods("Running")) == 30, seconds=600)
         assert faults.hits > 0
-        obstacles.ease()
+        injected_faults.ease()
         hits = faults.hits
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.claims(), seconds=600)
@@ -133,26 +137,26 @@ def test_startup_taints_are_kept_until_others_remove_them(staged):
     def tainted(scene):
         return [each for each in scene.nodes() if taint in (each["spec"].get("taints") or ())]
 
-    async def scenario(scene, obstacles, running):
+    async def scenario(scene, injected_faults, running):
         name = scene.nodes()[0]["metadata"]["name"]
-        obstacles.send_agent_away()
+        injected_faults.send_agent_away()
         scene.cluster.patch(NODES, name, {"spec": {"taints": [taint]}})
-        await passes(scene, obstacles, 60)
+        await passes(scene, injected_faults, 60)
         assert tainted(scene)
-        obstacles.ease()
-        obstacles.advance()
+        injected_faults.ease()
+        injected_faults.advance()
         assert not tainted(scene)
 
     staged(scenario)
 
 
 def test_a_quota_is_lifted_in_time(staged):
-    async def scenario(scene, obstacles, running):
-        obstacles.cut_quota()
-        (fault,) = json.loads((obstacles.folder / "faults.json").read_text())
+    async def scenario(scene, injected_faults, running):
+        injected_faults.cut_quota()
+        (fault,) = json.loads((injected_faults.folder / "faults.json").read_text())
         assert fault["fault"] == "quota"
-        await passes(scene, obstacles, 3660)
-        assert json.loads((obstacles.folder / "faults.json").read_text()) == []
+        await passes(scene, injected_faults, 3660)
+        assert json.loads((injected_faults.folder / "faults.json").read_text()) == []
 
     staged(scenario)
 
@@ -168,7 +172,7 @@ def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
         scene.cluster.apply([NODE_CLASS, node_pool()])
         history.arguments = ["--kwok-launch-latency=2s"]
         history.start()
-        with closing(history), shaken_cloud(history.obstacles):
+        with closing(history), faulty_cloud(history.injected_faults):
             await history._pass(60)
             deleted = []
             delete = scene.cluster.delete
@@ -186,15 +190,15 @@ def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
             assert launched
             assert not history.watch.breaches
 
-    play(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+    run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
 
 
 @pytest.mark.parametrize("by_whom", ["nobody", "a user", "the controller"])
 def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom):
     """A Node is admitted before its claim shows that: its deletion then ends the claim too."""
 
-    async def scenario(scene, obstacles, _running):
-        watch, cluster = obstacles.watch, scene.cluster
+    async def scenario(scene, injected_faults, _running):
+        watch, cluster = injected_faults.watch, scene.cluster
         old = {claim["metadata"]["name"] for claim in scene.claims()}
         cluster.apply([deployment("more", 1, cpu="3")])
         await scene.settle(lambda: {claim["metadata"]["name"] for claim in scene.claims()} - old)

@@ -6,6 +6,7 @@ EC2 has a quota (Service Quotas, "Amazon EC2") for each class, and for each of o
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 __all__ = ["quota_class"]
@@ -20,6 +21,7 @@ _NEWER_P: Final = 5
 """From this generation on, P has quotas apart from that of P2, P3 and P4."""
 
 
+@cache
 def quota_class(instance_type: str) -> str:
     """Return the class of types that share a quota with this one."""
     match = _FAMILY.match(instance_type)
