@@ -293,13 +293,8 @@ def _cpu_milli(instance_type: InstanceType) -> int:
 
 def is_in_quota_group(instance_type: InstanceType, offering: Offering, group: QuotaGroup) -> bool:
     """Tell whether an offering of an instance type is in a quota group, available or not."""
-    return _cpu_milli(instance_type) >= group.least_cpu_milli and _is_in_group(
-        instance_type, offering, group
-    )
-
-
-def _is_in_group(instance_type: InstanceType, offering: Offering, group: QuotaGroup) -> bool:
-    """Tell whether an offering is in a group; the type's CPU is checked already."""
+    if _cpu_milli(instance_type) < group.least_cpu_milli:
+        return False
     if group.zone not in {"", offering.zone}:
         return False
     if group.capacity_type not in {"", offering.capacity_type}:
