@@ -12,6 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from karpenter_core.errors import (
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    ThrottledError,
+)
+from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.kit.simulated.rates import CallRate
 from karpenter_core.testing.conformance import *  # noqa: F403
 from karpenter_core.testing.conformance import rule_steps
 
@@ -73,6 +81,46 @@ def slow_cloud():
             return super().carry_out(call)
 
     return SlowCloud()
+
+
+async def test_a_throttled_launch_says_how_long_to_wait(example, tmp_path):
+    """And so does every call of its operation class until then, without another request."""
+    from karpenter_simulated_sample.cloud import SimulatedSampleCloud
+    from karpenter_simulated_sample.testing import subject_of
+
+    with SimulatedSampleCloud() as cloud:
+        subject = subject_of(cloud)
+        async with rule_steps.new_world(subject, tmp_path) as world:
+            requests = [await world.request(f"n-{n}", subject.node_class) for n in range(3)]
+            cloud.throttling.set({"write": CallRate(bucket=1, refill=0.02)})
+            outcomes = [await world.launch(request) for request in requests]
+    assert isinstance(outcomes[0], LaunchedInstance)
+    for outcome in outcomes[1:]:
+        assert isinstance(outcome, ThrottledError)
+        assert timedelta(seconds=30) < outcome.retry_after <= timedelta(seconds=50)
+    assert cloud.calls.count("create") == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "scope"),
+    [
+        ("no_capacity", InsufficientCapacityError, ExhaustedScope.OFFERING),
+        ("quota", InsufficientCapacityError, ExhaustedScope.REGION),
+        ("bad_disk", LaunchFailedError, None),
+    ],
+)
+async def test_a_late_failure_is_announced_with_its_error(example, tmp_path, code, error, scope):
+    from karpenter_simulated_sample.cloud import SimulatedSampleCloud
+    from karpenter_simulated_sample.testing import subject_of
+
+    with SimulatedSampleCloud() as cloud, cloud.fail_late(code=code):
+        subject = subject_of(cloud)
+        async with rule_steps.new_world(subject, tmp_path) as world:
+            outcome = await world.launch(await world.request("late", subject.node_class))
+            (announced,) = await world.providers.poll_interruptions("sample")
+    assert announced.provider_id == outcome.provider_id
+    assert type(announced.error) is error
+    assert getattr(announced.error, "scope", None) == scope
 
 
 def test_the_provider_is_short():

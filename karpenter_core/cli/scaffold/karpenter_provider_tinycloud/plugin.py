@@ -20,7 +20,6 @@ from karpenter_core.errors import (
     SettingsError,
 )
 from karpenter_core.provider.contract import (
-    CONTRACT_VERSION,
     DriftFinding,
     Finding,
     Instance,
@@ -39,8 +38,9 @@ from karpenter_core.provider.kit.doctor import DoctorCheck, ok_finding, run_chec
 from karpenter_core.provider.kit.launch.cheapest import launch_cheapest
 from karpenter_core.provider.kit.node_registration import registration_labels, registration_taints
 from karpenter_core.provider.kit.one_by_one import one_by_one
+from karpenter_core.provider.kit.plugin import provider_info, setting_specs
 from karpenter_core.provider.markers import hookimpl
-from karpenter_provider_tinycloud.api import HASH_VERSION, TinyCloudNodeClass, static_hash
+from karpenter_provider_tinycloud.api import TinyCloudNodeClass, static_hash
 from karpenter_provider_tinycloud.catalogue import instance_types
 
 if TYPE_CHECKING:
@@ -55,25 +55,10 @@ if TYPE_CHECKING:
 __all__ = ["PREFIX", "TinyCloud"]
 
 PREFIX: Final = "tinycloud://"
-SETTINGS: Final = (
-    SettingSpec(
-        flag="--tinycloud-endpoint",
-        env="TINYCLOUD_ENDPOINT",
-        default="https://api.tinycloud.example.com",
-        help="URL of the tinycloud API.",
-    ),
-    SettingSpec(
-        flag="--tinycloud-token",
-        env="TINYCLOUD_TOKEN",
-        default="",
-        help="Token of the account; prefer the variable to the flag.",
-    ),
-    SettingSpec(
-        flag="--tinycloud-timeout",
-        env="TINYCLOUD_TIMEOUT",
-        default=timedelta(seconds=30),
-        help="Time limit of one call to tinycloud.",
-    ),
+SETTINGS: Final = setting_specs(
+    ("--tinycloud-endpoint", "https://api.tinycloud.example.com", "URL of the tinycloud API."),
+    ("--tinycloud-token", "", "Token of the account; prefer the variable to the flag."),
+    ("--tinycloud-timeout", timedelta(seconds=30), "Time limit of one call to tinycloud."),
 )
 
 
@@ -88,9 +73,7 @@ class TinyCloud:
     @hookimpl
     def karpenter_provider_info(self) -> ProviderInfo:
         """Serve TinyCloudNodeClass."""
-        return ProviderInfo(
-            name="tinycloud", contract_version=CONTRACT_VERSION, node_classes=(TinyCloudNodeClass,)
-        )
+        return provider_info("tinycloud", TinyCloudNodeClass)
 
     @hookimpl
     def karpenter_add_settings(self) -> Sequence[SettingSpec]:
@@ -130,7 +113,7 @@ class TinyCloud:
     @hookimpl
     def karpenter_hash_node_class(self, node_class: TinyCloudNodeClass) -> NodeClassHash:
         """Hash the fields that cannot be compared with a VM."""
-        return NodeClassHash(value=static_hash(node_class.spec), version=HASH_VERSION)
+        return static_hash(node_class.spec)
 
     @hookimpl
     def karpenter_list_instance_types(self) -> Sequence[InstanceType]:

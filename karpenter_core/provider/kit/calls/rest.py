@@ -43,8 +43,10 @@ __all__ = ["FEW_RETRIES", "RestClient", "RestRefusedError"]
 
 T = TypeVar("T")
 
-FEW_RETRIES: Final = RetryPolicy(throttled_attempts=2, transient_attempts=2)
-"""For calls in hooks: the core retries too, and a wait between its attempts holds no thread."""
+FEW_RETRIES: Final = RetryPolicy(
+    throttled_attempts=2, transient_attempts=2, longest_backoff_seconds=2
+)
+"""For calls in hooks: the core retries too, and a longer wait between its attempts holds no thread."""
 
 _NOT_FOUND: Final = 404
 _THROTTLED: Final = 429
