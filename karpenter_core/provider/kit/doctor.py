@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.errors import (
     AuthError,
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["AccessDoctor", "DoctorCheck", "error_finding", "ok_finding", "warning_finding"]
 
 _AT_ONCE: Final = 8
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,19 +70,32 @@ class AccessDoctor:
         """Return all findings: of `first`, of permissions, and of `checks` in their order; raise nothing.
 
         `permissions` returns calls that try them out and change nothing, by action. `permissions` and
-        `checks` are called after `first` was successful.
+        `checks` are called after `first` was successful; if one of them fails, that is a finding too.
         """
         found = self._run(first)
         if any(it.severity is Severity.ERROR for it in found):
             return found
-        actions = permissions()
+        actions, unlisted_actions = self._listed(lambda: permissions().items())
+        listed_checks, unlisted_checks = self._listed(checks)
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="provider-doctor") as pool:
-            tried = [pool.submit(self._try, action, call) for action, call in actions.items()]
-            checked = [pool.submit(self._run, check) for check in checks()]
-            missing = tuple(finding for each in tried for finding in each.result())
-            rest = tuple(finding for each in checked for finding in each.result())
-        granted = ok_finding(f"all of {len(actions)} permissions that can be tested are granted")
+            tried = [pool.submit(self._try, action, call) for action, call in actions]
+            checked = [pool.submit(self._run, check) for check in listed_checks]
+            missing = [finding for each in tried for finding in each.result()]
+            rest = [finding for each in checked for finding in each.result()]
+        missing += unlisted_actions
+        rest += unlisted_checks
+        granted = ok_finding(f"all of {len(tried)} permissions that can be tested are granted")
         return (*found, *(missing or (granted,)), *rest)
+
+    def _listed(self, items: Callable[[], Iterable[T]]) -> tuple[list[T], list[Finding]]:
+        """Return what could be listed, and the finding if that failed."""
+        listed: list[T] = []
+        try:
+            for item in items():
+                listed.append(item)  # noqa: PERF402 - a failure keeps the earlier ones
+        except Exception as error:
+            return listed, [self._failure(error, remedy=self._reach)]
+        return listed, []
 
     def _try(self, action: str, call: Callable[[], object]) -> tuple[Finding, ...]:
         check = DoctorCheck(
@@ -101,21 +116,35 @@ class AccessDoctor:
         return ()
 
     def _run(self, check: DoctorCheck) -> tuple[Finding, ...]:
+        found: list[Finding] = []
         try:
-            found = check.run()
-            return (found,) if isinstance(found, Finding) else tuple(found)
-        except AuthError as error:
-            return (error_finding(str(error), check.denied or self._policy),)
-        except ThrottledError as error:
-            return (warning_finding(str(error), "try again later"),)
-        except SettingsError as error:
-            return (error_finding(str(error), check.setting or "correct this setting"),)
-        except KarpenterError as error:
-            return (error_finding(str(error), check.remedy),)
+            result = check.run()
+            for finding in (result,) if isinstance(result, Finding) else result:
+                found.append(finding)  # noqa: PERF402 - a failure keeps the earlier ones
         except Exception as error:
-            return (
-                error_finding(f"a check failed: {error!r}", "report this fault of the plug-in"),
+            found.append(
+                self._failure(
+                    error, remedy=check.remedy, denied=check.denied, setting=check.setting
+                )
             )
+        return tuple(found)
+
+    def _failure(
+        self, error: Exception, *, remedy: str, denied: str = "", setting: str = ""
+    ) -> Finding:
+        """Return the finding for a check that raised."""
+        match error:
+            case AuthError():
+                return error_finding(str(error), denied or self._policy)
+            case ThrottledError():
+                return warning_finding(str(error), "try again later")
+            case SettingsError():
+                return error_finding(str(error), setting or "correct this setting")
+            case KarpenterError():
+                return error_finding(str(error), remedy)
+            case _:
+                message = f"a check failed: {error!r}"
+                return error_finding(message, "report this fault of the plug-in")
 
 
 def ok_finding(message: str) -> Finding:

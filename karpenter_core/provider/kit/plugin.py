@@ -113,7 +113,8 @@ class ProviderPlugin(ABC, Generic[S]):
 
     @hookimpl
     def karpenter_start(self, context: ProviderContext) -> None:
-        """Start the provider."""
+        """Start the provider; one that was started before is closed first."""
+        self.stop_provider()
         self._running = self.start_provider(context)
 
     @hookimpl

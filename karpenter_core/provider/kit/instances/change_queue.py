@@ -3,7 +3,7 @@
 Nothing waits for these changes: there are few calls a second, and a request whose turn has not come gets
 the time at which to come again. Instances that need the same change share a call. A refused change of
 several instances is split until each refused instance stands alone; it is tried again later, and holds up
-no other.
+no other. A change that failed otherwise is tried again after those of all others that wait.
 """
 
 from __future__ import annotations
@@ -192,6 +192,8 @@ class ChangeQueue(Generic[State, Desired, Change]):
         except CloudProviderError as error:
             is_gone = self._changes.is_gone(error)
             if not is_gone and not self._changes.is_refusal(error):
+                if not isinstance(error, ThrottledError):
+                    self._put_last(names)
                 raise
             # What the cloud does not know and shows all the same must not stay first in the queue.
             if not is_gone or self._read_again(names) == len(names):
@@ -224,6 +226,12 @@ class ChangeQueue(Generic[State, Desired, Change]):
             for name in half:
                 self._parts.put(name, part)
                 self._read.drop(name)  # some of the change may have been made
+
+    def _put_last(self, names: Iterable[str]) -> None:
+        with self._lock:
+            for name in names:
+                if name in self._waiting:
+                    self._waiting[name] = self._waiting.pop(name)
 
     def _drop(self, names: Iterable[str]) -> None:
         names = list(names)
