@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_SPOT_UNAVAILABILITY",
     "AvailableCatalogues",
-    "is_in_quota_group",
+    "contain_offerings",
     "without_unavailable",
 ]
 
@@ -231,11 +231,7 @@ def _without_unavailable(
         )
         if offering.available and (
             key in exhausted
-            or any(
-                each.zone in {"", offering.zone}
-                and each.capacity_type in {"", offering.capacity_type}
-                for each in (*of_type, *groups.of_offering(instance_type, offering))
-            )
+            or _is_offered_in(offering, (*of_type, *groups.of_offering(instance_type, offering)))
         ):
             out[index] = replace(offering, available=False)
             hidden.append(f"{key.instance_type}/{key.zone}/{key.capacity_type}")
@@ -291,15 +287,20 @@ def _cpu_milli(instance_type: InstanceType) -> int:
     return instance_type.capacity.get("cpu", 0)
 
 
-def is_in_quota_group(instance_type: InstanceType, offering: Offering, group: QuotaGroup) -> bool:
-    """Tell whether an offering of an instance type is in a quota group, available or not."""
-    if _cpu_milli(instance_type) < group.least_cpu_milli:
-        return False
-    if group.zone not in {"", offering.zone}:
-        return False
-    if group.capacity_type not in {"", offering.capacity_type}:
-        return False
-    return not group.label or any(
-        group.label in requirements and requirements.get(group.label).has(group.value)
-        for requirements in (offering.requirements, instance_type.requirements)
+def contain_offerings(groups: Iterable[QuotaGroup], instance_types: Iterable[InstanceType]) -> bool:
+    """Tell whether an offering of these instance types, available or not, is in one of the groups."""
+    found = _QuotaGroups(groups)
+    return any(
+        _is_offered_in(offering, (*of_type, *found.of_offering(instance_type, offering)))
+        for instance_type in instance_types
+        for of_type in (found.of_type(instance_type),)
+        for offering in instance_type.offerings
+    )
+
+
+def _is_offered_in(offering: Offering, groups: Iterable[QuotaGroup]) -> bool:
+    """Tell whether one of the groups has the offering's zone and capacity type."""
+    return any(
+        each.zone in {"", offering.zone} and each.capacity_type in {"", offering.capacity_type}
+        for each in groups
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,15 +12,14 @@ from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 from karpenter_core.errors import QuotaGroup
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.scheduling.requirements import Requirement, Requirements
-from karpenter_core.state.unavailable_offerings import without_unavailable
+from karpenter_core.state.unavailable_offerings import contain_offerings, without_unavailable
 from karpenter_core.testing.builders import instance_type
 from tests.properties import with_examples
 
+labels = st.sampled_from([("", ""), *product(["family", "pool"], ["m", "c"])])
 groups = st.builds(
-    lambda labelled, **rest: QuotaGroup(label=labelled[0], value=labelled[1], **rest),
-    labelled=st.sampled_from(
-        [("", ""), ("family", "m"), ("family", "c"), ("pool", "m"), ("pool", "c")]
-    ),
+    lambda label, **fields: QuotaGroup(label=label[0], value=label[1], **fields),
+    label=labels,
     least_cpu_milli=st.sampled_from([0, 4000, 8000]),
     zone=st.sampled_from(["", "zone-a"]),
     capacity_type=st.sampled_from(["", "spot"]),
@@ -78,6 +78,8 @@ def test_the_offerings_that_a_quota_group_matches_are_unavailable_and_no_others(
         for now, offering in zip(it.offerings, before.offerings, strict=True):
             is_out = any(is_in_group(before, offering, group) for group in masked)
             assert now.available is not is_out
+    assert contain_offerings(masked, TYPES) is (result is not CATALOGUE)
+    assert contain_offerings(masked, result.instance_types) is (result is not CATALOGUE)
     assert (result is CATALOGUE) == all(
         each.available for it in result.instance_types for each in it.offerings
     )

@@ -43,7 +43,7 @@ from karpenter_core.lifecycle.claim_status import (
     with_metadata,
 )
 from karpenter_core.scheduling.requirements import Requirements
-from karpenter_core.state.unavailable_offerings import is_in_quota_group
+from karpenter_core.state.unavailable_offerings import contain_offerings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import Resources
-    from karpenter_core.errors import CloudProviderError, OfferingMask, QuotaGroup
+    from karpenter_core.errors import CloudProviderError, OfferingMask
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.ledger_view import LedgerView
 
@@ -249,18 +249,9 @@ def exhausted_offerings(
         for capacity_type in ([group.capacity_type] if group.capacity_type else CAPACITY_TYPES)
     )
     types = tuple(instance_types)
-    if not error.offerings and _contain_any(groups, types):
+    if not error.offerings and contain_offerings(groups, types):
         return groups
     return (*_exhausted_keys(error, types, requirements), *groups)
-
-
-def _contain_any(groups: Iterable[QuotaGroup], types: Iterable[InstanceType]) -> bool:
-    return any(
-        is_in_quota_group(item, offering, group)
-        for group in groups
-        for item in types
-        for offering in item.offerings
-    )
 
 
 def exhausted_for(claim: NodeClaim, error: InsufficientCapacityError) -> str:
