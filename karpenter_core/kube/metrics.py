@@ -106,7 +106,7 @@ class KubeMetrics:
             ["name"],
             registry=registry,
         )
-        self.clock_offset: Final = Gauge(
+        self.clock_offset = Gauge(
             "karpenter_core_clock_offset_seconds",
             "How far the API server's clock is ahead of this process's; 0 if unknown or too little to tell.",
             registry=registry,

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.requirements import Requirements
     from karpenter_core.state.ledger_view import LedgerView, OfferingShortage
 
-__all__ = ["MAX_SPOT_UNAVAILABILITY", "AvailableCatalogues", "without_unavailable"]
+__all__ = [
+    "MAX_SPOT_UNAVAILABILITY",
+    "AvailableCatalogues",
+    "is_in_quota_group",
+    "without_unavailable",
+]
 
 MAX_SPOT_UNAVAILABILITY: Final = UNAVAILABLE_TTL
 """While a spot offering is masked, on-demand is launched instead, at two to four times the price
@@ -284,3 +289,17 @@ class _QuotaGroups:
 
 def _cpu_milli(instance_type: InstanceType) -> int:
     return instance_type.capacity.get("cpu", 0)
+
+
+def is_in_quota_group(instance_type: InstanceType, offering: Offering, group: QuotaGroup) -> bool:
+    """Tell whether an offering of an instance type is in a quota group, available or not."""
+    if _cpu_milli(instance_type) < group.least_cpu_milli:
+        return False
+    if group.zone not in {"", offering.zone}:
+        return False
+    if group.capacity_type not in {"", offering.capacity_type}:
+        return False
+    return not group.label or any(
+        group.label in requirements and requirements.get(group.label).has(group.value)
+        for requirements in (offering.requirements, instance_type.requirements)
+    )

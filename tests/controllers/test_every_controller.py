@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.controllers.scenes import GROUP, NODE_CLASS, node_pool, play
 
 from karpenter_core.controllers.reconciling.reconciler import DONE
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.operator import process
+from tests.controllers.whole_controller import GROUP, NODE_CLASS, node_pool, run_controller
 
 NAMES = {
     "CatalogueController": "catalogue",
@@ -53,7 +53,7 @@ def test_every_controller_has_the_name_that_users_know(tmp_path, controllers):
         await scene.settle(lambda: bool(controllers))
         assert {each: controllers[each].name for each in controllers} == NAMES
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 NODE_CLASS_KEYS = {"CatalogueController", "DriftController", "NodeClassController"}
@@ -82,7 +82,7 @@ def test_an_object_that_is_gone_needs_nothing_more(tmp_path, controllers):
             key = (GROUP, "KWOKNodeClass", "gone") if each in NODE_CLASS_KEYS else "gone"
             assert await controllers[each].reconcile(key) == DONE, each
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 FOREIGN = {"group": "other.example.com", "kind": "OtherNodeClass", "name": "default"}
@@ -157,4 +157,4 @@ def test_objects_of_a_node_class_that_no_provider_serves_are_left_alone(
 
         assert owned(scene) == before
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -11,7 +11,7 @@ import pytest
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.errors import ThrottledError
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 
 class Clock:
@@ -79,4 +79,4 @@ def test_offerings_that_a_successful_launch_found_sold_out_are_masked_at_once(tm
             labels["node.kubernetes.io/instance-type"] == next(iter(masked)).offering.instance_type
         )
 
-    play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+    run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])

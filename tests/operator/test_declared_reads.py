@@ -7,7 +7,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 
 from karpenter_core.errors import ApiError, CloudProviderError, PluginError
 from karpenter_core.kube.transport import ApiResponse
@@ -17,6 +16,7 @@ from karpenter_core.provider.contract import ObjectRead
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_provider_kwok.plugin import KwokProvider
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 SECRET = ObjectRead(resource="secrets", namespace="kube-system", name="bootstrap")
 DAEMONS = ObjectRead(resource="daemonsets", group="apps")
@@ -137,7 +137,7 @@ def test_provider_reads_declared_objects_of_a_cluster_from_its_start(tmp_path):
         await scene.settle(lambda: hasattr(provider, "at_start"), seconds=20)
         assert [each["metadata"]["name"] for each in provider.at_start] == ["agent"]
 
-    play(tmp_path, scenario, plugins={"kwok": provider})
+    run_controller(tmp_path, scenario, plugins={"kwok": provider})
 
 
 def test_cluster_without_declared_reads_gets_no_request():

@@ -16,9 +16,10 @@ from karpenter_core.testing.builders import instance_type
 from tests.properties import with_examples
 
 groups = st.builds(
-    QuotaGroup,
-    label=st.sampled_from(["", "family", "pool"]),
-    value=st.sampled_from(["m", "c"]),
+    lambda labelled, **rest: QuotaGroup(label=labelled[0], value=labelled[1], **rest),
+    labelled=st.sampled_from(
+        [("", ""), ("family", "m"), ("family", "c"), ("pool", "m"), ("pool", "c")]
+    ),
     least_cpu_milli=st.sampled_from([0, 4000, 8000]),
     zone=st.sampled_from(["", "zone-a"]),
     capacity_type=st.sampled_from(["", "spot"]),

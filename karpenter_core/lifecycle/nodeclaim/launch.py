@@ -43,6 +43,7 @@ from karpenter_core.lifecycle.claim_status import (
     with_metadata,
 )
 from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.state.unavailable_offerings import is_in_quota_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import Resources
-    from karpenter_core.errors import CloudProviderError, OfferingMask
+    from karpenter_core.errors import CloudProviderError, OfferingMask, QuotaGroup
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.ledger_view import LedgerView
 
@@ -239,17 +240,27 @@ def exhausted_offerings(
 
     A zone or region without capacity has none for any requested type of the same capacity type. Only
     the provider knows which types share a quota, so it names their offerings or their group. An error
-    that names nothing covers every offering that the claim could have used: otherwise the next plan
-    would choose the same ones again and again.
+    that names nothing, or groups without a requested offering, covers every offering that the claim
+    could have used: otherwise the next plan would choose the same ones again and again.
     """
     groups = tuple(
         replace(group, capacity_type=capacity_type)
         for group in error.quota_groups
         for capacity_type in ([group.capacity_type] if group.capacity_type else CAPACITY_TYPES)
     )
-    if groups and not error.offerings:
+    types = tuple(instance_types)
+    if not error.offerings and _contain_any(groups, types):
         return groups
-    return (*_exhausted_keys(error, instance_types, requirements), *groups)
+    return (*_exhausted_keys(error, types, requirements), *groups)
+
+
+def _contain_any(groups: Iterable[QuotaGroup], types: Iterable[InstanceType]) -> bool:
+    return any(
+        is_in_quota_group(item, offering, group)
+        for group in groups
+        for item in types
+        for offering in item.offerings
+    )
 
 
 def exhausted_for(claim: NodeClaim, error: InsufficientCapacityError) -> str:

@@ -23,7 +23,14 @@ from karpenter_core.provider.contract import Finding, Severity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["AccessDoctor", "DoctorCheck", "error_finding", "ok_finding", "warning_finding"]
+__all__ = [
+    "AccessDoctor",
+    "DoctorCheck",
+    "error_finding",
+    "ok_finding",
+    "run_checks",
+    "warning_finding",
+]
 
 _AT_ONCE: Final = 8
 
@@ -72,14 +79,14 @@ class AccessDoctor:
         `permissions` returns calls that try them out and change nothing, by action. `permissions` and
         `checks` are called after `first` was successful; if one of them fails, that is a finding too.
         """
-        found = self._run(first)
+        found = self.run_check(first)
         if any(it.severity is Severity.ERROR for it in found):
             return found
         actions, unlisted_actions = self._listed(lambda: permissions().items())
         listed_checks, unlisted_checks = self._listed(checks)
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="provider-doctor") as pool:
             tried = [pool.submit(self._try, action, call) for action, call in actions]
-            checked = [pool.submit(self._run, check) for check in listed_checks]
+            checked = [pool.submit(self.run_check, check) for check in listed_checks]
             missing = [finding for each in tried for finding in each.result()]
             rest = [finding for each in checked for finding in each.result()]
         missing += unlisted_actions
@@ -103,7 +110,7 @@ class AccessDoctor:
             remedy=self._reach,
             denied=f"{action} is not permitted: {self._policy}",
         )
-        return self._run(check)
+        return self.run_check(check)
 
     def _try_call(self, call: Callable[[], object]) -> tuple[Finding, ...]:
         try:
@@ -115,7 +122,8 @@ class AccessDoctor:
                 raise
         return ()
 
-    def _run(self, check: DoctorCheck) -> tuple[Finding, ...]:
+    def run_check(self, check: DoctorCheck) -> tuple[Finding, ...]:
+        """Return the findings of one check, with the finding for what it raised."""
         found: list[Finding] = []
         try:
             result = check.run()
@@ -145,6 +153,19 @@ class AccessDoctor:
             case _:
                 message = f"a check failed: {error!r}"
                 return error_finding(message, "report this fault of the plug-in")
+
+
+def run_checks(
+    *checks: DoctorCheck, policy: str = "grant the permission in the policy of the account"
+) -> tuple[Finding, ...]:
+    """Return the findings of checks, in their order; raise nothing. For a cloud with few checks.
+
+        run_checks(DoctorCheck(run=self.try_to_list, remedy="check --mycloud-endpoint"))
+
+    `policy` is the remedy for a missing permission, for a check without its own.
+    """
+    doctor = AccessDoctor(policy=policy, reach="", is_granted=lambda _: False)
+    return tuple(finding for check in checks for finding in doctor.run_check(check))
 
 
 def ok_finding(message: str) -> Finding:
