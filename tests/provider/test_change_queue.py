@@ -36,6 +36,8 @@ class Cloud:
         self.ending: set[str] = set()
         """Instances that end when they are about to be changed."""
         self.error: CloudProviderError | None = None
+        self.during_change = None
+        """Called before each change."""
         self.reads: list[list[str]] = []
         self.calls: list[list[str]] = []
 
@@ -48,6 +50,8 @@ class Cloud:
 
     def make(self, change, instance_ids):
         self.calls.append(list(instance_ids))
+        if self.during_change is not None:
+            self.during_change()
         if self.error is not None:
             raise self.error
         if self.unanswered & set(instance_ids):
@@ -194,6 +198,24 @@ def test_a_refused_instance_holds_up_no_other_and_is_tried_again_after_a_minute(
     setattr(stage.cloud, kind, set())
     stage.clock.seconds += 61
     assert stage.queue.sync("c", "red") == "red"
+
+
+def test_what_is_desired_during_a_change_is_not_forgotten_with_it():
+    stage = Stage()
+
+    def ask_again():
+        stage.cloud.during_change = None
+        with pytest.raises(ThrottledError):
+            stage.queue.sync("a", "blue")
+
+    stage.cloud.during_change = ask_again
+    with pytest.raises(ThrottledError):
+        stage.queue.sync("a", "red")
+    stage.clock.seconds = 1
+    with pytest.raises(ThrottledError):
+        stage.queue.sync("b", "green")
+
+    assert stage.cloud.colours["a"] == "blue"
 
 
 def test_an_instance_whose_change_is_never_answered_holds_up_no_other():

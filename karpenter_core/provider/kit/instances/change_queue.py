@@ -159,17 +159,18 @@ class ChangeQueue(Generic[State, Desired, Change]):
             for name, desired in desired_by_id.items()
             if (state := self._read.get(name)) is not None
         }
-        self._drop(name for name, change in changes.items() if not change)
+        self._done({k: desired_by_id[k] for k, change in changes.items() if not change})
         first = next((name for name, change in changes.items() if change), None)
         if first is None:
             return
         change, part = changes[first], self._parts.get(first)
         alike = (n for n, it in changes.items() if it == change and self._parts.get(n) == part)
-        names = tuple(islice(alike, self._changed_at_once))
+        planned = {name: desired_by_id[name] for name in islice(alike, self._changed_at_once)}
+        names = tuple(planned)
         with self._lock:
             self._busy.update(names)
         try:
-            self._make(change, names)
+            self._make(change, planned)
         finally:
             with self._lock:
                 self._busy.difference_update(names)
@@ -185,7 +186,8 @@ class ChangeQueue(Generic[State, Desired, Change]):
         later = (name for name in others if self._read.get(name) is None)
         self._read_again([*unread, *islice(later, self._read_at_once - len(unread))])
 
-    def _make(self, change: Change, names: Sequence[str]) -> None:
+    def _make(self, change: Change, planned: Mapping[str, Desired]) -> None:
+        names = tuple(planned)
         before = {name: self._read.get(name) for name in names}
         try:
             self._changes.make(change, names)
@@ -202,7 +204,7 @@ class ChangeQueue(Generic[State, Desired, Change]):
         for name, state in before.items():
             if state is not None:
                 self._read.put(name, self._changes.changed(state, change))
-        self._drop(names)
+        self._done(planned)
 
     def _read_again(self, names: Sequence[str]) -> int:
         """Read instances, and return how many exist; the others wait no more."""
@@ -232,6 +234,13 @@ class ChangeQueue(Generic[State, Desired, Change]):
             for name in names:
                 if name in self._waiting:
                     self._waiting[name] = self._waiting.pop(name)
+
+    def _done(self, planned: Mapping[str, Desired]) -> None:
+        """Let instances wait no more, unless something else is desired by now."""
+        with self._lock:
+            for name, desired in planned.items():
+                if name in self._waiting and self._waiting[name] == desired:
+                    del self._waiting[name]
 
     def _drop(self, names: Iterable[str]) -> None:
         names = list(names)
