@@ -110,14 +110,16 @@ def test_a_code_becomes_the_error_that_the_cloud_supplies():
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("7", (7, 7)),
-        (format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), (3000, 3600)),
-        (format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True), (0, 0)),
-    ],
+    ("retry_after", "seconds"),
+    [("7", (7, 7)), (timedelta(hours=1), (3000, 3600)), (timedelta(hours=-1), (0, 0))],
+    ids=["seconds", "date", "date in the past"],
 )
-def test_retry_after_is_seconds_or_a_date(text, seconds):
+def test_retry_after_is_seconds_or_a_date(retry_after, seconds):
+    text = (
+        retry_after
+        if isinstance(retry_after, str)
+        else format_datetime(datetime.now(UTC) + retry_after, usegmt=True)
+    )
     with (
         client_of(lambda _: (429, {}, ("Retry-After", text)), policy=ONCE) as (client, _),
         pytest.raises(ThrottledError) as raised,
